@@ -107,10 +107,9 @@ class Stage:
     def tree(self, folder: Path) -> Digest:
         """The tree of a folder of ours, modes that lock its owner out included."""
         sink = Sink(self.store)
-        with disk.held(disk.open_root(folder)) as root:
-            found = Scan(sink, USUAL, self.seen.get(folder, {}), reader=TreeReader(self.store)).run(
-                root
-            )
+        with disk.closing_handle(disk.open_root(folder)) as root:
+            scan = Scan(sink, USUAL, self.seen.get(folder, {}), reader=TreeReader(self.store))
+            found = scan.scan_folder(root)
         sink.flush()
         self.seen[folder] = found.seen
         return found.tree

@@ -511,7 +511,7 @@ def _narrowed(
         found = [
             (each, kept)
             for each in todo
-            if (kept := _left_out(each, rules) or guard.kept(each)) is not None
+            if (kept := _left_out(each, rules) or guard.reason_to_keep(each)) is not None
         ]
         if not found:
             break

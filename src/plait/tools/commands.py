@@ -80,9 +80,9 @@ def shell(command: str, sandbox: Sandbox, timeout_s: float = 120.0) -> Result:
             f"it is longer than {_COMMAND_MAX:,} bytes",
             "write it to a file with write_file, and run that",
         )
-    return _told(
+    return _command_result(
         sandbox,
-        sandbox.exec(["/bin/sh", "-c", _BASH, "sh", command], limits=_only_time(timeout_s)),
+        sandbox.exec(["/bin/sh", "-c", _BASH, "sh", command], limits=_time_only(timeout_s)),
         "shell",
         timeout_s,
     )
@@ -105,9 +105,9 @@ def python(code: str, sandbox: Sandbox, timeout_s: float = 120.0) -> Result:
     ran = sandbox.exec(
         ["python3", "-c", _PYTHON],
         stdin=code.encode("utf-8", "surrogatepass"),
-        limits=_only_time(timeout_s),
+        limits=_time_only(timeout_s),
     )
-    return _told(sandbox, ran, "python", timeout_s)
+    return _command_result(sandbox, ran, "python", timeout_s)
 
 
 def _check_time(timeout_s: float) -> None:
@@ -117,7 +117,7 @@ def _check_time(timeout_s: float) -> None:
         )
 
 
-def _only_time(timeout_s: float) -> Limits:
+def _time_only(timeout_s: float) -> Limits:
     """A limit on time; the others are those of the sandbox, since a call can only narrow them."""
     return Limits(
         time_s=timeout_s,
@@ -129,9 +129,11 @@ def _only_time(timeout_s: float) -> Limits:
     )
 
 
-def _told(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
-    text, whole = _shown(ran.output)
-    parts: list[Any] = [_with_end(text, _ending(ran, min(timeout_s, _time_of(sandbox.placement))))]
+def _command_result(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
+    text, whole = _output_text(ran.output)
+    parts: list[Any] = [
+        _with_end(text, _ending_note(ran, min(timeout_s, _time_limit(sandbox.placement))))
+    ]
     if not whole:
         parts.append(sandbox.keep(ran.output, f"{name}-output.txt"))
     return Result(
@@ -141,7 +143,7 @@ def _told(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
     )
 
 
-def _time_of(placement: Placement) -> float:
+def _time_limit(placement: Placement) -> float:
     """How long a command may take there at most."""
     limits = (
         cast("Mapping[str, Json]", placement.detail).get("limits")
@@ -154,7 +156,7 @@ def _time_of(placement: Placement) -> float:
     return float(found) if isinstance(found, (int, float)) else float("inf")
 
 
-def _ending(ran: Ran, timeout_s: float) -> str:
+def _ending_note(ran: Ran, timeout_s: float) -> str:
     """How it ended, if that has to be said."""
     if ran.killed:
         why = (
@@ -174,7 +176,7 @@ def _with_end(text: str, ending: str) -> str:
     )
 
 
-def _shown(output: Output) -> tuple[str, bool]:
+def _output_text(output: Output) -> tuple[str, bool]:
     """What of it is shown, and whether that is all of it, character for character."""
     if output.size <= 4 * SHOWN_MAX:  # no character has more bytes
         try:

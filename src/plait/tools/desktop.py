@@ -35,7 +35,7 @@ def desktop_start(command: str, sandbox: Sandbox) -> Result:
         command: what to run, as in: mousepad notes.txt
     """  # noqa: E501
     try:
-        screen.started(sandbox, KIND, "desktop_inside")
+        screen.start_screen(sandbox, KIND, "desktop_inside")
     except SandboxFailed as error:
         raise SandboxFailed(
             KIND,
@@ -43,13 +43,13 @@ def desktop_start(command: str, sandbox: Sandbox) -> Result:
             error.why,
             "install Xvfb, xdotool and ImageMagick where the sandbox can see them",
         ) from error
-    return _do(sandbox, f"start {command}", {"do": "start", "command": command})
+    return _ask_desktop(sandbox, f"start {command}", {"do": "start", "command": command})
 
 
 @tool(effect="pure")
 def desktop_screenshot(sandbox: Sandbox) -> Result:
     """See the screen as it is now."""
-    return _do(sandbox, "take a screenshot", {"do": "look"})
+    return _ask_desktop(sandbox, "take a screenshot", {"do": "look"})
 
 
 @tool(effect_of=class_of_commands)
@@ -68,7 +68,7 @@ def desktop_click(
         button: which mouse button
         times: 2 for a double click
     """  # noqa: E501
-    return _do(
+    return _ask_desktop(
         sandbox,
         f"click {x}, {y}",
         {"do": "click", "x": x, "y": y, "button": BUTTONS[button], "times": times},
@@ -82,7 +82,7 @@ def desktop_type(text: str, sandbox: Sandbox) -> Result:
     Args:
         text: what to type; a line break is the Enter key
     """
-    return _do(sandbox, f"type {len(text)} characters", {"do": "type", "text": text})
+    return _ask_desktop(sandbox, f"type {len(text)} characters", {"do": "type", "text": text})
 
 
 @tool(effect_of=class_of_commands)
@@ -92,11 +92,11 @@ def desktop_key(keys: str, sandbox: Sandbox) -> Result:
     Args:
         keys: X names of keys, as in: ctrl+s; or: alt+f Down Return
     """  # noqa: E501
-    return _do(sandbox, f"press {keys}", {"do": "key", "keys": keys})
+    return _ask_desktop(sandbox, f"press {keys}", {"do": "key", "keys": keys})
 
 
-def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
-    desktop = screen.found(sandbox, KIND)
+def _ask_desktop(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
+    desktop = screen.find_screen(sandbox, KIND)
     if desktop is None:
         raise SandboxFailed(
             KIND,
@@ -106,10 +106,10 @@ def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
         )
     if request["do"] != "look":
         sandbox.begin()  # programs write files as they please
-    return _told(what, desktop.ask(what, request))
+    return _screen_result(what, desktop.ask(what, request))
 
 
-def _told(what: str, seen: Mapping[str, Any]) -> Result:
+def _screen_result(what: str, seen: Mapping[str, Any]) -> Result:
     windows = [str(each) for each in seen["windows"]]
     text = "\n".join(
         [f"windows: {', '.join(windows) or 'none'}", *(f"note: {note}" for note in seen["notes"])]

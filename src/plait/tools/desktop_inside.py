@@ -25,7 +25,7 @@ RUN_S, WORDS_MAX = 20.0, 300
 KEYS = {"\n": "Return", "\t": "Tab"}
 
 
-class Mistake(Exception):
+class DesktopRefusal(Exception):
     """Nothing was done, and the text says what to do instead."""
 
 
@@ -42,10 +42,10 @@ class Program:
         )
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.process.poll() is not None
 
-    def told(self) -> str:
+    def end_note(self) -> str:
         text = f"{self.command!r} ended with {self.process.returncode}"
         self.words.seek(max(0, self.words.seek(0, os.SEEK_END) - WORDS_MAX))
         return (
@@ -90,38 +90,40 @@ def unused_keys() -> list[str]:
     return [row[1] for row in rows if len(row) == 3 or (len(row) > 3 and row[3].startswith("XF86"))]
 
 
-class Inside:
+class DesktopInside:
     def __init__(self) -> None:
         self.programs: list[Program] = []
         self.keyboard = Keyboard()
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         getattr(self, f"do_{asked['do']}")(asked)
-        png = settled()
-        ended = [each for each in self.programs if each.ended]
+        png = settled_picture()
+        ended = [each for each in self.programs if each.has_ended]
         self.programs = [each for each in self.programs if each not in ended]
         return {
-            "windows": windows(),
+            "windows": window_names(),
             "png": base64.b64encode(png).decode(),
-            "notes": [each.told() for each in ended],
+            "notes": [each.end_note() for each in ended],
         }
 
     def do_look(self, asked: dict[str, Any]) -> None:
         """Nothing: the screen is told of as it is."""
 
     def do_start(self, asked: dict[str, Any]) -> None:
-        before = windows()
+        before = window_names()
         program = Program(asked["command"])
         self.programs.append(program)
         until = time.monotonic() + WINDOW_S
-        while windows() == before and not program.ended and time.monotonic() < until:
+        while window_names() == before and not program.has_ended and time.monotonic() < until:
             time.sleep(STEP_S)
 
     def do_click(self, asked: dict[str, Any]) -> None:
         x, y = asked["x"], asked["y"]
         width, height, _ = map(int, SIZE.split("x"))
         if not (0 <= x < width and 0 <= y < height):
-            raise Mistake(f"{x}, {y} is not on the screen, which is {width} wide and {height} high")
+            raise DesktopRefusal(
+                f"{x}, {y} is not on the screen, which is {width} wide and {height} high"
+            )
         xdotool(
             "mousemove",
             "--sync",
@@ -166,7 +168,7 @@ def xdotool(*arguments: str, words: str = "") -> str:
     return done.stdout
 
 
-def windows() -> list[str]:
+def window_names() -> list[str]:
     """What the windows that can be seen are called."""
     found = subprocess.run(
         ["xdotool", "search", "--onlyvisible", "--name", "."],
@@ -181,7 +183,7 @@ def windows() -> list[str]:
     return list(dict.fromkeys(each.stdout.strip() for each in named if each.stdout.strip()))
 
 
-def picture() -> bytes:
+def take_picture() -> bytes:
     return subprocess.run(
         ["import", "-silent", "-window", "root", "png:-"],
         capture_output=True,
@@ -190,40 +192,40 @@ def picture() -> bytes:
     ).stdout
 
 
-def settled() -> bytes:
+def settled_picture() -> bytes:
     """The screen once it has stopped changing, or after a while: a cursor that
     blinks never stops.
     """
     time.sleep(STEP_S)
-    until, before, now = time.monotonic() + SETTLE_S, b"", picture()
+    until, before, now = time.monotonic() + SETTLE_S, b"", take_picture()
     while before != now and time.monotonic() < until:
         time.sleep(STEP_S)
-        before, now = now, picture()
+        before, now = now, take_picture()
     return now
 
 
-def say(document: dict[str, Any]) -> None:
+def send(document: dict[str, Any]) -> None:
     OUT.write(json.dumps(document).encode() + b"\n")
     OUT.flush()
 
 
-def hear() -> dict[str, Any]:
+def receive() -> dict[str, Any]:
     line = sys.stdin.buffer.readline()
     if not line:
         raise SystemExit(0)  # nobody is there any more
     return json.loads(line)
 
 
-def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
+def reply(inside: DesktopInside, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         return inside.answer(asked)
-    except Mistake as error:
+    except DesktopRefusal as error:
         return {"refused": str(error)}
     except (OSError, subprocess.SubprocessError) as error:
         return {"failed": str(error)[:500]}
 
 
-def serve_screen() -> str:
+def start_server() -> str:
     """An X server of our own; it says itself on which display, so that none is taken twice."""
     reading, writing = os.pipe()
     command = [
@@ -250,17 +252,17 @@ def serve_screen() -> str:
 
 def main() -> None:
     os.environ.update(
-        DISPLAY=serve_screen(),
+        DISPLAY=start_server(),
         GDK_BACKEND="x11",
         NO_AT_BRIDGE="1",
         GSETTINGS_BACKEND="memory",
         LIBGL_ALWAYS_SOFTWARE="1",
     )
     os.environ.setdefault("LANG", "C.UTF-8")  # or what is typed is taken for ASCII
-    inside = Inside()
-    say({"ready": os.environ["DISPLAY"]})
+    inside = DesktopInside()
+    send({"ready": os.environ["DISPLAY"]})
     while True:
-        say(reply(inside, hear()))
+        send(reply(inside, receive()))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from plait.errors import EditRefused
 from plait.tools.text import as_crlf, is_crlf
 
 
-def replaced(name: str, text: str, old: str, new: str, *, every: bool = False) -> str:
+def replace_text(name: str, text: str, old: str, new: str, *, every: bool = False) -> str:
     """The text with the replacement, or EditRefused with the lines to look at."""
     if not old:
         raise EditRefused(
@@ -20,17 +20,17 @@ def replaced(name: str, text: str, old: str, new: str, *, every: bool = False) -
         raise EditRefused(name, "old and new are the same", "Say what is to be different")
     if is_crlf(text):
         old, new = as_crlf(old), as_crlf(new)
-    places = _places(text, old)
+    places = _find_all(text, old)
     if not places:
-        raise _not_there(name, text, old, new)
+        raise _missing_error(name, text, old, new)
     if len(places) > 1 and not every:
-        where = ", ".join(f"{_line_at(text, at):,}" for at in places[:20])
+        where = ", ".join(f"{_line_number(text, at):,}" for at in places[:20])
         step = "Add lines around it until it is the only one, or pass replace_all=true"
         raise EditRefused(name, f"the text is there {len(places)} times, at lines {where}", step)
     return text.replace(old, new)
 
 
-def _places(text: str, old: str, limit: int = 10_000) -> list[int]:
+def _find_all(text: str, old: str, limit: int = 10_000) -> list[int]:
     """Where it stands, overlapping ones included: which of them was meant cannot be told."""
     found: list[int] = []
     at = text.find(old)
@@ -40,22 +40,23 @@ def _places(text: str, old: str, limit: int = 10_000) -> list[int]:
     return found
 
 
-def _line_at(text: str, at: int) -> int:
+def _line_number(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _not_there(name: str, text: str, old: str, new: str) -> EditRefused:
+def _missing_error(name: str, text: str, old: str, new: str) -> EditRefused:
     done = text.find(new) if new.strip() else -1
     if done >= 0 and len(new) > 3:
+        number = _line_number(text, done)
         step = "Read the file: the edit may have been made before"
         return EditRefused(
             name,
-            f"the text is not there, but what it is to become is, at line {_line_at(text, done):,}",
+            f"the text is not there, but what it is to become is, at line {number:,}",
             step,
         )
     lines = text.split("\n")
     wanted = old.strip("\r\n").split("\n")
-    start, why = _alike(lines, wanted)
+    start, why = _nearest_lines(lines, wanted)
     if start is None:
         return EditRefused(
             name,
@@ -74,7 +75,7 @@ def _not_there(name: str, text: str, old: str, new: str) -> EditRefused:
     )
 
 
-def _alike(lines: list[str], wanted: list[str]) -> tuple[int | None, str]:
+def _nearest_lines(lines: list[str], wanted: list[str]) -> tuple[int | None, str]:
     """Where the lines are that come nearest, and in what they differ; None: nothing comes near."""
     bare, sought = (
         ["".join(line.split()) for line in lines[:50_000]],

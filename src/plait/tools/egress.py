@@ -38,7 +38,7 @@ def look_up(host: str, port: int) -> list[str]:
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
-class Target(NamedTuple):
+class UrlTarget(NamedTuple):
     """What a URL asks for, as it may be asked for."""
 
     url: str
@@ -48,7 +48,7 @@ class Target(NamedTuple):
     path: str
 
 
-class _Rule(NamedTuple):
+class _HostRule(NamedTuple):
     host: str  # a name or pattern; "": a network
     network: ipaddress.IPv4Network | ipaddress.IPv6Network | None
     port: str  # "": 80 and 443; *: any
@@ -64,7 +64,7 @@ class _Rule(NamedTuple):
             return host != "localhost"
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
 
-    def names(self, address: Address, host: str) -> bool:
+    def allows_inner(self, address: Address, host: str) -> bool:
         """Whether it allows this very address, though it is none of the public ones."""
         if self.network is not None:
             return address in self.network
@@ -85,35 +85,37 @@ class Egress:
                 "pass them as a list",
             )
         self._rules, self._schemes, self._step = (
-            [_rule(each) for each in rules],
+            [_parse_rule(each) for each in rules],
             tuple(schemes),
             step,
         )
 
-    def target(self, url: str) -> Target:
+    def target(self, url: str) -> UrlTarget:
         """The URL taken apart, if such a host may be asked at all."""
-        parts, port = _split(url)
+        parts, port = _split_url(url)
         host = (parts.hostname or "").rstrip(".")
         if parts.scheme not in self._schemes:
             raise EgressRefused(
-                shown(url), f"only {' and '.join(self._schemes)} may be used", "Use another URL"
+                shown_url(url), f"only {' and '.join(self._schemes)} may be used", "Use another URL"
             )
         if parts.username is not None or parts.password is not None:
             raise EgressRefused(
-                shown(url), "a URL may not hold a name or password", "Leave them out"
+                shown_url(url), "a URL may not hold a name or password", "Leave them out"
             )
         if address_of(host) is None and not _HOST.match(host):
             raise EgressRefused(
-                shown(url), f"{host[:80]!r} is no name of a host", "Correct the URL"
+                shown_url(url), f"{host[:80]!r} is no name of a host", "Correct the URL"
             )
         if not any(rule.takes_host(host) and rule.takes_port(port) for rule in self._rules):
             raise EgressRefused(
-                shown(url), f"{host}:{port} is not on the list of what may be reached", self._step
+                shown_url(url),
+                f"{host}:{port} is not on the list of what may be reached",
+                self._step,
             )
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return Target(parts._replace(fragment="").geturl(), parts.scheme, host, port, path)
+        return UrlTarget(parts._replace(fragment="").geturl(), parts.scheme, host, port, path)
 
-    def addresses(self, target: Target, resolve: Resolve) -> list[str]:
+    def addresses(self, target: UrlTarget, resolve: Resolve) -> list[str]:
         """The addresses to connect to, each of them allowed.
 
         If one is not, none is: an honest name has no inner address.
@@ -126,34 +128,35 @@ class Egress:
         )
         for text in found:
             address = address_of(text)
-            if address is None or not self._may(address, target):
+            if address is None or not self._is_allowed(address, target):
                 why = f"{target.host} leads to {text}, which is not a public address"
                 raise EgressRefused(
-                    shown(target.url),
+                    shown_url(target.url),
                     why,
                     f"It may only be reached if it is allowed as an address, as in {text!r}",
                 )
         return found
 
-    def _may(self, address: Address, target: Target) -> bool:
+    def _is_allowed(self, address: Address, target: UrlTarget) -> bool:
         if is_public(address):
             return True
-        inner = within(address)
+        inner = unwrapped_address(address)
         return any(
-            rule.takes_port(target.port) and rule.names(inner, target.host) for rule in self._rules
+            rule.takes_port(target.port) and rule.allows_inner(inner, target.host)
+            for rule in self._rules
         )
 
 
-def _rule(text: str) -> _Rule:
+def _parse_rule(text: str) -> _HostRule:
     match = _RULE.match(text.strip().lower())
     host = match["host"] if match else ""
     bare, port = (host.strip("[]"), (match["port"] or "") if match else "")
     try:
-        return _Rule("", ipaddress.ip_network(bare), port)
+        return _HostRule("", ipaddress.ip_network(bare), port)
     except ValueError:
         pass
     try:  # an address of IPv6 without brackets has colons of its own
-        return _Rule("", ipaddress.ip_network(text.strip()), "")
+        return _HostRule("", ipaddress.ip_network(text.strip()), "")
     except ValueError:
         pass
     name = bare.removeprefix("*.")
@@ -167,10 +170,10 @@ def _rule(text: str) -> _Rule:
             f"{text!r} names no host",
             "write api.example.com, *.example.org, 10.0.0.5 or 10.0.0.0/8, with :port",
         )
-    return _Rule(bare, None, port)
+    return _HostRule(bare, None, port)
 
 
-def _split(url: str) -> tuple[SplitResult, int]:
+def _split_url(url: str) -> tuple[SplitResult, int]:
     """A URL in its parts, and its port."""
     if len(url) > 8_000 or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidValue(
@@ -189,7 +192,7 @@ def _split(url: str) -> tuple[SplitResult, int]:
         raise InvalidValue("url", f"{url[:200]!r} is none: {error}", "write it anew") from error
 
 
-def shown(url: str) -> str:
+def shown_url(url: str) -> str:
     """A URL without a name and password in it."""
     try:
         parts = urlsplit(url)
@@ -209,7 +212,7 @@ def address_of(text: str) -> Address | None:
         return None
 
 
-def within(address: Address) -> Address:
+def unwrapped_address(address: Address) -> Address:
     """The address of IPv4 that one of IPv6 only wraps, or itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
@@ -226,7 +229,7 @@ def is_public(address: Address) -> bool:
     """Whether it is an ordinary address of the internet: no loopback, no private, link-local,
     multicast or reserved one.
     """
-    inner = within(address)
+    inner = unwrapped_address(address)
     if any(inner in network for network in _INNER):
         return False
     return (

@@ -16,20 +16,20 @@ from plait.event import Json
 from plait.sandbox import Sandbox
 from plait.session import file, image
 from plait.tool import Result, tool
-from plait.tools.editing import replaced
+from plait.tools.editing import replace_text
 from plait.tools.paths import HEAVY, entry_or_none, path_in
 from plait.tools.text import (
     DIFF_MAX,
     SHOWN_MAX,
-    bounded,
+    bounded_text,
     changed_lines,
-    counted,
+    count_text,
     digest_of,
     image_type,
     lines_of,
     media_type,
     text_or_none,
-    unified,
+    unified_diff,
 )
 from plait.workspace import PIECE, Entry
 
@@ -64,14 +64,14 @@ def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_
         )
     name = path_in(sandbox, path)
     head = sandbox.files.read(name, size=_SNIFFED)
-    size = _size(sandbox, name, head)
+    size = _file_size(sandbox, name, head)
     if b"\0" in head or image_type(head) or not _is_utf8(head):
-        return _binary(sandbox, name, head, size)
+        return _binary_result(sandbox, name, head, size)
     if not size:
         return Result([f"[{name} is empty]"], delta={"path": name, "bytes": 0})
-    read = _lines(sandbox, name, size, offset, min(limit, _LINES_MAX))
+    read = _read_lines(sandbox, name, size, offset, min(limit, _LINES_MAX))
     if read is None:
-        return _binary(sandbox, name, head, size)
+        return _binary_result(sandbox, name, head, size)
     if not read.text:
         raise InvalidValue(
             "offset",
@@ -79,11 +79,11 @@ def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_
             "read from an earlier line",
         )
     delta: dict[str, Json] = {"path": name, "bytes": size, "lines": [offset, read.last]}
-    note = _note(name, size, offset, read)
+    note = _read_note(name, size, offset, read)
     return Result([note, read.text] if note else [read.text], delta=delta)
 
 
-class _Read(NamedTuple):
+class _LinesRead(NamedTuple):
     text: str
     last: int  # the last line that is shown
     more: bool  # whether others follow
@@ -91,7 +91,7 @@ class _Read(NamedTuple):
     cut: tuple[int, ...]  # lines that are shown in part
 
 
-def _size(sandbox: Sandbox, name: str, head: bytes) -> int:
+def _file_size(sandbox: Sandbox, name: str, head: bytes) -> int:
     """How long a file is. A link is as long as what it leads to, which only reading tells."""
     entry = sandbox.files.entry(name)
     if entry.kind == "file":
@@ -116,7 +116,9 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _Read | None:
+def _read_lines(
+    sandbox: Sandbox, name: str, size: int, offset: int, limit: int
+) -> _LinesRead | None:
     """The lines from there on, as many as may be shown; None: it is no text after all.
 
     Piece by piece: what comes before is counted and let go, and of a line without end only the
@@ -125,7 +127,7 @@ def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _
     kept, cut, number, room, more = list[str](), list[int](), 1, SHOWN_MAX, False
     deadline = time.monotonic() + _SCAN_S
     count_all = size <= _COUNTED_MAX
-    for line, whole in _split(sandbox, name):
+    for line, whole in _split_lines(sandbox, name):
         if line is None:
             return None
         if time.monotonic() > deadline:
@@ -143,12 +145,12 @@ def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _
                 room -= len(shown)
                 cut += [number] if shown is not line else []
         if more and not count_all:
-            return _Read("".join(kept), offset + len(kept) - 1, True, None, tuple(cut))
+            return _LinesRead("".join(kept), offset + len(kept) - 1, True, None, tuple(cut))
         number += 1
-    return _Read("".join(kept), offset + len(kept) - 1, more, number - 1, tuple(cut))
+    return _LinesRead("".join(kept), offset + len(kept) - 1, more, number - 1, tuple(cut))
 
 
-def _split(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
+def _split_lines(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
     """The lines of a file, each with whether it is whole: of a long one the beginning.
 
     None for a line that is no text.
@@ -158,17 +160,17 @@ def _split(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
         *ended, rest = (rest + piece).split(b"\n")
         for line in ended:
             if not skipping:
-                yield _decoded(line + b"\n"), True
+                yield _decode_line(line + b"\n"), True
             skipping = False
         if len(rest) > LINE_MAX * 8:
             if not skipping:
-                yield _decoded(rest[: LINE_MAX * 8], cut=True), False
+                yield _decode_line(rest[: LINE_MAX * 8], cut=True), False
             rest, skipping = b"", True
     if rest and not skipping:
-        yield _decoded(rest), True
+        yield _decode_line(rest), True
 
 
-def _decoded(line: bytes, *, cut: bool = False) -> str | None:
+def _decode_line(line: bytes, *, cut: bool = False) -> str | None:
     if b"\0" in line:
         return None
     try:
@@ -177,7 +179,7 @@ def _decoded(line: bytes, *, cut: bool = False) -> str | None:
         return line[: error.start].decode() if cut and error.start >= len(line) - 3 else None
 
 
-def _note(name: str, size: int, offset: int, read: _Read) -> str:
+def _read_note(name: str, size: int, offset: int, read: _LinesRead) -> str:
     """What is not shown, and how to see it; "": everything is."""
     notes: list[str] = []
     if read.more or offset > 1:
@@ -195,7 +197,7 @@ def _note(name: str, size: int, offset: int, read: _Read) -> str:
     return f"[{'; '.join(notes)}]" if notes else ""
 
 
-def _binary(sandbox: Sandbox, name: str, head: bytes, size: int) -> Result:
+def _binary_result(sandbox: Sandbox, name: str, head: bytes, size: int) -> Result:
     """What is no text: a picture as a picture, anything else by what can be said of it."""
     kind = media_type(name, head)
     delta: dict[str, Json] = {"path": name, "bytes": size, "media_type": kind}
@@ -226,10 +228,10 @@ def write_file(path: str, content: str, sandbox: Sandbox) -> Result:
     """  # noqa: E501
     name = file_path(sandbox, path)
     there = entry_or_none(sandbox, name)
-    before = None if there is None else _before(sandbox, name, there)
+    before = None if there is None else _content_before(sandbox, name, there)
     after = content.encode("utf-8", "surrogatepass")
     sandbox.files.write(name, after)
-    return _written(name, before, after)
+    return _write_result(name, before, after)
 
 
 def file_path(sandbox: Sandbox, path: str) -> str:
@@ -240,7 +242,7 @@ def file_path(sandbox: Sandbox, path: str) -> str:
     return name
 
 
-def _before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
+def _content_before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
     if there.kind == "folder":
         raise NotAFile(name, "a folder")
     if there.kind == "file" and there.size > _COUNTED_MAX:
@@ -252,18 +254,18 @@ def _before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
     return sandbox.files.read(name)
 
 
-def _written(name: str, before: bytes | None, after: bytes) -> Result:
+def _write_result(name: str, before: bytes | None, after: bytes) -> Result:
     delta: dict[str, Json] = {"path": name, "created": before is None, "digest": digest_of(after)}
     delta["bytes"] = {"before": None if before is None else len(before), "after": len(after)}
     old, new = None if before is None else text_or_none(before), text_or_none(after) or ""
     if before is not None and old is None:
         delta["before"] = f"binary, sha256 {digest_of(before)}"
         return Result([f"overwrote {name}, which was binary; {len(after):,} bytes"], delta=delta)
-    parts = evidence(delta, name, unified(name, old, new))
+    parts = add_evidence(delta, name, unified_diff(name, old, new))
     if before is None:
         return Result(
             [
-                f"created {name}: {counted(len(lines_of(new)), 'line')}, {len(after):,} bytes",
+                f"created {name}: {count_text(len(lines_of(new)), 'line')}, {len(after):,} bytes",
                 *parts,
             ],
             delta=delta,
@@ -274,7 +276,7 @@ def _written(name: str, before: bytes | None, after: bytes) -> Result:
     return Result(
         [
             (
-                f"overwrote {name}: {counted(added, 'line')} added, {removed:,} removed,"
+                f"overwrote {name}: {count_text(added, 'line')} added, {removed:,} removed,"
                 f" {len(after):,} bytes"
             ),
             *parts,
@@ -283,9 +285,9 @@ def _written(name: str, before: bytes | None, after: bytes) -> Result:
     )
 
 
-def evidence(delta: dict[str, Json], name: str, diff: str) -> list[Any]:
+def add_evidence(delta: dict[str, Json], name: str, diff: str) -> list[Any]:
     """The difference into the delta; if it is long, bounded there, and whole as a part."""
-    delta["diff"] = bounded(diff, DIFF_MAX)
+    delta["diff"] = bounded_text(diff, DIFF_MAX)
     return (
         [
             file(
@@ -316,10 +318,10 @@ def edit_file(path: str, old: str, new: str, sandbox: Sandbox, replace_all: bool
         replace_all: whether to replace every one of them
     """  # noqa: E501
     name = file_path(sandbox, path)
-    before = _editable(sandbox, name)
-    after = replaced(name, before, old, new, every=replace_all)
+    before = _editable_text(sandbox, name)
+    after = replace_text(name, before, old, new, every=replace_all)
     sandbox.files.write(name, after.encode("utf-8", "surrogatepass"))
-    diff = unified(name, before, after)
+    diff = unified_diff(name, before, after)
     delta: dict[str, Json] = {
         "path": name,
         "bytes": {
@@ -327,11 +329,11 @@ def edit_file(path: str, old: str, new: str, sandbox: Sandbox, replace_all: bool
             "after": len(after.encode("utf-8", "surrogatepass")),
         },
     }
-    parts = evidence(delta, name, diff)
-    return Result([bounded(diff, SHOWN_MAX), *parts], delta=delta)
+    parts = add_evidence(delta, name, diff)
+    return Result([bounded_text(diff, SHOWN_MAX), *parts], delta=delta)
 
 
-def _editable(sandbox: Sandbox, name: str) -> str:
+def _editable_text(sandbox: Sandbox, name: str) -> str:
     entry = sandbox.files.entry(name)
     if entry.size > _EDITED_MAX:
         raise EditRefused(
@@ -369,7 +371,7 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
     lines: list[str] = []
     deadline = time.monotonic() + _SCAN_S
     ended = ""
-    for where, entry in walk(sandbox, name, depth):
+    for where, entry in walk_folder(sandbox, name, depth):
         if len(lines) >= min(limit, 5_000):
             ended = (
                 f"[only the first {len(lines):,} are listed: name a folder, or raise limit (up to"
@@ -379,31 +381,31 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
             ended = f"[listing was ended after {_SCAN_S:g} s: name a folder]"
         if ended:
             break
-        lines.append(_listed(where, entry))
-    shown = bounded("\n".join(lines)) if lines else f"[{name or 'the workspace'} is empty]"
+        lines.append(_list_line(where, entry))
+    shown = bounded_text("\n".join(lines)) if lines else f"[{name or 'the workspace'} is empty]"
     return Result(
         [f"{shown}\n{ended}" if ended else shown],
         delta={"path": name, "listed": len(lines), "all": not ended},
     )
 
 
-def walk(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
+def walk_folder(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
     """What is below a folder, names in order, folders before what is in them.
 
     Links are not followed.
     """
-    left = [iter(_within(sandbox, folder))]
+    left = [iter(_entries_below(sandbox, folder))]
     while left:
         for where, entry in left[-1]:
             yield where, entry
             if entry.kind == "folder" and len(left) < depth and entry.name not in HEAVY:
-                left.append(iter(_within(sandbox, where)))
+                left.append(iter(_entries_below(sandbox, where)))
                 break
         else:
             left.pop()
 
 
-def _within(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
+def _entries_below(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
     try:
         return [
             (f"{folder}/{entry.name}" if folder else entry.name, entry)
@@ -413,7 +415,7 @@ def _within(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
         return []
 
 
-def _listed(where: str, entry: Entry) -> str:
+def _list_line(where: str, entry: Entry) -> str:
     shown = where.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
     if entry.kind == "folder":
         return f"{shown}/"

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Literal, NamedTuple, TypeVar
 
 from plait.errors import InvalidValue, RequestFailed
-from plait.tools.egress import Egress, Resolve, Target, shown
+from plait.tools.egress import Egress, Resolve, UrlTarget, shown_url
 
 Method = Literal["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"]
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class HttpRequest(NamedTuple):
 class HttpAnswer(NamedTuple):
     """What came back from one address."""
 
-    target: Target
+    target: UrlTarget
     address: str
     status: int
     reason: str
@@ -49,36 +49,36 @@ class HttpAnswer(NamedTuple):
 def ask_address(
     egress: Egress,
     request: HttpRequest,
-    target: Target,
+    target: UrlTarget,
     headers: Mapping[str, str],
     deadline: float,
     resolve: Resolve,
 ) -> HttpAnswer:
-    watch = _Deadline(request, target, deadline)
-    with watch.errors():
+    timed = _TimedRequest(request, target, deadline)
+    with timed.request_errors():
         addresses = egress.addresses(
-            target, lambda host, port: watch.within(lambda: resolve(host, port))
+            target, lambda host, port: timed.call_in_time(lambda: resolve(host, port))
         )
-        address, link = _connected(target, addresses, watch)
+        address, link = _connect(target, addresses, timed)
     connection = HTTPConnection(target.host, target.port)
-    with watch.errors(), watch.over(link):
+    with timed.request_errors(), timed.closing(link):
         if target.scheme == "https":
             # The name is checked against the certificate, though it is an address that was
             # connected to.
             link = ssl.create_default_context().wrap_socket(
                 link, server_hostname=target.host, do_handshake_on_connect=False
             )
-            watch.link = link
+            timed.link = link
             link.do_handshake()
         connection.sock, connection.auto_open = link, 0
-        watch.sent = True
+        timed.sent = True
         body = (
             request.body.encode()
             if request.body or request.method in ("POST", "PUT", "PATCH")
             else None
         )
         own = {
-            "Host": _host(target),
+            "Host": _host_header(target),
             "Accept-Encoding": "identity",
             "User-Agent": "plait",
             "Connection": "close",
@@ -88,13 +88,13 @@ def ask_address(
         sent = {name: value.encode() for name, value in {**kept, **headers}.items()}
         connection.request(request.method, target.path, body, sent)  # pyright: ignore[reportArgumentType]  bytes are sent as they are
         response = connection.getresponse()
-        content, whole = _body(response)
+        content, whole = _read_body(response)
         return HttpAnswer(
             target, address, response.status, response.reason, response.getheaders(), content, whole
         )
 
 
-def _host(target: Target) -> str:
+def _host_header(target: UrlTarget) -> str:
     host = f"[{target.host}]" if ":" in target.host else target.host
     return (
         host
@@ -103,20 +103,22 @@ def _host(target: Target) -> str:
     )
 
 
-def _connected(
-    target: Target, addresses: Sequence[str], watch: _Deadline
+def _connect(
+    target: UrlTarget, addresses: Sequence[str], timed: _TimedRequest
 ) -> tuple[str, socket.socket]:
     """A connection to the first address that takes one."""
     error: OSError = OSError(f"{target.host} has no address")
     for address in addresses:
         try:
-            return address, socket.create_connection((address, target.port), timeout=watch.left())
+            return address, socket.create_connection(
+                (address, target.port), timeout=timed.seconds_left()
+            )
         except OSError as failed:
             error = failed
     raise error
 
 
-def _body(response: HTTPResponse) -> tuple[bytes, bool]:
+def _read_body(response: HTTPResponse) -> tuple[bytes, bool]:
     """As much of it as is read, and whether that is all."""
     found = bytearray()
     while len(found) <= BODY_MAX:
@@ -128,24 +130,24 @@ def _body(response: HTTPResponse) -> tuple[bytes, bool]:
     return bytes(found[:BODY_MAX]), False
 
 
-class _Deadline:
+class _TimedRequest:
     """Ends a request at its deadline.
 
     A timeout on the socket would only bound each wait: a slow server could go on for ever.
     """
 
-    def __init__(self, request: HttpRequest, target: Target, deadline: float) -> None:
+    def __init__(self, request: HttpRequest, target: UrlTarget, deadline: float) -> None:
         self._request, self._target, self._deadline = request, target, deadline
         self.link: socket.socket | None = None
         self.sent = False
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
 
-    def within(self, look: Callable[[], T]) -> T:
+    def call_in_time(self, look: Callable[[], T]) -> T:
         """What a function returns, if it does in time.
 
         The system's own look-up cannot be ended, only left behind.
@@ -153,15 +155,15 @@ class _Deadline:
         found: list[T] = []
         failed: list[Exception] = []
 
-        def run() -> None:
+        def call() -> None:
             try:
                 found.append(look())
             except Exception as error:
                 failed.append(error)
 
-        thread = threading.Thread(target=run, daemon=True)
+        thread = threading.Thread(target=call, daemon=True)
         thread.start()
-        thread.join(self.left())
+        thread.join(self.seconds_left())
         if failed:
             raise failed[0]
         if not found:
@@ -169,20 +171,20 @@ class _Deadline:
         return found[0]
 
     @contextmanager
-    def over(self, link: socket.socket) -> Generator[None]:
+    def closing(self, link: socket.socket) -> Generator[None]:
         """Closes the connection in the end, and cuts it at the deadline."""
         self.link = link
-        timer = threading.Timer(self.left(), self._cut)
+        timer = threading.Timer(self.seconds_left(), self._cut_connection)
         timer.daemon = True
         timer.start()
         try:
-            link.settimeout(self.left() + 1)
+            link.settimeout(self.seconds_left() + 1)
             yield
         finally:
             timer.cancel()
             self.link.close()
 
-    def _cut(self) -> None:
+    def _cut_connection(self) -> None:
         try:
             if self.link is not None:
                 self.link.shutdown(socket.SHUT_RDWR)
@@ -190,7 +192,7 @@ class _Deadline:
             pass  # it is closed already
 
     @contextmanager
-    def errors(self) -> Generator[None]:
+    def request_errors(self) -> Generator[None]:
         """Whatever goes wrong on the way, in words."""
         try:
             yield
@@ -205,8 +207,8 @@ class _Deadline:
                 else f"{type(error).__name__}: {error}"
             )
             raise RequestFailed(
-                self._request.method, shown(self._target.url), why, sent=self.sent
+                self._request.method, shown_url(self._target.url), why, sent=self.sent
             ) from error
         if late and self.sent:
             why = f"no whole answer within {self._request.timeout_s:g} s"
-            raise RequestFailed(self._request.method, shown(self._target.url), why, sent=True)
+            raise RequestFailed(self._request.method, shown_url(self._target.url), why, sent=True)

@@ -1,6 +1,6 @@
 """Hunks: lines to be replaced by others in a text, found where the old ones stand exactly.
 
-PatchLine numbers only say where to look first. Nothing here touches files.
+Line numbers only say where to look first. Nothing here touches files.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Hunk(NamedTuple):
 def apply_hunks(path: str, content: str, hunks: Sequence[Hunk]) -> str:
     """The text with all of them, or EditRefused: which does not fit, why, and what stands there."""
     lines, made, done, moved = lines_of(content), list[str](), 0, 0
-    for number, hunk in enumerate(_in_its_lines(content, hunks), 1):
-        at = _place(path, lines, hunk, done, moved, f"hunk {number} of {len(hunks)}")
+    for number, hunk in enumerate(_with_file_line_ends(content, hunks), 1):
+        at = _find_place(path, lines, hunk, done, moved, f"hunk {number} of {len(hunks)}")
         if hunk.start is not None:
-            moved = at - _stated(hunk)
+            moved = at - _stated_start(hunk)
         made += lines[done:at]
         done = at + len(hunk.old)
-        made += _result(lines[at:done], hunk)
+        made += _new_lines(lines[at:done], hunk)
     whole = [*made, *lines[done:]]
     joined = next(
         (number for number, line in enumerate(whole[:-1]) if not line.endswith("\n")), None
@@ -59,7 +59,7 @@ def apply_hunks(path: str, content: str, hunks: Sequence[Hunk]) -> str:
     return "".join(whole)
 
 
-def _in_its_lines(content: str, hunks: Sequence[Hunk]) -> list[Hunk]:
+def _with_file_line_ends(content: str, hunks: Sequence[Hunk]) -> list[Hunk]:
     """The hunks with the line ends of the file, if it has those of Windows and they could not be
     meant exactly: their lines have others.
     """
@@ -78,7 +78,7 @@ def _in_its_lines(content: str, hunks: Sequence[Hunk]) -> list[Hunk]:
     ]
 
 
-def _stated(hunk: Hunk) -> int:
+def _stated_start(hunk: Hunk) -> int:
     """Where it says that it begins, from 0.
 
     A hunk that removes nothing and has no lines around says after which line.
@@ -87,18 +87,20 @@ def _stated(hunk: Hunk) -> int:
     return start if not hunk.old else max(start - 1, 0)
 
 
-def _place(path: str, lines: Sequence[str], hunk: Hunk, done: int, moved: int, which: str) -> int:
+def _find_place(
+    path: str, lines: Sequence[str], hunk: Hunk, done: int, moved: int, which: str
+) -> int:
     """Where it fits, from 0."""
     old = hunk.old
     if hunk.start is not None:
-        at = _stated(hunk) + moved
+        at = _stated_start(hunk) + moved
         if at >= done and _fits(lines, at, hunk):
             return at
-    floor = _beyond(path, lines, hunk, done, which)
+    floor = _first_allowed(path, lines, hunk, done, which)
     if not old:
         if hunk.start is None:
             return len(lines) if hunk.at_end or not hunk.after else floor
-        raise _refused(
+        raise _refusal(
             path,
             which,
             f"it adds lines after line {hunk.start}, and there are {len(lines)}",
@@ -112,22 +114,22 @@ def _place(path: str, lines: Sequence[str], hunk: Hunk, done: int, moved: int, w
         return places[0]
     if places:
         where = ", ".join(str(at + 1) for at in places[:10])
-        raise _refused(
+        raise _refusal(
             path,
             which,
             f"its lines stand at {len(places)} places, lines {where}",
             "",
             "Add lines around it until it is one",
         )
-    raise _misfit(path, lines, hunk, which, floor, moved)
+    raise _misfit_error(path, lines, hunk, which, floor, moved)
 
 
-def _beyond(path: str, lines: Sequence[str], hunk: Hunk, done: int, which: str) -> int:
+def _first_allowed(path: str, lines: Sequence[str], hunk: Hunk, done: int, which: str) -> int:
     """The first line at which it may begin: after those that it says come before it."""
     for text in hunk.after:
         found = next((at for at in range(done, len(lines)) if lines[at].strip() == text), None)
         if found is None:
-            raise _refused(
+            raise _refusal(
                 path,
                 which,
                 f"no line {text!r} comes before it",
@@ -144,11 +146,11 @@ def _fits(lines: Sequence[str], at: int, hunk: Hunk) -> bool:
         return False
     there = lines[at : at + len(old)]
     return list(there) == old or (
-        _may_lack_newline(lines, at, hunk) and [*there[:-1], there[-1] + _end(old[-1])] == old
+        _may_lack_newline(lines, at, hunk) and [*there[:-1], there[-1] + _line_end(old[-1])] == old
     )
 
 
-def _end(line: str) -> str:
+def _line_end(line: str) -> str:
     return "\r\n" if line.endswith("\r\n") else "\n"
 
 
@@ -158,7 +160,7 @@ def _may_lack_newline(lines: Sequence[str], at: int, hunk: Hunk) -> bool:
     return reaches and all(line.text.endswith("\n") for line in hunk.lines)
 
 
-def _result(there: Sequence[str], hunk: Hunk) -> list[str]:
+def _new_lines(there: Sequence[str], hunk: Hunk) -> list[str]:
     """What stands there afterwards.
 
     A last line without a line feed stays so, if the hunk does not say otherwise.
@@ -169,18 +171,18 @@ def _result(there: Sequence[str], hunk: Hunk) -> list[str]:
     return new
 
 
-def _misfit(
+def _misfit_error(
     path: str, lines: Sequence[str], hunk: Hunk, which: str, floor: int, moved: int
 ) -> EditRefused:
     """Says where it fits best, which of its lines is not there, and what is."""
     old = hunk.old
-    if hunk.new != old and _stands(lines[floor:], hunk.new):
+    if hunk.new != old and _contains_block(lines[floor:], hunk.new):
         why = "its old lines are not there, but its new ones are: it may have been applied already"
-        return _refused(path, which, why, "", "Read the file before you go on")
-    around = [_stated(hunk) + moved] if hunk.start is not None else []
+        return _refusal(path, which, why, "", "Read the file before you go on")
+    around = [_stated_start(hunk) + moved] if hunk.start is not None else []
     starts = [at for at in [*around, *range(max(floor, 0), len(lines))] if 0 <= at < len(lines)]
     if not starts:
-        return _refused(
+        return _refusal(
             path,
             which,
             f"the file has {len(lines)} lines, none of which it could begin at",
@@ -204,16 +206,16 @@ def _misfit(
         f"{best + n + 1}\t{line.rstrip()[:200]}"
         for n, line in enumerate(lines[best : best + max(len(old), 3)][:12])
     )
-    return _refused(path, which, why, found, "Copy the lines from the file as they are")
+    return _refusal(path, which, why, found, "Copy the lines from the file as they are")
 
 
-def _stands(lines: Sequence[str], block: Sequence[str]) -> bool:
+def _contains_block(lines: Sequence[str], block: Sequence[str]) -> bool:
     return bool(block) and any(
         list(lines[at : at + len(block)]) == list(block)
         for at in range(len(lines) - len(block) + 1)
     )
 
 
-def _refused(path: str, which: str, why: str, found: str, step: str) -> EditRefused:
+def _refusal(path: str, which: str, why: str, found: str, step: str) -> EditRefused:
     there = f". There stands:\n{found}\n" if found else ""
     return EditRefused(path, f"{which}: {why}{there}", f"{step}; nothing of the patch was applied")

@@ -21,7 +21,7 @@ _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@"
 _GIT = re.compile(r"diff --git (.+)")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r'\\([0-7]{3}|[abtnvfr"\\])')
-_NAMED = {
+_NAMED_ESCAPES = {
     "a": "\a",
     "b": "\b",
     "t": "\t",
@@ -79,14 +79,14 @@ class _PatchReader:
         self.at += 1
         return line
 
-    def wrong(self, why: str) -> InvalidValue:
+    def error(self, why: str) -> InvalidValue:
         return InvalidValue("patch", f"line {self.at + 1}: {why}", _STEP)
 
 
 # ── unified diffs ────────────────────────────────────────────────────────────────────────────
 
 
-class _Head:
+class _FileHead:
     """What stands before the hunks of a file."""
 
     def __init__(self, git: str = "") -> None:
@@ -101,41 +101,44 @@ def _git_files(lines: _PatchReader) -> Iterator[FilePatch]:
     while (line := lines.peek()) is not None:
         if git := _GIT.match(line):
             lines.take()
-            yield _git_file(lines, _Head(git[1]))
-        elif _is_names(lines):
-            yield _git_file(lines, _Head())
+            yield _git_file(lines, _FileHead(git[1]))
+        elif _is_at_names(lines):
+            yield _git_file(lines, _FileHead())
         elif line.startswith("@@ "):
-            raise lines.wrong("a hunk without the name of a file before it (--- a/… and +++ b/…)")
+            raise lines.error("a hunk without the name of a file before it (--- a/… and +++ b/…)")
         else:
             lines.take()  # words before the first file, as in a mail
 
 
-def _is_names(lines: _PatchReader) -> bool:
+def _is_at_names(lines: _PatchReader) -> bool:
     first, second = lines.peek() or "", lines.peek(1) or ""
     return first.startswith("--- ") and second.startswith("+++ ")
 
 
-def _git_file(lines: _PatchReader, head: _Head) -> FilePatch:
+def _git_file(lines: _PatchReader, head: _FileHead) -> FilePatch:
     while (
         (line := lines.peek()) is not None
-        and not _is_names(lines)
+        and not _is_at_names(lines)
         and head.git
         and not _GIT.match(line)
     ):
-        if not _extended(lines, head, line):
+        if not _read_extended_line(lines, head, line):
             break
         lines.take()
-    if _is_names(lines):
-        head.old, head.new = _name(lines, lines.take()[4:]), _name(lines, lines.take()[4:])
-    old, new = _paths(lines, head)
+    if _is_at_names(lines):
+        head.old, head.new = (
+            _parse_name(lines, lines.take()[4:]),
+            _parse_name(lines, lines.take()[4:]),
+        )
+    old, new = _file_paths(lines, head)
     hunks = tuple(_git_hunks(lines))
     operation = _operation(head)
     if operation == "change" and not hunks and head.mode is None:
-        raise lines.wrong(f"nothing is said about {new!r}: there is no hunk")
+        raise lines.error(f"nothing is said about {new!r}: there is no hunk")
     return FilePatch(operation, old, new, hunks, head.mode)
 
 
-def _operation(head: _Head) -> Operation:
+def _operation(head: _FileHead) -> Operation:
     if head.renamed_to:
         return "copy" if head.copied else "rename"
     if head.created or head.old == _NULL:
@@ -143,22 +146,22 @@ def _operation(head: _Head) -> Operation:
     return "delete" if head.deleted or head.new == _NULL else "change"
 
 
-def _extended(lines: _PatchReader, head: _Head, line: str) -> bool:
+def _read_extended_line(lines: _PatchReader, head: _FileHead, line: str) -> bool:
     """One line of git's own between `diff --git` and the names; False: it is none."""
     for words in ("rename from ", "copy from "):
         if line.startswith(words):
             head.renamed_from, head.copied = (
-                _name(lines, line[len(words) :]),
+                _parse_name(lines, line[len(words) :]),
                 words.startswith("copy"),
             )
             return True
     for words in ("rename to ", "copy to "):
         if line.startswith(words):
-            head.renamed_to = _name(lines, line[len(words) :])
+            head.renamed_to = _parse_name(lines, line[len(words) :])
             return True
     for words in ("new file mode ", "deleted file mode ", "new mode ", "old mode "):
         if line.startswith(words):
-            mode = _mode(lines, line[len(words) :])
+            mode = _parse_mode(lines, line[len(words) :])
             head.created, head.deleted = (
                 head.created or words.startswith("new file"),
                 head.deleted or words.startswith("deleted"),
@@ -166,50 +169,54 @@ def _extended(lines: _PatchReader, head: _Head, line: str) -> bool:
             head.mode = mode if words.startswith("new") else head.mode
             return True
     if line.startswith(("GIT binary patch", "Binary files ")):
-        raise lines.wrong(
+        raise lines.error(
             "it changes a binary file, which a patch cannot do here: write the file by other means"
         )
     return line.startswith(("index ", "similarity index ", "dissimilarity index "))
 
 
-def _mode(lines: _PatchReader, text: str) -> int:
+def _parse_mode(lines: _PatchReader, text: str) -> int:
     if text.strip() not in ("100644", "100755"):
-        raise lines.wrong(
+        raise lines.error(
             f"mode {text.strip()!r}: only plain files can be patched, not links or submodules (use"
             " the shell)"
         )
     return int(text.strip()[-3:], 8)
 
 
-def _name(lines: _PatchReader, text: str) -> str:
+def _parse_name(lines: _PatchReader, text: str) -> str:
     """A name as git or diff writes it: quoted if it is odd, with a time behind a tab."""
     if text.startswith('"'):
         match = _QUOTED.match(text)
         if match is None:
-            raise lines.wrong(f"the name {text!r} has no closing quote")
-        return _unquoted(match[1])
+            raise lines.error(f"the name {text!r} has no closing quote")
+        return _unquote_name(match[1])
     name = text.partition("\t")[0].rstrip("\r")
     if not name:
-        raise lines.wrong("a file without a name")
+        raise lines.error("a file without a name")
     return name
 
 
-def _unquoted(text: str) -> str:
+def _unquote_name(text: str) -> str:
     """What git wrote with backslashes; bytes in octal are UTF-8."""
-    raw = b"".join(_pieces(text))
+    raw = b"".join(_unescape(text))
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _pieces(text: str) -> Iterator[bytes]:
+def _unescape(text: str) -> Iterator[bytes]:
     at = 0
     for match in _ESCAPE.finditer(text):
         yield text[at : match.start()].encode("utf-8", "surrogateescape")
-        yield bytes([int(match[1], 8) & 255]) if match[1].isdigit() else _NAMED[match[1]].encode()
+        yield (
+            bytes([int(match[1], 8) & 255])
+            if match[1].isdigit()
+            else _NAMED_ESCAPES[match[1]].encode()
+        )
         at = match.end()
     yield text[at:].encode("utf-8", "surrogateescape")
 
 
-def _paths(lines: _PatchReader, head: _Head) -> tuple[str, str]:
+def _file_paths(lines: _PatchReader, head: _FileHead) -> tuple[str, str]:
     """What the file is called before and after, without the prefixes a/ and b/ where both have
     them.
     """
@@ -218,48 +225,48 @@ def _paths(lines: _PatchReader, head: _Head) -> tuple[str, str]:
     if head.old:
         old, new = head.old, head.new
         if old == _NULL and new == _NULL:
-            raise lines.wrong("a file that is nowhere, before and after")
+            raise lines.error("a file that is nowhere, before and after")
         if old in (_NULL,) or new in (_NULL,) or (old.startswith("a/") and new.startswith("b/")):
-            old, new = _bare(old, "a/"), _bare(new, "b/")
+            old, new = _without_prefix(old, "a/"), _without_prefix(new, "b/")
         # What is not made by git may call the old file by another name (x.orig): the new one is
         # meant.
         return (new, new) if old == _NULL else (old, old) if new == _NULL else (new, new)
-    return _git_names(lines, head.git)
+    return _names_from_git(lines, head.git)
 
 
-def _bare(name: str, prefix: str) -> str:
+def _without_prefix(name: str, prefix: str) -> str:
     return name.removeprefix(prefix) if name != _NULL else name
 
 
-def _git_names(lines: _PatchReader, text: str) -> tuple[str, str]:
+def _names_from_git(lines: _PatchReader, text: str) -> tuple[str, str]:
     """Both names from `diff --git`, where nothing else says them: then they are the same."""
     if text.startswith('"'):
         match = _QUOTED.match(text)
         if match is None:
-            raise lines.wrong(f"the name {text!r} has no closing quote")
-        name = _bare(_unquoted(match[1]), "a/")
+            raise lines.error(f"the name {text!r} has no closing quote")
+        name = _without_prefix(_unquote_name(match[1]), "a/")
         return name, name
     half = len(text) // 2
     old, new = text[:half], text[half + 1 :]
-    if text[half : half + 1] != " " or _bare(old, "a/") != _bare(new, "b/"):
-        raise lines.wrong(f"{text!r} does not say one name twice, as in a/x b/x")
-    return _bare(old, "a/"), _bare(old, "a/")
+    if text[half : half + 1] != " " or _without_prefix(old, "a/") != _without_prefix(new, "b/"):
+        raise lines.error(f"{text!r} does not say one name twice, as in a/x b/x")
+    return _without_prefix(old, "a/"), _without_prefix(old, "a/")
 
 
 def _git_hunks(lines: _PatchReader) -> Iterator[Hunk]:
     while (line := lines.peek()) is not None and line.startswith("@@"):
         if match := _HUNK.match(line):
-            yield _counted(lines, match)
+            yield _counted_hunk(lines, match)
         elif line.startswith("@@ -"):
-            raise lines.wrong(
+            raise lines.error(
                 f"{line[:80]!r} is no head of a hunk, as in @@ -10,3 +10,4 @@; without numbers"
                 " write @@ alone"
             )
         else:
-            yield _uncounted(lines)
+            yield _uncounted_hunk(lines)
 
 
-def _counted(lines: _PatchReader, head: re.Match[str]) -> Hunk:
+def _counted_hunk(lines: _PatchReader, head: re.Match[str]) -> Hunk:
     """A hunk that says how many lines it has: a line of it may look like anything."""
     lines.take()
     start, old, new = int(head[1]), int(head[2] or 1), int(head[4] or 1)
@@ -267,47 +274,47 @@ def _counted(lines: _PatchReader, head: re.Match[str]) -> Hunk:
     while old > 0 or new > 0:
         line = lines.peek()
         if line is None or (line[:1] not in (" ", "-", "+", "") and line != "\r"):
-            raise lines.wrong(
+            raise lines.error(
                 f"the hunk {head[0]!r} lacks {old} old and {new} new lines: correct its numbers, or"
                 " write @@ alone"
             )
-        made = _line(lines)
+        made = _take_line(lines)
         old, new = old - (made.mark != "+"), new - (made.mark != "-")
         if old < 0 or new < 0:
-            raise lines.wrong(
+            raise lines.error(
                 f"the hunk {head[0]!r} has more lines than it says: correct its numbers, or write"
                 " @@ alone"
             )
-        found.append(_ended(lines, made))
+        found.append(_end_line(lines, made))
     if (
         (lines.peek() or "")[:1] in ("+", "-", " ")
-        and not _is_names(lines)
+        and not _is_at_names(lines)
         and (lines.peek() or "") != "-- "
     ):
-        raise lines.wrong(
+        raise lines.error(
             f"the hunk {head[0]!r} has more lines than it says: correct its numbers, or write @@"
             " alone"
         )
     return Hunk(tuple(found), start)
 
 
-def _uncounted(lines: _PatchReader) -> Hunk:
+def _uncounted_hunk(lines: _PatchReader) -> Hunk:
     after = _anchors(lines)
     found: list[PatchLine] = []
     while (
         (line := lines.peek()) is not None
         and line[:1] in (" ", "-", "+", "")
-        and not _is_names(lines)
+        and not _is_at_names(lines)
     ):
-        found.append(_ended(lines, _line(lines)))
+        found.append(_end_line(lines, _take_line(lines)))
     while found and found[-1] == PatchLine(" ", "\n"):
         found.pop()  # an empty line between two files is none of the file's
     if not found:
-        raise lines.wrong("a hunk without lines")
+        raise lines.error("a hunk without lines")
     return Hunk(tuple(found), None, after)
 
 
-def _line(lines: _PatchReader) -> PatchLine:
+def _take_line(lines: _PatchReader) -> PatchLine:
     text = lines.take()
     mark = text[:1]
     if mark in ("-", "+"):
@@ -316,7 +323,7 @@ def _line(lines: _PatchReader) -> PatchLine:
     return PatchLine(" ", text[1:] + "\n" if mark == " " else text + "\n")
 
 
-def _ended(lines: _PatchReader, line: PatchLine) -> PatchLine:
+def _end_line(lines: _PatchReader, line: PatchLine) -> PatchLine:
     """The line, without its line feed if it is said to have none."""
     if (lines.peek() or "").startswith(NO_NEWLINE[:2]):
         lines.take()
@@ -330,9 +337,9 @@ def _ended(lines: _PatchReader, line: PatchLine) -> PatchLine:
 def _plain_files(lines: _PatchReader) -> Iterator[FilePatch]:
     while (line := lines.peek()) is not None and line.strip() != "*** End Patch":
         for words, make in (
-            ("*** Add File: ", _added),
-            ("*** Delete File: ", _deleted),
-            ("*** Update File: ", _updated),
+            ("*** Add File: ", _added_file),
+            ("*** Delete File: ", _deleted_file),
+            ("*** Update File: ", _updated_file),
         ):
             if line.startswith(words):
                 lines.take()
@@ -340,39 +347,39 @@ def _plain_files(lines: _PatchReader) -> Iterator[FilePatch]:
                 break
         else:
             if line.strip():
-                raise lines.wrong(
+                raise lines.error(
                     f"{line[:80]!r}: a file begins with *** Add File: , *** Update File: or ***"
                     " Delete File: and its path"
                 )
             lines.take()
 
 
-def _added(lines: _PatchReader, path: str) -> FilePatch:
+def _added_file(lines: _PatchReader, path: str) -> FilePatch:
     found: list[PatchLine] = []
     while (line := lines.peek()) is not None and not line.startswith("*** "):
         if not line.startswith("+"):
-            raise lines.wrong(f"{line[:80]!r}: each line of a new file begins with +")
-        found.append(_line(lines))
+            raise lines.error(f"{line[:80]!r}: each line of a new file begins with +")
+        found.append(_take_line(lines))
     return FilePatch("create", path, path, (Hunk(tuple(found), 0),) if found else ())
 
 
-def _deleted(lines: _PatchReader, path: str) -> FilePatch:
+def _deleted_file(lines: _PatchReader, path: str) -> FilePatch:
     return FilePatch("delete", path, path)
 
 
-def _updated(lines: _PatchReader, path: str) -> FilePatch:
+def _updated_file(lines: _PatchReader, path: str) -> FilePatch:
     target = path
     if (lines.peek() or "").startswith("*** Move to: "):
         target = lines.take()[len("*** Move to: ") :].strip()
     hunks: list[Hunk] = []
-    while (line := lines.peek()) is not None and not _is_next(line):
+    while (line := lines.peek()) is not None and not _begins_file(line):
         hunks.append(_plain_hunk(lines))
     if not hunks and target == path:
-        raise lines.wrong(f"nothing is said about {path!r}")
+        raise lines.error(f"nothing is said about {path!r}")
     return FilePatch("change" if target == path else "rename", path, target, tuple(hunks))
 
 
-def _is_next(line: str) -> bool:
+def _begins_file(line: str) -> bool:
     return line.startswith("*** ") and line.strip() != "*** End of File"
 
 
@@ -381,13 +388,13 @@ def _plain_hunk(lines: _PatchReader) -> Hunk:
     found: list[PatchLine] = []
     while (line := lines.peek()) is not None and not line.startswith(("@@", "*** ")):
         if line[:1] not in (" ", "-", "+", ""):
-            raise lines.wrong(f"{line[:80]!r}: a line begins with a space, + or -")
-        found.append(_line(lines))
+            raise lines.error(f"{line[:80]!r}: a line begins with a space, + or -")
+        found.append(_take_line(lines))
     at_end = (lines.peek() or "").strip() == "*** End of File"
     if at_end:
         lines.take()
     if not found:
-        raise lines.wrong("a hunk without lines")
+        raise lines.error("a hunk without lines")
     return Hunk(tuple(found), None, after, at_end)
 
 

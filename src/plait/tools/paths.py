@@ -45,11 +45,11 @@ def path_in(sandbox: Sandbox, path: str) -> str:
         raise OutsideWorkspace(path, f"it is absolute, and the workspace is {home}")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        parts = _climbed(path, parts)
+        parts = _resolve_parents(path, parts)
     return "/".join(parts)
 
 
-def _climbed(path: str, parts: list[str]) -> list[str]:
+def _resolve_parents(path: str, parts: list[str]) -> list[str]:
     """Without `..`, which may not lead above the workspace."""
     made: list[str] = []
     for part in parts:

@@ -40,7 +40,7 @@ class Screen:
     ) -> Mapping[str, Any]:
         """What it answers; raises SandboxFailed if it would not, could not, or is gone."""
         self._resident.send(msgspec.json.encode(request))
-        answer = self.hear(what, ANSWER_S, serve)
+        answer = self.receive(what, ANSWER_S, serve)
         if why := answer.get("refused"):
             raise SandboxFailed(self.kind, what, why, "nothing was done")
         if why := answer.get("failed"):
@@ -49,7 +49,9 @@ class Screen:
             )
         return answer
 
-    def hear(self, what: str, patience_s: float, serve: Serve | None = None) -> Mapping[str, Any]:
+    def receive(
+        self, what: str, patience_s: float, serve: Serve | None = None
+    ) -> Mapping[str, Any]:
         until = monotonic() + patience_s
         while line := self._resident.receive(max(0.0, until - monotonic())):
             answer: Mapping[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
@@ -58,9 +60,9 @@ class Screen:
             self._resident.send(
                 msgspec.json.encode({"content": serve(answer["need"]) if serve else None})
             )
-        raise self._lost(what)
+        raise self._lost_error(what)
 
-    def _lost(self, what: str) -> SandboxFailed:
+    def _lost_error(self, what: str) -> SandboxFailed:
         """It says nothing: a screen that hangs is of no more use than one that is gone."""
         gone = not self._resident.alive
         self._resident.end()
@@ -75,12 +77,12 @@ class Screen:
         )
 
 
-def started(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Screen:
+def start_screen(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Screen:
     """The screen of that kind, made if there is none.
 
     `program` names the file beside this one that runs inside.
     """
-    if (screen := found(sandbox, kind)) is not None:
+    if (screen := find_screen(sandbox, kind)) is not None:
         return screen
     if not isinstance(sandbox, Hosts):
         raise NotSupported(
@@ -96,11 +98,11 @@ def started(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Scree
         )
     source = (Path(__file__).parent / f"{program}.py").read_text()
     screen = Screen(kind, sandbox.start(kind, [_python(sandbox), "-c", source, *arguments]))
-    screen.hear("start", START_S)
+    screen.receive("start", START_S)
     return screen
 
 
-def found(sandbox: Sandbox, kind: str) -> Screen | None:
+def find_screen(sandbox: Sandbox, kind: str) -> Screen | None:
     """The screen of that kind, if it is still there."""
     resident = sandbox.resident(kind) if isinstance(sandbox, Hosts) else None
     return Screen(kind, resident) if resident is not None else None

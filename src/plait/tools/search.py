@@ -22,9 +22,9 @@ import msgspec
 from plait.errors import InvalidValue, NotAFile, WorkspaceError
 from plait.sandbox import Sandbox
 from plait.tool import Result, tool
-from plait.tools.files import walk
+from plait.tools.files import walk_folder
 from plait.tools.paths import path_in
-from plait.tools.text import SHOWN_MAX, counted
+from plait.tools.text import SHOWN_MAX, count_text
 from plait.workspace import PIECE
 
 _FILE_MAX = 8 * PIECE  # bytes: what is longer is named, not searched
@@ -66,7 +66,7 @@ for request in sys.stdin.buffer:
 """  # noqa: E501
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _FileMatches(msgspec.Struct, frozen=True):
     """What the child says of one file, or of the expression."""
 
     error: str = ""
@@ -108,21 +108,21 @@ def search_files(
     name = path_in(sandbox, path)
     deadline = time.monotonic() + _TIME_S
     with _Matcher(deadline, pattern, ignore_case, min(context, 20)) as matcher:
-        told = _Told(min(limit, 1_000), context > 0)
-        for where, size in _files(sandbox, name):
-            if told.ended or time.monotonic() > deadline:
+        report = _SearchReport(min(limit, 1_000), context > 0)
+        for where, size in _files_below(sandbox, name):
+            if report.ended or time.monotonic() > deadline:
                 break
-            if glob and not matches(where, glob):
+            if glob and not matches_glob(where, glob):
                 continue
             if size > _FILE_MAX:
-                told.skipped.append(where)
-            elif (text := _text(sandbox, where)) is not None:
-                told.files += 1
-                told.add(where, matcher.search(where, text, told.left))
-        return told.result(name, late=time.monotonic() > deadline)
+                report.skipped.append(where)
+            elif (text := _read_text(sandbox, where)) is not None:
+                report.files += 1
+                report.add(where, matcher.search(where, text, report.left))
+        return report.result(name, late=time.monotonic() > deadline)
 
 
-class _Told:
+class _SearchReport:
     """What was found so far."""
 
     def __init__(self, limit: int, grouped: bool) -> None:
@@ -132,7 +132,7 @@ class _Told:
         self.ended = False
         self._room, self._grouped = SHOWN_MAX, grouped
 
-    def add(self, where: str, answer: _Found) -> None:
+    def add(self, where: str, answer: _FileMatches) -> None:
         previous, hits = 0, set(answer.found)
         for number, text, length in answer.lines:
             if self._grouped and self.lines and number != previous + 1:
@@ -150,9 +150,11 @@ class _Told:
         self.ended = answer.more or self.left <= 0
 
     def result(self, name: str, *, late: bool) -> Result:
-        notes = [
-            f"{counted(self.matches, 'match', 'matches')} in {counted(self.files, 'file')} searched"
-        ]
+        matches, files = (
+            count_text(self.matches, "match", "matches"),
+            count_text(self.files, "file"),
+        )
+        notes = [f"{matches} in {files} searched"]
         if late:
             notes.append(f"ended after {_TIME_S:g} s: name a folder or a glob")
         elif self.ended:
@@ -172,19 +174,19 @@ class _Told:
         return Result(["\n".join([*self.lines, f"[{'; '.join(notes)}]"])], delta=delta)
 
 
-def _files(sandbox: Sandbox, name: str) -> Iterator[tuple[str, int]]:
+def _files_below(sandbox: Sandbox, name: str) -> Iterator[tuple[str, int]]:
     """The files below a path with their sizes, or the one that it is."""
     if name and (entry := sandbox.files.entry(name)).kind != "folder":
         if entry.kind != "file":
             raise NotAFile(name, f"a {entry.kind}")
         yield name, entry.size
         return
-    for where, entry in walk(sandbox, name, _DEPTH):
+    for where, entry in walk_folder(sandbox, name, _DEPTH):
         if entry.kind == "file":
             yield where, entry.size
 
 
-def _text(sandbox: Sandbox, where: str) -> str | None:
+def _read_text(sandbox: Sandbox, where: str) -> str | None:
     """The text of a file; None: it is none, or is gone.
 
     Odd bytes are replaced: what is almost text is searched, too.
@@ -242,13 +244,13 @@ class _Matcher:
         self._child.kill()
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:
-                _let_go(stream)
+                _close_stream(stream)
         self._child.wait()
 
-    def search(self, where: str, text: str, limit: int) -> _Found:
+    def search(self, where: str, text: str, limit: int) -> _FileMatches:
         return self._exchange({"text": text, "limit": limit}, where)
 
-    def _exchange(self, request: object, where: str) -> _Found:
+    def _exchange(self, request: object, where: str) -> _FileMatches:
         assert self._child.stdin is not None and self._child.stdout is not None
         answer = b""
         try:
@@ -269,10 +271,10 @@ class _Matcher:
                 f"{self._pattern[:100]!r}: {told}",
                 "write one without repetitions inside repetitions, or a glob",
             )
-        return msgspec.json.decode(answer, type=_Found)
+        return msgspec.json.decode(answer, type=_FileMatches)
 
 
-def _let_go(stream: IO[bytes]) -> None:
+def _close_stream(stream: IO[bytes]) -> None:
     try:
         stream.close()
     except OSError:
@@ -282,7 +284,7 @@ def _let_go(stream: IO[bytes]) -> None:
 # ── globs ────────────────────────────────────────────────────────────────────────────────────
 
 
-def matches(path: str, glob: str) -> bool:
+def matches_glob(path: str, glob: str) -> bool:
     """Whether a path is like that: by its name, or, if the glob has a slash, as a whole, ** for any
     number of folders.
     """

@@ -35,7 +35,7 @@ def lines_of(text: str) -> list[str]:
     return [line + "\n" for line in lines] + ([last] if last else [])
 
 
-def bounded(text: str, limit: int = SHOWN_MAX) -> str:
+def bounded_text(text: str, limit: int = SHOWN_MAX) -> str:
     """Its beginning and its end, if it is longer than that."""
     if len(text) <= limit:
         return text
@@ -43,7 +43,7 @@ def bounded(text: str, limit: int = SHOWN_MAX) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def count_text(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -79,7 +79,7 @@ def as_crlf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def unified(path: str, before: str | None, after: str | None, context: int = 3) -> str:
+def unified_diff(path: str, before: str | None, after: str | None, context: int = 3) -> str:
     """The difference as git writes it, fit for `git apply`; None: there is no such file.
 
     "" if nothing differs.
@@ -87,8 +87,10 @@ def unified(path: str, before: str | None, after: str | None, context: int = 3) 
     old, new = lines_of(before or ""), lines_of(after or "")
     if before == after:
         return ""
-    head = [f"--- {_side('a', path, before)}", f"+++ {_side('b', path, after)}"]
-    body = [line for group in _groups(old, new, context) for line in _hunk(group, old, new)]
+    head = [f"--- {_side_name('a', path, before)}", f"+++ {_side_name('b', path, after)}"]
+    body = [
+        line for group in _hunk_groups(old, new, context) for line in _hunk_lines(group, old, new)
+    ]
     return "\n".join([*head, *body]) + "\n"
 
 
@@ -104,15 +106,15 @@ def changed_lines(before: str, after: str) -> tuple[int, int]:
 _Block = tuple[str, int, int, int, int]
 
 
-def _side(prefix: str, path: str, text: str | None) -> str:
+def _side_name(prefix: str, path: str, text: str | None) -> str:
     if text is None:
         return "/dev/null"
     name = f"{prefix}/{path}"
     odd = any(char in '"\\' or ord(char) < 32 or ord(char) == 127 for char in name)
-    return quoted(name) if odd else f"{name}\t" if " " in name else name
+    return quoted_name(name) if odd else f"{name}\t" if " " in name else name
 
 
-def quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
     """A name with odd characters in it, as git writes it."""
     return (
         '"'
@@ -124,7 +126,7 @@ def quoted(name: str) -> str:
     )
 
 
-def _groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_Block]]:
+def _hunk_groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_Block]]:
     """Blocks that belong into one hunk, with a few equal lines around them."""
     groups: list[list[_Block]] = []
     for tag, i1, i2, j1, j2 in _blocks(old, new):
@@ -140,11 +142,13 @@ def _groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_
         else:
             groups[-1][-1] = (tag, i1, i2, j1, j2)
     return [
-        _trimmed(group, context) for group in groups if any(block[0] != "equal" for block in group)
+        _trim_group(group, context)
+        for group in groups
+        if any(block[0] != "equal" for block in group)
     ]
 
 
-def _trimmed(group: list[_Block], context: int) -> list[_Block]:
+def _trim_group(group: list[_Block], context: int) -> list[_Block]:
     """Without more equal lines at its end than belong there."""
     tag, i1, i2, j1, j2 = group[-1]
     return (
@@ -160,8 +164,8 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
     What both begin and end with is set aside first: comparing the rest takes the product of their
     lengths.
     """
-    start = _shared(old, new)
-    end = _shared(old[start:][::-1], new[start:][::-1])
+    start = _common_size(old, new)
+    end = _common_size(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     if len(a) * len(b) > _COMPARE_MAX:
         middle: list[_Block] = [("replace", 0, len(a), 0, len(b))]
@@ -178,26 +182,26 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
     ]
 
 
-def _shared(old: Sequence[str], new: Sequence[str]) -> int:
+def _common_size(old: Sequence[str], new: Sequence[str]) -> int:
     return next(
         (number for number, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
         min(len(old), len(new)),
     )
 
 
-def _hunk(group: Sequence[_Block], old: Sequence[str], new: Sequence[str]) -> list[str]:
+def _hunk_lines(group: Sequence[_Block], old: Sequence[str], new: Sequence[str]) -> list[str]:
     first, last = group[0], group[-1]
     lines = [f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@"]
     for tag, i1, i2, j1, j2 in group:
         if tag == "equal":
-            lines += [text for line in old[i1:i2] for text in _marked(" ", line)]
+            lines += [text for line in old[i1:i2] for text in _marked_lines(" ", line)]
             continue
-        lines += [text for line in old[i1:i2] for text in _marked("-", line)]
-        lines += [text for line in new[j1:j2] for text in _marked("+", line)]
+        lines += [text for line in old[i1:i2] for text in _marked_lines("-", line)]
+        lines += [text for line in new[j1:j2] for text in _marked_lines("+", line)]
     return lines
 
 
-def _marked(mark: str, line: str) -> list[str]:
+def _marked_lines(mark: str, line: str) -> list[str]:
     return [mark + line[:-1]] if line.endswith("\n") else [mark + line, NO_NEWLINE]
 
 

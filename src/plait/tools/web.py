@@ -18,9 +18,9 @@ from plait.event.kinds import EffectClass, Placement
 from plait.secrets import Secret
 from plait.session import Session, file, image
 from plait.tool import Result, Tool, tool
-from plait.tools.egress import Egress, Resolve, Target, look_up, shown
+from plait.tools.egress import Egress, Resolve, UrlTarget, look_up, shown_url
 from plait.tools.http_request import HttpAnswer, HttpRequest, Method, ask_address
-from plait.tools.text import SHOWN_MAX, bounded, digest_of, image_type, text_or_none
+from plait.tools.text import SHOWN_MAX, bounded_text, digest_of, image_type, text_or_none
 
 _REDIRECTS_MAX = 5
 _TIME_MAX_S = 600.0
@@ -147,7 +147,7 @@ def send(
     resolve: Resolve = look_up,
 ) -> Result:
     """Send it, follow where it is sent on to, and tell what came of it."""
-    _check(request)
+    _check_request(request)
     deadline = time.monotonic() + request.timeout_s
     target, via = egress.target(request.url), list[Json]()
     first, headers = target, dict(request.headers)
@@ -170,45 +170,47 @@ def send(
             else ""
         )
         if not onward:
-            return _told(request, answer, via)
-        via.append({"url": shown(target.url), "status": answer.status, "address": answer.address})
+            return _http_result(request, answer, via)
+        via.append(
+            {"url": shown_url(target.url), "status": answer.status, "address": answer.address}
+        )
         if len(via) > _REDIRECTS_MAX:
             raise RequestFailed(
                 request.method,
-                shown(request.url),
+                shown_url(request.url),
                 f"it was sent on more than {_REDIRECTS_MAX} times",
                 sent=True,
             )
-        target = _onward(egress, target, onward)
+        target = _redirect_target(egress, target, onward)
         if not _same_origin(first, target):
             # a key is for whom it was given
             headers = {key: value for key, value in headers.items() if not _is_secretive(key)}
 
 
-def _onward(egress: Egress, target: Target, location: str) -> Target:
+def _redirect_target(egress: Egress, target: UrlTarget, location: str) -> UrlTarget:
     url = urljoin(target.url, location)
     try:
         made = egress.target(url)
     except (EgressRefused, InvalidValue) as error:
         raise EgressRefused(
-            shown(url),
-            f"{shown(target.url)} sends on to it, and {error}",
+            shown_url(url),
+            f"{shown_url(target.url)} sends on to it, and {error}",
             "Ask only what may be reached",
         ) from error
     if target.scheme == "https" and made.scheme == "http":
         raise EgressRefused(
-            shown(url),
-            f"{shown(target.url)} sends on to it, from https to http",
+            shown_url(url),
+            f"{shown_url(target.url)} sends on to it, from https to http",
             "Ask it over https",
         )
     return made
 
 
-def _same_origin(one: Target, other: Target) -> bool:
+def _same_origin(one: UrlTarget, other: UrlTarget) -> bool:
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
-def _check(request: HttpRequest) -> None:
+def _check_request(request: HttpRequest) -> None:
     if not 0 < request.timeout_s <= _TIME_MAX_S:
         raise InvalidValue(
             "timeout_s",
@@ -238,20 +240,20 @@ def _check(request: HttpRequest) -> None:
 # ── telling ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(request: HttpRequest, answer: HttpAnswer, via: list[Json]) -> Result:
+def _http_result(request: HttpRequest, answer: HttpAnswer, via: list[Json]) -> Result:
     head = [
         f"HTTP {answer.status} {answer.reason}".rstrip(),
-        *([f"(after redirects, from {shown(answer.target.url)})"] if via else []),
+        *([f"(after redirects, from {shown_url(answer.target.url)})"] if via else []),
     ]
-    head += [f"{name}: {value[:500]}" for name, value in _open(answer.headers)[:60]]
-    text, parts = _content(request, answer)
+    head += [f"{name}: {value[:500]}" for name, value in _shown_headers(answer.headers)[:60]]
+    text, parts = _body_parts(request, answer)
     return Result(
-        [bounded("\n".join([*head, "", text]), SHOWN_MAX + 500), *parts],
+        [bounded_text("\n".join([*head, "", text]), SHOWN_MAX + 500), *parts],
         delta=_evidence(request, answer, via),
     )
 
 
-def _content(request: HttpRequest, answer: HttpAnswer) -> tuple[str, list[Any]]:
+def _body_parts(request: HttpRequest, answer: HttpAnswer) -> tuple[str, list[Any]]:
     """The body in words, and as parts where words are not all of it."""
     kind = (
         answer.header("content-type").partition(";")[0].strip().lower()
@@ -269,19 +271,19 @@ def _content(request: HttpRequest, answer: HttpAnswer) -> tuple[str, list[Any]]:
         return words + cut, [file(answer.body, "body.bin", "application/octet-stream")]
     if image_type(answer.body) and answer.whole:
         return f"[an image, {len(answer.body):,} bytes]", [
-            image(answer.body, image_type(answer.body), alt=shown(answer.target.url))
+            image(answer.body, image_type(answer.body), alt=shown_url(answer.target.url))
         ]
-    text = _decoded(answer)
+    text = _body_text(answer)
     if text is None:
         return f"[no text: {kind}, {len(answer.body):,} bytes]{cut}", [
             file(answer.body, "body.bin", kind)
         ]
     if len(text) > SHOWN_MAX - 4_000 or not answer.whole:
-        return bounded(text, SHOWN_MAX - 4_000) + cut, [file(answer.body, "body.txt", kind)]
+        return bounded_text(text, SHOWN_MAX - 4_000) + cut, [file(answer.body, "body.txt", kind)]
     return text, []
 
 
-def _decoded(answer: HttpAnswer) -> str | None:
+def _body_text(answer: HttpAnswer) -> str | None:
     """The body as text; None: it is none.
 
     A character that was cut in two at the end is left out.
@@ -313,7 +315,7 @@ def _evidence(request: HttpRequest, answer: HttpAnswer, via: list[Json]) -> Json
     return {
         "request": {
             "method": request.method,
-            "url": shown(request.url),
+            "url": shown_url(request.url),
             "headers": {
                 name: "[hidden]" if _is_secretive(name) else value
                 for name, value in request.headers.items()
@@ -323,9 +325,11 @@ def _evidence(request: HttpRequest, answer: HttpAnswer, via: list[Json]) -> Json
         },
         "response": {
             "status": answer.status,
-            "url": shown(answer.target.url),
+            "url": shown_url(answer.target.url),
             "address": answer.address,
-            "headers": [[name, value[:2_000]] for name, value in _open(answer.headers)[:100]],
+            "headers": [
+                [name, value[:2_000]] for name, value in _shown_headers(answer.headers)[:100]
+            ],
             "bytes": len(answer.body),
             "whole": answer.whole,
             "digest": digest_of(answer.body),
@@ -334,7 +338,7 @@ def _evidence(request: HttpRequest, answer: HttpAnswer, via: list[Json]) -> Json
     }
 
 
-def _open(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _shown_headers(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The headers as UTF-8 can hold them, without what is only for whoever asked."""
     clean = [(name, value.encode("utf-8", "backslashreplace").decode()) for name, value in headers]
     return [(name, "[hidden]" if _is_secretive(name) else value) for name, value in clean]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from plait.workspace.lines import matching, split
 
 
-class Version(NamedTuple):
+class FileVersion(NamedTuple):
     """One state of a file."""
 
     content: bytes | None  # None: the file was not there
@@ -20,14 +20,14 @@ class Version(NamedTuple):
     tag: Any  # what stands for it in the answer
 
 
-def attribute(versions: Sequence[Version]) -> list[tuple[Any, bytes]]:
+def attribute(versions: Sequence[FileVersion]) -> list[tuple[Any, bytes]]:
     """The lines of the last version, each with the tag of the version that brought it.
 
     A version comes after those it was made from. Where several have a line, it is the first one's.
     """
     if not versions:
         return []
-    needed = _needed(versions)
+    needed = _ancestors(versions)
     # equal lines are one object, so that comparing them costs nothing
     known: dict[bytes, bytes] = {}
     lines = {
@@ -60,7 +60,7 @@ def _origins(
     return [at if origin is None else origin for origin in found]
 
 
-def _needed(versions: Sequence[Version]) -> list[int]:
+def _ancestors(versions: Sequence[FileVersion]) -> list[int]:
     """The last version and all it comes from, in order."""
     found: set[int] = set()
     open = [len(versions) - 1]

@@ -8,7 +8,7 @@ from functools import cached_property
 from plait.ids import Digest
 from plait.workspace.base import Change
 from plait.workspace.diff import SIZE_MAX, Stat, changes, is_folder, renames, stat_lines
-from plait.workspace.git_patch import quoted, unified
+from plait.workspace.git_patch import patch_text, quoted
 from plait.workspace.tree import Objects, TreeReader
 
 LISTED_MAX = 200  # paths in a summary
@@ -66,7 +66,7 @@ class Changes:
 
     def patch(self, *, context: int = 3, size_max: int = SIZE_MAX) -> str:
         """A patch for `git apply` and `patch -p1`."""
-        return unified(self._objects, self.all, context=context, size_max=size_max)
+        return patch_text(self._objects, self.all, context=context, size_max=size_max)
 
     def stat(self, *, size_max: int = SIZE_MAX) -> list[Stat]:
         return stat_lines(self._objects, self.all, size_max=size_max)
@@ -102,13 +102,13 @@ class Changes:
         come = {new: old for old, new in self.renamed.items()}
         shown = [each for each in self.all if each.path not in self.renamed]
         found = [
-            _listed(each, stat, come)
+            _change_line(each, stat, come)
             for each, stat in zip(shown, stat_lines(self._objects, shown[:most]), strict=False)
         ]
         return [*found, *([f"… and {len(shown) - most:,} more"] if len(shown) > most else [])]
 
 
-def _listed(change: Change, stat: Stat, come: dict[str, str]) -> str:
+def _change_line(change: Change, stat: Stat, come: dict[str, str]) -> str:
     before, after = change.before, change.after
     slash = "/" if is_folder(after or before) else ""
     name = quoted(change.path + slash)

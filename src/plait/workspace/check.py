@@ -43,8 +43,8 @@ class TreeCheck:
                 entries = decode(self._store.get_blob(folder))
             except PlaitError as error:
                 yield (
-                    f"the tree {tree[:12]}… leads to a folder {_quoted(path)} that cannot be read:"
-                    f" {error}"
+                    f"the tree {tree[:12]}… leads to a folder {_path_text(path)} that cannot be"
+                    f" read: {error}"
                 )
                 continue
             for entry in entries:
@@ -59,13 +59,13 @@ class TreeCheck:
             size = sum([self._size(piece) for piece in entry.blobs])
         except PlaitError as error:
             yield (
-                f"the tree {tree[:12]}… leads to a file {_quoted(path)} that cannot be read:"
+                f"the tree {tree[:12]}… leads to a file {_path_text(path)} that cannot be read:"
                 f" {error}"
             )
             return
         if size != entry.size:
             yield (
-                f"the tree {tree[:12]}… says {_quoted(path)} has {entry.size} bytes, its content"
+                f"the tree {tree[:12]}… says {_path_text(path)} has {entry.size} bytes, its content"
                 f" has {size}"
             )
 
@@ -80,5 +80,5 @@ class TreeCheck:
         return self._sizes[blob]
 
 
-def _quoted(path: str) -> str:
+def _path_text(path: str) -> str:
     return repr(shown(path) or ".")

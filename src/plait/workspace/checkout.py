@@ -46,14 +46,14 @@ def checkout(objects: Objects, tree: Digest, folder: Path) -> Placed:
         raise NotApplied(
             str(folder), error.strerror or str(error), "name a folder that can be made"
         ) from error
-    with disk.held(root):
+    with disk.closing_handle(root):
         if os.listdir(root):
             raise NotApplied(
                 str(folder),
                 "something is in it already",
                 "name an empty folder, or one that is not there yet",
             )
-        return _Checkout(objects).run(root, tree)
+        return _Checkout(objects).write_tree(root, tree)
 
 
 class _Checkout:
@@ -66,7 +66,7 @@ class _Checkout:
         self._work: list[Future[None]] = []
         self._queued = threading.Semaphore(_QUEUED)
 
-    def run(self, root: int, tree: Digest) -> Placed:
+    def write_tree(self, root: int, tree: Digest) -> Placed:
         try:
             with ThreadPoolExecutor(THREADS, "plait-checkout") as pool:
                 self._pool = pool
@@ -78,7 +78,7 @@ class _Checkout:
         finally:
             for handle, _ in self._late:
                 os.close(handle)
-        return Placed(_settled(self._index), self._absent)
+        return Placed(_without_racy_stamps(self._index), self._absent)
 
     def _fill(self, folder: int, tree: Digest, path: str, depth: int) -> None:
         disk.check_depth(depth, path)
@@ -109,16 +109,18 @@ class _Checkout:
         handle = disk.make_folder(folder, entry.name, entry.mode | 0o700)
         if entry.mode & 0o700 != 0o700:
             self._late.append((os.dup(handle), entry.mode))
-        with disk.held(handle):
+        with disk.closing_handle(handle):
             self._fill(handle, entry.blobs[0], path, depth + 1)
 
     def _write_all(self, folder: int, entries: list[Entry], seen: dict[str, SeenEntry]) -> None:
-        with disk.held(folder):
+        with disk.closing_handle(folder):
             for entry in entries:
-                seen[entry.name] = SeenEntry(stamp_of(put(self._objects, folder, entry)), entry)
+                seen[entry.name] = SeenEntry(
+                    stamp_of(put_entry(self._objects, folder, entry)), entry
+                )
 
 
-def _settled(index: Index) -> Index:
+def _without_racy_stamps(index: Index) -> Index:
     """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves
     the same one.
     """
@@ -131,7 +133,7 @@ def _settled(index: Index) -> Index:
     return index
 
 
-def put(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
+def put_entry(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
     """A file or a link where nothing is."""
     if entry.kind == "link":
         os.symlink(entry.target, entry.name, dir_fd=folder)
@@ -146,13 +148,13 @@ def _pieces(objects: Objects, entry: Entry) -> Iterator[bytes]:
 # ── from one tree to another ─────────────────────────────────────────────────────────────────
 
 
-class Turn:
+class TreeSwitch:
     """Turns the files of one tree into those of another, touching only what differs."""
 
     def __init__(self, reader: TreeReader) -> None:
         self._reader = reader
 
-    def run(self, root: int, before: Digest, after: Digest, base: Digest | None) -> None:
+    def switch(self, root: int, before: Digest, after: Digest, base: Digest | None) -> None:
         """`root` is the folder itself, or with a base the upper folder over it."""
         self._folder(root, before, after, base, 0)
 
@@ -170,8 +172,8 @@ class Turn:
                         folder,
                         name,
                         old.get(name),
-                        _placed(new.get(name)),
-                        _placed(low.get(name)),
+                        _entry_on_disk(new.get(name)),
+                        _entry_on_disk(low.get(name)),
                         depth,
                     )
 
@@ -193,7 +195,7 @@ class Turn:
         if new is None:
             disk.put_whiteout(folder, name)
         else:
-            put(self._reader.objects, folder, new)
+            put_entry(self._reader.objects, folder, new)
 
     def _to_folder(
         self, folder: int, old: Entry | None, new: Entry, low: Entry | None, depth: int
@@ -214,7 +216,7 @@ class Turn:
         else:
             disk.clear(folder, new.name)
             handle, before = disk.make_folder(folder, new.name, 0o700), base or EMPTY
-        with disk.held(handle):
+        with disk.closing_handle(handle):
             self._folder(handle, before, new.blobs[0], base, depth + 1)
             os.fchmod(handle, new.mode)
 
@@ -222,6 +224,6 @@ class Turn:
         return {entry.name: entry for entry in self._reader.entries(tree)}
 
 
-def _placed(entry: Entry | None) -> Entry | None:
+def _entry_on_disk(entry: Entry | None) -> Entry | None:
     """What is put on disk for it: nothing for a withheld file."""
     return None if entry is not None and entry.kind == "withheld" else entry

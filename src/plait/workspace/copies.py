@@ -39,7 +39,7 @@ from plait.store import Store
 from plait.workspace import disk
 from plait.workspace.base import CHANGED_MAX, Entry, Snapshot
 from plait.workspace.bases import base_of
-from plait.workspace.checkout import Turn, checkout
+from plait.workspace.checkout import TreeSwitch, checkout
 from plait.workspace.copy_state import (
     CopyState,
     absent_entries,
@@ -192,7 +192,7 @@ class Copy:
             if self._reader.find(found.tree, path) == entry
         }
         dropped = self._drop_unrecorded(found, mounted, points)
-        self._settle(found.tree)
+        self._mark_clean(found.tree)
         withheld = {*found.withheld, *map(shown, self._absent)}
         return Snapshot(
             found.tree,
@@ -214,7 +214,7 @@ class Copy:
             return ()
         # Behind the back of a mount a removed file would still be there for who looked at it
         # before.
-        with disk.held(_open_mounted(mounted) or disk.open_root(self._root)) as root:
+        with disk.closing_handle(_open_mounted(mounted) or disk.open_root(self._root)) as root:
             dropped = [
                 path
                 for path in found.left_out
@@ -241,15 +241,15 @@ class Copy:
         self.begin()
         self._empty_scratch()
         changes = list(differing(self._reader, self.tree, tree))
-        with disk.held(disk.open_root(self._root)) as root:
+        with disk.closing_handle(disk.open_root(self._root)) as root:
             if self.has_odd:
                 self._clear_skipped(root)
-            Turn(self._reader).run(root, self.tree, tree, self.base)
+            TreeSwitch(self._reader).switch(root, self.tree, tree, self.base)
         for change in changes:
             self._absent.pop(change.path, None)
             if change.after is not None and change.after.kind == "withheld":
                 self._absent[change.path] = change.after
-        self._settle(tree)
+        self._mark_clean(tree)
 
     def _clear_skipped(self, root: int) -> None:
         """Pipes, sockets and devices are in no tree, so no difference of trees
@@ -288,8 +288,8 @@ class Copy:
             threads=threads,
             ours=self.ours,
         )
-        with disk.held(disk.open_root(self._root)) as root:
-            return scan.run(root, self.base)
+        with disk.closing_handle(disk.open_root(self._root)) as root:
+            return scan.scan_folder(root, self.base)
 
     def _changed_paths(self, tree: Digest) -> tuple[tuple[str, ...], int]:
         paths = sorted(shown(change.path) for change in differing(self._reader, self.tree, tree))
@@ -299,7 +299,7 @@ class Copy:
         write_whole(self._home / "index", pack_index(self._index, self._rules))
         self._unsaved = 0
 
-    def _settle(self, tree: Digest) -> None:
+    def _mark_clean(self, tree: Digest) -> None:
         if self._unsaved > _UNSAVED_MAX:
             self.save_index()
         self._state = msgspec.structs.replace(
@@ -314,7 +314,7 @@ class Copy:
         Commands do not see it, nor it theirs.
         """
         place = _scratch_of(name)
-        with disk.held(disk.open_root(self._home)) as home:
+        with disk.closing_handle(disk.open_root(self._home)) as home:
             disk.empty_folder(home, place)
         return str(self._home / place)
 
@@ -322,7 +322,7 @@ class Copy:
         disk.remove_folder(self._home / _scratch_of(name))
 
     def _empty_scratch(self) -> None:
-        with disk.held(disk.open_root(self._home)) as home:
+        with disk.closing_handle(disk.open_root(self._home)) as home:
             disk.empty_folder(home, self.scratch.name)
 
     def __repr__(self) -> str:

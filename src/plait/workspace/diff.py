@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from plait.ids import Digest
 from plait.workspace.base import Change, Entry
-from plait.workspace.lines import Lines, as_text, split
+from plait.workspace.lines import LineMatcher, as_text, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
 SIZE_MAX = 1 << 20  # bytes of a file, on either side, up to which its lines are told
@@ -22,7 +22,7 @@ SIZE_MAX = 1 << 20  # bytes of a file, on either side, up to which its lines are
 Side = dict[str, Entry]
 
 
-def reading(objects: Objects | TreeReader) -> TreeReader:
+def reader_of(objects: Objects | TreeReader) -> TreeReader:
     """Whoever asks often keeps a reader, and with it the folders that were read."""
     return objects if isinstance(objects, TreeReader) else TreeReader(objects)
 
@@ -34,20 +34,22 @@ def changes(
     objects: Objects | TreeReader, left: Digest | None, right: Digest | None
 ) -> list[Change]:
     """The paths that differ, in order. None: a tree with nothing in it."""
-    reader, found = reading(objects), list[Change]()
+    reader, found = reader_of(objects), list[Change]()
     open = [("", left or EMPTY, right or EMPTY)]
     while open:
         path, one, two = open.pop()
         if one != two:
-            open += _differing(path, _named(reader, one), _named(reader, two), found)
+            open += _compare_folder(
+                path, _entries_by_name(reader, one), _entries_by_name(reader, two), found
+            )
     return sorted(found, key=lambda change: change.path)
 
 
-def _named(reader: TreeReader, tree: Digest) -> Side:
+def _entries_by_name(reader: TreeReader, tree: Digest) -> Side:
     return {entry.name: entry for entry in reader.entries(tree)}
 
 
-def _differing(
+def _compare_folder(
     path: str, left: Side, right: Side, found: list[Change]
 ) -> Iterator[tuple[str, Digest, Digest]]:
     """Adds what differs in one folder, and gives the folders in it that are to be compared."""
@@ -55,7 +57,7 @@ def _differing(
     for name in (*differing, *(right.keys() - left.keys())):
         before, after = left.get(name), right.get(name)
         here = f"{path}/{name}" if path else name
-        told = _told(before), _told(after)
+        told = _entry_if_shown(before), _entry_if_shown(after)
         if is_folder(before) and is_folder(after):
             told = (before, after) if _folder_changed(before, after) else (None, None)
         if told != (None, None):
@@ -68,7 +70,7 @@ def is_folder(entry: Entry | None) -> bool:
     return entry is not None and entry.kind == "folder"
 
 
-def _told(entry: Entry | None) -> Entry | None:
+def _entry_if_shown(entry: Entry | None) -> Entry | None:
     """A folder that only one side has is told by what is in it, unless that is nothing."""
     return None if is_folder(entry) and _tree_of(entry) != EMPTY else entry
 
@@ -100,7 +102,9 @@ def renames(changes: Iterable[Change]) -> list[Rename]:
             gone[content].append(change)
         elif change.before is None and (content := _content_key(change.after)):
             come[content].append(change)
-    pairs = [pair for content, added in come.items() for pair in _paired(gone[content], added)]
+    pairs = [
+        pair for content, added in come.items() for pair in _pair_renames(gone[content], added)
+    ]
     return sorted(pairs, key=lambda pair: pair.added.path)
 
 
@@ -110,10 +114,12 @@ def _content_key(entry: Entry | None) -> object:
     return entry.kind, entry.blobs, entry.target
 
 
-def _paired(removed: list[Change], added: list[Change]) -> Iterator[Rename]:
+def _pair_renames(removed: list[Change], added: list[Change]) -> Iterator[Rename]:
     left, rest = list(removed), list[Change]()
     for change in added:
-        same = next((each for each in left if _name(each.path) == _name(change.path)), None)
+        same = next(
+            (each for each in left if _file_name(each.path) == _file_name(change.path)), None
+        )
         if same is None:
             rest.append(change)
         else:
@@ -123,7 +129,7 @@ def _paired(removed: list[Change], added: list[Change]) -> Iterator[Rename]:
         yield Rename(one, two)
 
 
-def _name(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
@@ -141,17 +147,19 @@ class Stat(NamedTuple):
 def stat_lines(
     objects: Objects | TreeReader, changes: Iterable[Change], *, size_max: int = SIZE_MAX
 ) -> list[Stat]:
-    reader = reading(objects)
-    return [Stat(change.path, *_counted(reader, change, size_max)) for change in changes]
+    reader = reader_of(objects)
+    return [Stat(change.path, *_count_lines(reader, change, size_max)) for change in changes]
 
 
-def _counted(reader: TreeReader, change: Change, size_max: int) -> tuple[int | None, int | None]:
+def _count_lines(
+    reader: TreeReader, change: Change, size_max: int
+) -> tuple[int | None, int | None]:
     if is_folder(change.before or change.after) and is_folder(change.after or change.before):
         return 0, 0
     before, after = (lines_of(reader, entry, size_max) for entry in (change.before, change.after))
     if before is None or after is None:
         return None, None
-    common = sum(size for _, _, size in Lines(None, before, after).get_matching_blocks())
+    common = sum(size for _, _, size in LineMatcher(None, before, after).get_matching_blocks())
     return len(after) - common, len(before) - common
 
 

@@ -26,7 +26,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLEAR_DEPTH = 100  # folders in folders that are entered to be removed
-_numbers = count(1)
+_temporary_numbers = count(1)
 
 
 def open_root(path: Path | str) -> int:
@@ -39,22 +39,22 @@ def open_folder(folder: int, name: str, *, ours: bool = True) -> int:
     ours.
     """
     try:
-        return _checked(os.open(name, _FOLDER, dir_fd=folder), name, ours)
+        return _check_unlocked(os.open(name, _FOLDER, dir_fd=folder), name, ours)
     except PermissionError:
         if not ours:
             raise
-        with widened(folder, name, 0o500):
+        with widened_mode(folder, name, 0o500):
             return os.open(name, _FOLDER, dir_fd=folder)
 
 
 @contextmanager
-def entered(folder: int, name: str, *, ours: bool = True) -> Generator[tuple[int, int]]:
+def entered_folder(folder: int, name: str, *, ours: bool = True) -> Generator[tuple[int, int]]:
     """A folder in a folder, to be read in for the moment whatever its mode, if it is ours; and the
     mode that it has.
     """
-    with held(open_folder(folder, name, ours=ours)) as handle:
+    with closing_handle(open_folder(folder, name, ours=ours)) as handle:
         mode = stat.S_IMODE(os.fstat(handle).st_mode)
-        with opened(handle, 0o500):
+        with widened_folder(handle, 0o500):
             yield handle, mode
 
 
@@ -64,11 +64,11 @@ def open_file(folder: int, name: str, *, ours: bool = True) -> int:
     Never waits for a pipe; whoever opens it looks what it is before reading.
     """
     try:
-        return _checked(os.open(name, _READ, dir_fd=folder), name, ours)
+        return _check_unlocked(os.open(name, _READ, dir_fd=folder), name, ours)
     except PermissionError:
         if not ours:
             raise
-        with widened(folder, name, 0o400):
+        with widened_mode(folder, name, 0o400):
             return os.open(name, _READ, dir_fd=folder)
 
 
@@ -81,7 +81,7 @@ def is_locked(mode: int) -> bool:
     return (stat.S_ISDIR(mode) or stat.S_ISREG(mode)) and mode & bits != bits
 
 
-def _checked(handle: int, name: str, ours: bool) -> int:
+def _check_unlocked(handle: int, name: str, ours: bool) -> int:
     if not ours and is_locked(os.fstat(handle).st_mode):
         os.close(handle)
         raise PermissionError(errno.EACCES, "its owner locked it", name)
@@ -89,7 +89,7 @@ def _checked(handle: int, name: str, ours: bool) -> int:
 
 
 @contextmanager
-def widened(folder: int, name: str, bits: int) -> Generator[None]:
+def widened_mode(folder: int, name: str, bits: int) -> Generator[None]:
     """For the moment, the mode has these bits too.
 
     By handle: chmod would follow a link put in its place.
@@ -109,7 +109,7 @@ def widened(folder: int, name: str, bits: int) -> Generator[None]:
 
 
 @contextmanager
-def held(handle: int) -> Generator[int]:
+def closing_handle(handle: int) -> Generator[int]:
     try:
         yield handle
     finally:
@@ -122,11 +122,11 @@ def writable(folder: int, *, ours: bool = True) -> AbstractContextManager[None]:
     """
     if not ours and not os.fstat(folder).st_mode & stat.S_IWUSR:
         raise PermissionError(errno.EACCES, "its owner made the folder read-only")
-    return opened(folder, 0o700) if ours else nullcontext()
+    return widened_folder(folder, 0o700) if ours else nullcontext()
 
 
 @contextmanager
-def opened(folder: int, bits: int) -> Generator[None]:
+def widened_folder(folder: int, bits: int) -> Generator[None]:
     """An open folder whose mode has these bits for the moment.
 
     A handle alone does not help: every name is looked up by the mode.
@@ -166,12 +166,12 @@ def check_depth(depth: int, path: str) -> None:
 
 
 def temporary_name() -> str:
-    return f".plait-{os.getpid()}-{next(_numbers)}.tmp"
+    return f".plait-{os.getpid()}-{next(_temporary_numbers)}.tmp"
 
 
 def put_file(folder: int, name: str, pieces: Iterable[bytes], mode: int) -> os.stat_result:
     """A new file where nothing is."""
-    with held(os.open(name, _NEW, 0o600, dir_fd=folder)) as handle:
+    with closing_handle(os.open(name, _NEW, 0o600, dir_fd=folder)) as handle:
         for piece in pieces:
             write_all(handle, piece)
         os.fchmod(handle, mode)
@@ -247,7 +247,10 @@ def clear(folder: int, name: str, *, ours: bool = True) -> bool:
 def _clear_folder(
     folder: int, name: str, top: int, deeper: list[str], depth: int, ours: bool
 ) -> None:
-    with held(open_folder(folder, name, ours=ours)) as inside, writable(inside, ours=ours):
+    with (
+        closing_handle(open_folder(folder, name, ours=ours)) as inside,
+        writable(inside, ours=ours),
+    ):
         with os.scandir(inside) as listing:
             found = [(item.name, item.is_dir(follow_symlinks=False)) for item in listing]
         for each, is_folder in found:
@@ -258,13 +261,13 @@ def _clear_folder(
             else:
                 deeper.append(temporary_name())
                 # a folder that moves is written to
-                with widened(inside, each, 0o700) if ours else nullcontext():
+                with widened_mode(inside, each, 0o700) if ours else nullcontext():
                     os.rename(each, deeper[-1], src_dir_fd=inside, dst_dir_fd=top)
     os.rmdir(name, dir_fd=folder)
 
 
 @contextmanager
-def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
+def _folder_above(root: int, path: str) -> Generator[tuple[int, str]]:
     """The folder that holds the last name of a path, and that name.
 
     No link on the way is followed.
@@ -273,7 +276,7 @@ def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
     with ExitStack() as stack:
         folder = root
         for each in above.split("/") if above else ():
-            folder, _ = stack.enter_context(entered(folder, each))
+            folder, _ = stack.enter_context(entered_folder(folder, each))
         stack.enter_context(writable(folder))
         yield folder, name
 
@@ -284,7 +287,7 @@ def clear_path(root: int, path: str, *, keep_empty: bool = False) -> bool:
     `keep_empty`: an empty folder stays, as it is a mount point.
     """
     try:
-        with _reached(root, path) as (folder, name):
+        with _folder_above(root, path) as (folder, name):
             found = look(folder, name)
             if (
                 keep_empty
@@ -300,12 +303,12 @@ def clear_path(root: int, path: str, *, keep_empty: bool = False) -> bool:
 
 def hide_path(root: int, path: str) -> None:
     """Hide what the lower layer has at a path; the folders above it are there."""
-    with _reached(root, path) as (folder, name):
+    with _folder_above(root, path) as (folder, name):
         put_whiteout(folder, name)
 
 
 def _is_empty(folder: int, name: str) -> bool:
-    with entered(folder, name) as (inside, _), os.scandir(inside) as listing:
+    with entered_folder(folder, name) as (inside, _), os.scandir(inside) as listing:
         return next(listing, None) is None
 
 
@@ -316,7 +319,7 @@ def empty_folder(folder: int, name: str) -> None:
         clear(folder, name)
         os.close(make_folder(folder, name))
         return
-    with held(open_folder(folder, name)) as inside, writable(inside):
+    with closing_handle(open_folder(folder, name)) as inside, writable(inside):
         with os.scandir(inside) as listing:
             names = [item.name for item in listing]
         for each in names:
@@ -330,7 +333,7 @@ def clear_odd(folder: int, *, keep_whiteouts: bool, depth: int = 0) -> None:
         found = [(item.name, item.stat(follow_symlinks=False)) for item in listing]
     for name, each in found:
         if stat.S_ISDIR(each.st_mode):
-            with held(open_folder(folder, name)) as inside, writable(inside):
+            with closing_handle(open_folder(folder, name)) as inside, writable(inside):
                 clear_odd(inside, keep_whiteouts=keep_whiteouts, depth=depth + 1)
         elif not (
             stat.S_ISREG(each.st_mode)
@@ -346,5 +349,5 @@ def remove_folder(path: Path) -> None:
         parent = open_root(path.parent)
     except FileNotFoundError:
         return
-    with held(parent):
+    with closing_handle(parent):
         clear(parent, path.name)

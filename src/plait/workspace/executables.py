@@ -22,7 +22,7 @@ from plait.workspace.version_control import folded_name
 
 
 @cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
+def _name_patterns() -> list[tuple[re.Pattern[str], str]]:
     return [(_any_of(globs.split()), why) for globs, why in EXECUTABLE_NAMES]
 
 
@@ -52,7 +52,7 @@ def executable_reason(path: str, *, is_link: bool = False) -> str | None:
     """Which program runs a file of this path by itself. None: no one that is known."""
     parts = [folded_name(part) for part in path.split("/")]
     ends = ["/".join(parts[at:]) for at in range(len(parts))]
-    patterns = [*_patterns(), *(_folder_patterns() if is_link else ())]
+    patterns = [*_name_patterns(), *(_folder_patterns() if is_link else ())]
     return next(
         (why for pattern, why in patterns if any(pattern.fullmatch(end) for end in ends)), None
     )
@@ -76,7 +76,7 @@ def executables(
         if change.after is None:
             continue
         is_link = change.after.kind == "link"
-        for name in _names_of(change.path, links):
+        for name in _names_by_links(change.path, links):
             if (why := executable_reason(name, is_link=is_link)) is not None:
                 found[change.path] = (
                     why if name == change.path else f"by a link it is {name!r}: {why}"
@@ -88,7 +88,7 @@ def executables(
 _NAMES_MAX = 1000  # of one file, by links
 
 
-def _names_of(path: str, links: Mapping[str, Sequence[str]]) -> list[str]:
+def _names_by_links(path: str, links: Mapping[str, Sequence[str]]) -> list[str]:
     """A path, and those that lead to the same by links."""
     found = [path]
     for name in found:  # grows meanwhile: a link may lie below another

@@ -64,32 +64,34 @@ class LocalFiles:
         def look(walk: FolderWalk, name: str) -> Entry:
             if not name:
                 return Entry("", "folder", 0o755)
-            return _entry(walk.here, name, *walk.found(name, path))
+            return _entry_of(walk.here, name, *walk.require(name, path))
 
-        return self._walked(path, look, follow=False)
+        return self._walk(path, look, follow=False)
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        def read(walk: FolderWalk, name: str) -> bytes:
-            layer, found = walk.found(name, path) if name else (0, None)
+        def read_here(walk: FolderWalk, name: str) -> bytes:
+            layer, found = walk.require(name, path) if name else (0, None)
             if found is None or not stat.S_ISREG(found.st_mode):
                 raise NotAFile(path, kind_text(found))
-            with disk.held(_open_again(layer, name, ours=walk.is_ours(name))) as handle:
+            with disk.closing_handle(_open_again(layer, name, ours=walk.is_ours(name))) as handle:
                 inside = walk.path_in_heavy(name)
                 return (
-                    _content(handle, path, offset, size)
+                    _read_content(handle, path, offset, size)
                     if inside is None
                     else _shown_content(handle, path, inside, offset, size)
                 )
 
-        return self._walked(path, read)
+        return self._walk(path, read_here)
 
     def list(self, path: str = "") -> list[Entry]:
         def names(walk: FolderWalk, name: str) -> list[Entry]:
             if name:
                 walk.enter(name, path)
-            return [_entry(walk.here, each, layer, found) for each, layer, found in walk.all()]
+            return [
+                _entry_of(walk.here, each, layer, found) for each, layer, found in walk.list_all()
+            ]
 
-        return self._walked(path, names)
+        return self._walk(path, names)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
@@ -110,27 +112,27 @@ class LocalFiles:
             with walk.changing() as folder:
                 disk.replace_file(folder, name, [content], bits & 0o777)
 
-        self._walked(path, write, make=True, change=True)
+        self._walk(path, write, make=True, change=True)
 
     def remove(self, path: str) -> None:
         def remove(walk: FolderWalk, name: str) -> None:
             if not name:
                 raise NotAFile(path, "the workspace itself")
-            walk.found(name, path)
+            walk.require(name, path)
             walk.check_below(name, path)
             with walk.changing() as folder:
                 disk.clear(folder, name, ours=walk.is_ours(name))
-                if walk.below(name) is not None:
+                if walk.look_below(name) is not None:
                     disk.put_whiteout(folder, name)
 
-        self._walked(path, remove, follow=False, change=True)
+        self._walk(path, remove, follow=False, change=True)
 
     def make_folder(self, path: str) -> None:
         def make(walk: FolderWalk, name: str) -> None:
             if name:
                 walk.enter(name, path, make=True)
 
-        self._walked(path, make, make=True, change=True)
+        self._walk(path, make, make=True, change=True)
 
     def link(self, path: str, target: str) -> None:
         def link(walk: FolderWalk, name: str) -> None:
@@ -144,22 +146,24 @@ class LocalFiles:
 
         if not target or "\0" in target:
             raise OutsideWorkspace(target, "a link has to point somewhere")
-        self._walked(path, link, follow=False, make=True, change=True)
+        self._walk(path, link, follow=False, make=True, change=True)
 
     def chmod(self, path: str, mode: int) -> None:
         def change(walk: FolderWalk, name: str) -> None:
-            found = walk.found(name, path)[1] if name else None
+            found = walk.require(name, path)[1] if name else None
             if found is None or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
                 raise NotAFile(path, kind_text(found))
             if stat.S_ISDIR(found.st_mode):
                 walk.enter(name, path)
-                os.fchmod(walk.own(), mode & 0o777)
+                os.fchmod(walk.upper_folder(), mode & 0o777)
             else:
                 walk.copy_up(name)
-                with disk.held(disk.open_file(walk.own(), name, ours=walk.is_ours(name))) as handle:
+                with disk.closing_handle(
+                    disk.open_file(walk.upper_folder(), name, ours=walk.is_ours(name))
+                ) as handle:
                     os.fchmod(handle, mode & 0o777)
 
-        self._walked(path, change, change=True)
+        self._walk(path, change, change=True)
 
     def replace(self, old: Old, path: str, new: Entry | None, content: bytes = b"") -> None:
         """Put an entry in the place of another one, looked at and written in one walk that follows
@@ -176,13 +180,13 @@ class LocalFiles:
                 if found is not None and not _is_kept(found[1], new):
                     _take_away(folder, name, found[1], new is not None)
                 if new is not None:
-                    _put(folder, name, new, content)
+                    _put_entry(folder, name, new, content)
 
-        self._walked(path, replace, follow=False, make=new is not None, change=True, links=False)
+        self._walk(path, replace, follow=False, make=new is not None, change=True, links=False)
 
     # ── the walk ─────────────────────────────────────────────────────────────────────────────
 
-    def _walked(
+    def _walk(
         self,
         path: str,
         act: Callable[[FolderWalk, str], T],
@@ -198,7 +202,7 @@ class LocalFiles:
             try:
                 with ExitStack() as stack:
                     walk = FolderWalk(stack, self._upper, self._lower, self._closed, self._ours)
-                    name = walk.to(path, follow, make, links)
+                    name = walk.walk_to(path, follow, make, links)
                     if change:
                         walk.check_open(name, path)
                     return act(walk, name)
@@ -215,7 +219,7 @@ class LocalFiles:
                     errno.EXDEV,
                 ):
                     continue
-                raise _told(path, error) from error
+                raise _walk_error(path, error) from error
         raise WorkspaceError(
             f"{path!r} changes while it is being looked at. Try again when nothing else writes"
             " there."
@@ -246,8 +250,8 @@ class Old(NamedTuple):
             return False
         if entry.kind == "withheld":
             return True
-        with disk.held(_open_again(found[0], name, ours=False)) as handle:
-            return _content(handle, name, 0, None) == self.content()
+        with disk.closing_handle(_open_again(found[0], name, ours=False)) as handle:
+            return _read_content(handle, name, 0, None) == self.content()
 
 
 def _is_kept(found: os.stat_result, new: Entry | None) -> bool:
@@ -262,7 +266,7 @@ def _take_away(folder: int, name: str, found: os.stat_result, comes: bool) -> No
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=folder)
         return
-    with disk.held(disk.open_folder(folder, name, ours=False)) as inside:
+    with disk.closing_handle(disk.open_folder(folder, name, ours=False)) as inside:
         is_empty = not os.listdir(inside)
     if is_empty:
         os.rmdir(name, dir_fd=folder)
@@ -270,7 +274,7 @@ def _take_away(folder: int, name: str, found: os.stat_result, comes: bool) -> No
         raise WorkspaceError("a folder with other files is in its place")
 
 
-def _put(folder: int, name: str, new: Entry, content: bytes) -> None:
+def _put_entry(folder: int, name: str, new: Entry, content: bytes) -> None:
     if new.kind == "folder":
         is_there = disk.look(folder, name) is not None
         opened = (
@@ -278,7 +282,7 @@ def _put(folder: int, name: str, new: Entry, content: bytes) -> None:
             if is_there
             else disk.make_folder(folder, name)
         )
-        with disk.held(opened) as handle:
+        with disk.closing_handle(opened) as handle:
             os.fchmod(handle, new.mode)
     elif new.kind == "link":
         temporary = disk.temporary_name()
@@ -305,7 +309,7 @@ def check_path(path: str) -> None:
         raise OutsideWorkspace(ascii(path), "its name cannot be one") from error
 
 
-def _entry(here: LayerHandles, name: str, folder: int, found: os.stat_result) -> Entry:
+def _entry_of(here: LayerHandles, name: str, folder: int, found: os.stat_result) -> Entry:
     kind: Kind = (
         "folder"
         if stat.S_ISDIR(found.st_mode)
@@ -328,7 +332,7 @@ def _open_again(folder: int, name: str, *, ours: bool = True) -> int:
     return handle
 
 
-def _content(handle: int, path: str, offset: int, size: int | None) -> bytes:
+def _read_content(handle: int, path: str, offset: int, size: int | None) -> bytes:
     whole = os.fstat(handle).st_size
     wanted = max(whole - offset, 0) if size is None else size
     if wanted > _READ_MAX:
@@ -349,12 +353,12 @@ def _shown_content(handle: int, path: str, inside: str, offset: int, size: int |
     if is_carrier(inside) and long > CARRIER_MAX:
         return b""
     if not is_carrier(inside) and long > _LOOKED_MAX:
-        return without_secrets(inside, _content(handle, path, offset, size))
-    whole = without_secrets(inside, _content(handle, path, 0, None))
+        return without_secrets(inside, _read_content(handle, path, offset, size))
+    whole = without_secrets(inside, _read_content(handle, path, 0, None))
     return whole[offset:] if size is None else whole[offset : offset + size]
 
 
-def _told(path: str, error: OSError) -> WorkspaceError:
+def _walk_error(path: str, error: OSError) -> WorkspaceError:
     if error.errno == errno.ENAMETOOLONG:
         return NoSuchFile(path[:100])
     return WorkspaceError(

@@ -36,10 +36,10 @@ def snapshot_folder(
     home.mkdir(parents=True, exist_ok=True)
     index = stored_index(store, read_index(home, rules))
     sink = Sink(store)
-    with disk.held(_open_users_folder(folder)) as root:
-        found = Scan(sink, rules, index, reader=TreeReader(store), threads=THREADS, ours=False).run(
-            root
-        )
+    with disk.closing_handle(_open_users_folder(folder)) as root:
+        found = Scan(
+            sink, rules, index, reader=TreeReader(store), threads=THREADS, ours=False
+        ).scan_folder(root)
     sink.flush()
     write_whole(home / "index", pack_index(found.seen, rules))
     return Snapshot(found.tree, {}, withheld=found.withheld, skipped=found.skipped)

@@ -65,7 +65,7 @@ class FolderWalk:
     def here(self) -> LayerHandles:
         return self._folders[-1]
 
-    def to(self, path: str, follow: bool, make: bool, links_may: bool = True) -> str:
+    def walk_to(self, path: str, follow: bool, make: bool, links_may: bool = True) -> str:
         """Enter all folders but the last name, which is returned; empty for the
         workspace itself.
         """
@@ -128,7 +128,7 @@ class FolderWalk:
         if self._is_own(name):
             return None
         if self._is_heavy(name):
-            return self._heavy(name)
+            return self._look_in_heavy(name)
         upper, lower = self.here
         found = None if upper is None else disk.look(upper, name)
         if upper is not None and found is not None:
@@ -136,17 +136,17 @@ class FolderWalk:
         found = None if lower is None else disk.look(lower, name)
         return None if lower is None or found is None else (lower, found)
 
-    def found(self, name: str, path: str) -> tuple[int, os.stat_result]:
+    def require(self, name: str, path: str) -> tuple[int, os.stat_result]:
         found = self.look(name)
         if found is None:
             raise NoSuchFile(path)
         return found
 
-    def below(self, name: str) -> os.stat_result | None:
+    def look_below(self, name: str) -> os.stat_result | None:
         """What the lower layer has there."""
         return None if self.here.lower is None else disk.look(self.here.lower, name)
 
-    def all(self) -> Iterator[tuple[str, int, os.stat_result]]:
+    def list_all(self) -> Iterator[tuple[str, int, os.stat_result]]:
         names: set[str] = set()
         for folder in self.here:
             if folder is not None:
@@ -209,7 +209,7 @@ class FolderWalk:
     def _is_heavy(self, name: str) -> bool:
         return bool(self._closed.heavy) and self._path(name) in self._closed.heavy
 
-    def _heavy(self, name: str) -> tuple[int, os.stat_result] | None:
+    def _look_in_heavy(self, name: str) -> tuple[int, os.stat_result] | None:
         """A heavy folder where it lies; whatever else has its place there is not it."""
         if self._closed.origin is None:
             return None
@@ -224,7 +224,7 @@ class FolderWalk:
 
     # changing
 
-    def own(self) -> int:
+    def upper_folder(self) -> int:
         """The folder in the upper layer; made there, with those above it, if only the lower one has
         it.
         """
@@ -245,7 +245,7 @@ class FolderWalk:
 
     @contextmanager
     def changing(self) -> Generator[int]:
-        folder = self.own()
+        folder = self.upper_folder()
         with disk.writable(folder, ours=self._ours):
             yield folder
 
@@ -254,7 +254,10 @@ class FolderWalk:
         found = self.look(name)
         if found is None or found[0] == self.here.upper:
             return
-        with disk.held(disk.open_file(found[0], name)) as source, self.changing() as folder:
+        with (
+            disk.closing_handle(disk.open_file(found[0], name)) as source,
+            self.changing() as folder,
+        ):
             disk.replace_file(
                 folder,
                 name,
@@ -310,7 +313,7 @@ def _holds_a_store(folder: int, depth: int = 0) -> bool:
     if STORE in names:
         return True
     for name in names:
-        with disk.entered(folder, name) as (inside, _):
+        with disk.entered_folder(folder, name) as (inside, _):
             if _holds_a_store(inside, depth + 1):
                 return True
     return False

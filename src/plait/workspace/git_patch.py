@@ -7,14 +7,14 @@ from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from plait.workspace.base import Change, Entry
-from plait.workspace.diff import SIZE_MAX, is_folder, lines_of, reading, renames
-from plait.workspace.lines import Lines, split
+from plait.workspace.diff import SIZE_MAX, is_folder, lines_of, reader_of, renames
+from plait.workspace.lines import LineMatcher, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
 # ── a patch ──────────────────────────────────────────────────────────────────────────────────
 
 
-def unified(
+def patch_text(
     objects: Objects | TreeReader,
     changes: Iterable[Change],
     *,
@@ -27,20 +27,20 @@ def unified(
     stands in lines that begin with `#`, which both pass over. Write it to a file as UTF-8 and
     without translating line ends.
     """
-    reader, told = reading(objects), list(changes)
+    reader, told = reader_of(objects), list(changes)
     moved = {pair.added.path: pair.removed for pair in renames(told)}
     gone = {removed.path for removed in moved.values()}
     parts: list[str] = []
     for change in told:
         if change.path in moved:
-            parts += _rename(moved[change.path], change)
+            parts += _rename_patch(moved[change.path], change)
         elif change.path not in gone:
-            for one in _apart(change):
-                parts += _patch(reader, one, context, size_max)
+            for one in _split_by_kind(change):
+                parts += _file_patch(reader, one, context, size_max)
     return "".join(parts)
 
 
-class Parts(NamedTuple):
+class PatchParts(NamedTuple):
     """A patch in two parts: of what a person must see, and of all the rest."""
 
     first: str
@@ -49,29 +49,29 @@ class Parts(NamedTuple):
 
 def patch_parts(
     objects: Objects | TreeReader, changes: Iterable[Change], first: Container[str]
-) -> Parts:
+) -> PatchParts:
     """The patch, with that of some paths before all others.
 
     Those are told by their lines whatever they are: no rename stands for a content, and bytes that
     are no text are escaped.
     """
-    reader, told = reading(objects), list(changes)
-    ahead = [one for change in told if change.path in first for one in _apart(change)]
+    reader, told = reader_of(objects), list(changes)
+    ahead = [one for change in told if change.path in first for one in _split_by_kind(change)]
     parts = [
         part
         for one in ahead
         for part in (
-            _patch(reader, one, 3, SIZE_MAX)
-            if _is_told(reader, one)
+            _file_patch(reader, one, 3, SIZE_MAX)
+            if _has_lines(reader, one)
             else _escaped_patch(reader, one)
         )
     ]
-    return Parts(
-        "".join(parts), unified(reader, [change for change in told if change.path not in first])
+    return PatchParts(
+        "".join(parts), patch_text(reader, [change for change in told if change.path not in first])
     )
 
 
-def _is_told(reader: TreeReader, change: Change) -> bool:
+def _has_lines(reader: TreeReader, change: Change) -> bool:
     return all(
         lines_of(reader, entry, SIZE_MAX) is not None for entry in (change.before, change.after)
     )
@@ -86,17 +86,20 @@ def _escaped_patch(reader: TreeReader, change: Change) -> list[str]:
         for entry in (None if long and after is not None else before, after)
     )
     names = [
-        f"--- {_label('a', change.path, before)}\n",
-        f"+++ {_label('b', change.path, after)}\n",
+        f"--- {_side_label('a', change.path, before)}\n",
+        f"+++ {_side_label('b', change.path, after)}\n",
     ]
     if long:
-        hunks = [f"@@ -0,0 +{_range(0, len(right))} @@\n", *(_line("+", line) for line in right)]
+        hunks = [
+            f"@@ -0,0 +{_range(0, len(right))} @@\n",
+            *(_hunk_line("+", line) for line in right),
+        ]
     else:
-        hunks = _hunks(left, right, 3)
+        hunks = _hunk_lines(left, right, 3)
     return [
         _header(change.path, change.path),
-        *_modes(before, after),
-        _not_told(change, SIZE_MAX),
+        *_mode_lines(before, after),
+        _unshown_note(change, SIZE_MAX),
         *names,
         *hunks,
     ]
@@ -110,16 +113,16 @@ def _escaped_lines(reader: TreeReader, entry: Entry | None) -> list[bytes]:
     return split(text.replace("\0", "\\x00").encode())
 
 
-def _apart(change: Change) -> list[Change]:
+def _split_by_kind(change: Change) -> list[Change]:
     """What became something of another kind went, and then came."""
     if change.before is None or change.after is None or change.before.kind == change.after.kind:
         return [change]
     return [Change(change.path, change.before, None), Change(change.path, None, change.after)]
 
 
-def _rename(removed: Change, added: Change) -> list[str]:
+def _rename_patch(removed: Change, added: Change) -> list[str]:
     assert removed.before is not None and added.after is not None
-    modes = _modes(removed.before, added.after)
+    modes = _mode_lines(removed.before, added.after)
     old, new = quoted(removed.path), quoted(added.path)
     return [
         _header(removed.path, added.path),
@@ -128,11 +131,11 @@ def _rename(removed: Change, added: Change) -> list[str]:
     ]
 
 
-def _patch(reader: TreeReader, change: Change, context: int, size_max: int) -> list[str]:
+def _file_patch(reader: TreeReader, change: Change, context: int, size_max: int) -> list[str]:
     before, after = change.before, change.after
     if is_folder(before) or is_folder(after):
-        return [f"# {_folder_told(change)}\n"]
-    modes = _modes(before, after)
+        return [f"# {_folder_note(change)}\n"]
+    modes = _mode_lines(before, after)
     same = (
         before is not None
         and after is not None
@@ -144,11 +147,14 @@ def _patch(reader: TreeReader, change: Change, context: int, size_max: int) -> l
     if left is None or right is None:
         return [
             *([_header(change.path, change.path), *modes] if before and after and modes else []),
-            _not_told(change, size_max),
+            _unshown_note(change, size_max),
         ]
-    hunks = _hunks(left, right, context)
+    hunks = _hunk_lines(left, right, context)
     names = (
-        [f"--- {_label('a', change.path, before)}\n", f"+++ {_label('b', change.path, after)}\n"]
+        [
+            f"--- {_side_label('a', change.path, before)}\n",
+            f"+++ {_side_label('b', change.path, after)}\n",
+        ]
         if hunks
         else []
     )
@@ -159,7 +165,7 @@ def _header(old: str, new: str) -> str:
     return f"diff --git {quoted('a/' + old)} {quoted('b/' + new)}\n"
 
 
-def _modes(before: Entry | None, after: Entry | None) -> list[str]:
+def _mode_lines(before: Entry | None, after: Entry | None) -> list[str]:
     if before is None:
         return [f"new file mode {_git_mode(after):o}\n"]
     if after is None:
@@ -179,7 +185,7 @@ def _git_mode(entry: Entry | None, *, usual: bool = False) -> int:
     return 0o100000 | ((0o755 if entry.mode & 0o100 else 0o644) if usual else entry.mode)
 
 
-def _label(side: str, path: str, entry: Entry | None) -> str:
+def _side_label(side: str, path: str, entry: Entry | None) -> str:
     if entry is None:
         return "/dev/null"
     name = quoted(f"{side}/{path}")
@@ -187,18 +193,18 @@ def _label(side: str, path: str, entry: Entry | None) -> str:
     return f"{name}\t" if " " in name else name
 
 
-def _hunks(left: Sequence[bytes], right: Sequence[bytes], context: int) -> list[str]:
+def _hunk_lines(left: Sequence[bytes], right: Sequence[bytes], context: int) -> list[str]:
     found: list[str] = []
-    for group in Lines(None, left, right).get_grouped_opcodes(context):
+    for group in LineMatcher(None, left, right).get_grouped_opcodes(context):
         _, i, _, j, _ = group[0]
         _, _, i_end, _, j_end = group[-1]
         found.append(f"@@ -{_range(i, i_end)} +{_range(j, j_end)} @@\n")
         for what, x, x_end, y, y_end in group:
             if what == "equal":
-                found += [_line(" ", line) for line in left[x:x_end]]
+                found += [_hunk_line(" ", line) for line in left[x:x_end]]
             else:
-                found += [_line("-", line) for line in left[x:x_end]]
-                found += [_line("+", line) for line in right[y:y_end]]
+                found += [_hunk_line("-", line) for line in left[x:x_end]]
+                found += [_hunk_line("+", line) for line in right[y:y_end]]
     return found
 
 
@@ -207,17 +213,17 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1}" if size == 1 else f"{start + 1 if size else start},{size}"
 
 
-def _line(sign: str, line: bytes) -> str:
+def _hunk_line(sign: str, line: bytes) -> str:
     text = line.decode()
     return (
         f"{sign}{text}" if text.endswith("\n") else f"{sign}{text}\n\\ No newline at end of file\n"
     )
 
 
-def _not_told(change: Change, size_max: int) -> str:
+def _unshown_note(change: Change, size_max: int) -> str:
     sides = [entry for entry in (change.before, change.after) if entry is not None]
     old, new = (
-        _label(side, change.path, entry).rstrip("\t")
+        _side_label(side, change.path, entry).rstrip("\t")
         for side, entry in (("a", change.before), ("b", change.after))
     )
     if any(entry.kind == "withheld" for entry in sides):
@@ -226,10 +232,10 @@ def _not_told(change: Change, size_max: int) -> str:
         what = f"Files {old} and {new} differ, and are too long to be shown"
     else:
         what = f"Binary files {old} and {new} differ"
-    return f"# {what}: {_told_by_digest(change.before)} became {_told_by_digest(change.after)}\n"
+    return f"# {what}: {_digest_text(change.before)} became {_digest_text(change.after)}\n"
 
 
-def _told_by_digest(entry: Entry | None) -> str:
+def _digest_text(entry: Entry | None) -> str:
     if entry is None:
         return "nothing"
     if entry.kind != "file":
@@ -238,7 +244,7 @@ def _told_by_digest(entry: Entry | None) -> str:
     return f"{entry.size:,} bytes ({'sha256 ' + entry.blobs[0] + more if entry.blobs else 'empty'})"
 
 
-def _folder_told(change: Change) -> str:
+def _folder_note(change: Change) -> str:
     before, after, name = change.before, change.after, quoted(change.path + "/")
     if before is None or after is None:
         return f"Empty folder {name} {'added' if after else 'removed'}"
@@ -267,10 +273,10 @@ def quoted(path: str) -> str:
     """
     if all(char.isprintable() and char not in _ESCAPES for char in path):
         return path
-    return '"' + "".join(map(_escaped, path)) + '"'
+    return '"' + "".join(map(_escape_char, path)) + '"'
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char in _ESCAPES:
         return _ESCAPES[char]
     return char if char.isprintable() else "".join(f"\\{byte:03o}" for byte in os.fsencode(char))

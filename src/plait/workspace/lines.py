@@ -40,7 +40,7 @@ def as_text(content: bytes) -> str | None:
         return None
 
 
-class Lines(SequenceMatcher[bytes]):
+class LineMatcher(SequenceMatcher[bytes]):
     """What difflib does with two texts, on blocks that are found by `matching`: every line counts,
     and long texts are fast.
     """
@@ -73,10 +73,10 @@ def matching(left: Sequence[bytes], right: Sequence[bytes]) -> list[Block]:
         i_end, j_end = i_end - end, j_end - end
         found.append((i_end, j_end, end))
         if i < i_end and j < j_end:
-            blocks, gaps = _between(left[i:i_end], right[j:j_end])
+            blocks, gaps = _match_middle(left[i:i_end], right[j:j_end])
             found += [(i + x, j + y, size) for x, y, size in blocks]
             open += [(i + x, i + x_end, j + y, j + y_end) for x, x_end, y, y_end in gaps]
-    return _joined(found)
+    return _join_blocks(found)
 
 
 def _common(left: Sequence[bytes], right: Sequence[bytes], i: int, j: int, most: int) -> int:
@@ -103,7 +103,7 @@ def _common_end(left: Sequence[bytes], right: Sequence[bytes], i: int, j: int, m
     return size
 
 
-def _between(
+def _match_middle(
     left: Sequence[bytes], right: Sequence[bytes]
 ) -> tuple[list[Block], list[tuple[int, int, int, int]]]:
     """Blocks that are settled, and gaps that are to be looked at again."""
@@ -144,11 +144,11 @@ def _shortest(left: Sequence[bytes], right: Sequence[bytes], most: int) -> list[
                 y += 1
             reach[k] = x
             if x >= n and y >= m:
-                return _walked(trail, n, m)
+                return _trace_back(trail, n, m)
     return None
 
 
-def _walked(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
+def _trace_back(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
     """The way back from the end, step by step."""
     blocks: list[Block] = []
     for step in range(len(trail) - 1, -1, -1):
@@ -192,7 +192,7 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def _joined(blocks: list[Block]) -> list[Block]:
+def _join_blocks(blocks: list[Block]) -> list[Block]:
     """In order, without empty ones, and those that touch put together."""
     found: list[Block] = []
     for i, j, size in sorted(block for block in blocks if block[2]):

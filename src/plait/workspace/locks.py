@@ -36,7 +36,7 @@ class Lock:
             handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return False
-        with disk.held(handle):
+        with disk.closing_handle(handle):
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -46,6 +46,6 @@ class Lock:
 
 @contextmanager
 def exclusive_lock(path: Path) -> Generator[None]:
-    with disk.held(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as handle:
+    with disk.closing_handle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -171,12 +171,12 @@ def is_carrier(path: str) -> bool:
 def masked_files(heavy: str) -> Masked:
     """The files of a heavy folder, by its absolute path, that hold what must not be seen."""
     with _lock:
-        seen = _seen.pop(heavy, None) or _Seen(heavy)
-        _seen[heavy] = seen
-        for other in list(_seen)[:-KEPT]:
-            del _seen[other]
-        seen.look()
-        return Masked(seen.files, seen.unlooked)
+        seen = _searches.pop(heavy, None) or _SecretSearch(heavy)
+        _searches[heavy] = seen
+        for other in list(_searches)[:-KEPT]:
+            del _searches[other]
+        seen.search()
+        return Masked(seen.files, seen.skipped_note)
 
 
 def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list[str]]:
@@ -205,18 +205,18 @@ def _text_shown(heavy: str, path: str) -> bytes | None:
         content = file.read(CARRIER_MAX + 1)
     if len(content) > CARRIER_MAX:
         return b""  # a carrier that cannot be looked at as a whole is not shown
-    text = without_secrets(_named(heavy, path), content)
+    text = without_secrets(_path_with_heavy(heavy, path), content)
     if text == content:
         return None
     return b"" if path.endswith(_BINARY) else text
 
 
-def _named(heavy: str, path: str) -> str:
+def _path_with_heavy(heavy: str, path: str) -> str:
     """The path of a file with the name of its heavy folder."""
     return f"{os.path.basename(heavy)}/{path}"
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
+def _sorted_listing(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as listing:
             return sorted(listing, key=lambda entry: entry.name)
@@ -231,7 +231,7 @@ def _is_objects(entry: os.DirEntry[str]) -> bool:
     )
 
 
-class _Folder(NamedTuple):
+class _SearchedFolder(NamedTuple):
     stamp: int  # when its list of names last changed
     below: list[str]
     files: dict[str, bytes]  # those that are not shown as they are
@@ -244,7 +244,7 @@ class _Folder(NamedTuple):
     unread: int = 0  # files that were not: pictures, fonts, and what is compressed
 
 
-class _Seen:
+class _SecretSearch:
     """What is known of one heavy folder, by its folders: one whose names did not change is not read
     again.
     """
@@ -252,7 +252,7 @@ class _Seen:
     def __init__(self, heavy: str) -> None:
         self._heavy = heavy
         self._known = 0
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, _SearchedFolder] = {}
         self._carried: dict[str, bytes | None] = {}  # what is shown of carriers, as of now
         self._unentered = 0
 
@@ -264,7 +264,7 @@ class _Seen:
         return {path: text for path, text in (once | self._carried).items() if text is not None}
 
     @property
-    def unlooked(self) -> str:
+    def skipped_note(self) -> str:
         large, left, unread = (
             sum(getattr(each, name) for each in self._folders.values())
             for name in ("large", "left", "unread")
@@ -276,7 +276,7 @@ class _Seen:
             [*said, *([f"{unread:,} pictures, fonts and compressed files"] if unread else [])]
         )
 
-    def look(self) -> None:
+    def search(self) -> None:
         known = secrets.known_hash()
         before = self._folders if known == self._known else {}
         self._known, self._folders, self._carried = known, {}, {}
@@ -290,7 +290,7 @@ class _Seen:
                 continue
             folder = before.get(path)
             if folder is None or folder.stamp != stamp:
-                folder = self._look_into(path, stamp, (count, size), binary)
+                folder = self._search_folder(path, stamp, (count, size), binary)
             elif len(self._carried) < CARRIERS_MAX:
                 self._carried.update(
                     (each, _text_shown(self._heavy, each)) for each in folder.carriers
@@ -301,9 +301,9 @@ class _Seen:
             open_ += folder.below
         self._unentered = len(open_)
 
-    def _look_into(
+    def _search_folder(
         self, path: str, stamp: int, texts: tuple[int, int], binaries: tuple[int, int]
-    ) -> _Folder:
+    ) -> _SearchedFolder:
         """`texts`, `binaries`: how many files and bytes of each were looked at before."""
         below, files, carriers, large, left, unread = (
             list[str](),
@@ -314,12 +314,12 @@ class _Seen:
             0,
         )
         spent, is_armed = {False: texts, True: binaries}, secrets.armed()
-        for entry in _listed(os.path.join(self._heavy, path)):
+        for entry in _sorted_listing(os.path.join(self._heavy, path)):
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.is_dir(follow_symlinks=False):
                 below += [here] if not _is_objects(entry) else []
                 continue
-            carries = is_carrier(_named(self._heavy, here))
+            carries = is_carrier(_path_with_heavy(self._heavy, here))
             if not (carries or is_armed) or not entry.is_file(follow_symlinks=False):
                 continue
             if carries:
@@ -346,7 +346,9 @@ class _Seen:
                     files[here] = text
         looked, read = spent[False][0] - texts[0], spent[False][1] - texts[1]
         binary = spent[True][0] - binaries[0], spent[True][1] - binaries[1]
-        return _Folder(stamp, below, files, carriers, looked, read, large, left, binary, unread)
+        return _SearchedFolder(
+            stamp, below, files, carriers, looked, read, large, left, binary, unread
+        )
 
 
 def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
@@ -362,5 +364,5 @@ def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
         return True
 
 
-_seen: dict[str, _Seen] = {}
+_searches: dict[str, _SecretSearch] = {}
 _lock = Lock()

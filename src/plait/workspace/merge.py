@@ -19,7 +19,7 @@ import msgspec
 from plait.errors import InvalidValue
 from plait.ids import Digest
 from plait.workspace.base import PIECE, Entry, Kind
-from plait.workspace.diff import changes, is_folder, reading
+from plait.workspace.diff import changes, is_folder, reader_of
 from plait.workspace.lines import as_text, is_text, matching, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader, digest_of, encode
 
@@ -103,9 +103,14 @@ def resolve(
     """
     if names[0] == names[1]:
         raise InvalidValue("names", f"both sides are called {names[0]!r}", "give them two names")
-    work = _Work(reading(objects), names, choices)
+    work = _TreeMerge(reader_of(objects), names, choices)
     work.merge(
-        _At("", _distinct([_root(base) for base in bases] or [None]), _root(ours), _root(theirs))
+        _PathSides(
+            "",
+            _distinct([_root_entry(base) for base in bases] or [None]),
+            _root_entry(ours),
+            _root_entry(theirs),
+        )
     )
     strangers = sorted(choices.keys() - work.settled)
     if strangers:
@@ -117,14 +122,14 @@ def resolve(
     return Merging(work.edits.rebuild(work.reader, ours), work.edits.blobs, {})
 
 
-def _root(tree: Digest | None) -> Entry | None:
+def _root_entry(tree: Digest | None) -> Entry | None:
     return Entry("", "folder", 0o755, 0, (tree or EMPTY,))
 
 
 # ── path by path ─────────────────────────────────────────────────────────────────────────────
 
 
-class _At(NamedTuple):
+class _PathSides(NamedTuple):
     """One path, and what stands there."""
 
     path: str
@@ -140,7 +145,7 @@ class _Unclear:
 UNCLEAR = _Unclear()
 
 
-class _Work:
+class _TreeMerge:
     """A merge under way: what is to be changed in our tree, and what is in conflict."""
 
     def __init__(
@@ -151,7 +156,7 @@ class _Work:
         self.conflicts: dict[str, dict[str, Version]] = {}
         self.settled: set[str] = set()
 
-    def merge(self, root: _At) -> None:
+    def merge(self, root: _PathSides) -> None:
         open = [root]
         while open:
             at = open.pop()
@@ -159,13 +164,13 @@ class _Work:
                 continue
             folders = is_folder(at.ours) + is_folder(at.theirs)
             if folders == 2 or (folders == 1 and None in (at.ours, at.theirs)):
-                open += self._folders(at)
+                open += self._merge_folders(at)
             elif folders:
-                self._folder_and_file(at)
+                self._merge_folder_and_leaf(at)
             else:
-                self._ends(at)
+                self._merge_leaves(at)
 
-    def _folders(self, at: _At) -> Iterator[_At]:
+    def _merge_folders(self, at: _PathSides) -> Iterator[_PathSides]:
         """A folder on both sides, or a folder that the other side does not have: it is decided by
         what is in it.
         """
@@ -173,11 +178,11 @@ class _Work:
             len(at.bases) == 1
             and (found := _one_changed(at.bases, at.ours, at.theirs)) is not UNCLEAR
         ):
-            self._take(at, found)
-        elif self._folder_itself(at):
-            yield from self._inside(at)
+            self._take_entry(at, found)
+        elif self._merge_folder_mode(at):
+            yield from self._sides_below(at)
 
-    def _folder_itself(self, at: _At) -> bool:
+    def _merge_folder_mode(self, at: _PathSides) -> bool:
         """The mode of the folder, and whether it stays.
 
         Says whether what is in it is still to be merged.
@@ -198,7 +203,7 @@ class _Work:
         if not isinstance(mode, _Unclear):
             self.edits.modes[at.path] = mode
             return True
-        chosen = self._settle(at, None)
+        chosen = self._apply_choice(at, None)
         if isinstance(chosen, Entry) and chosen.kind == "folder":
             self.edits.modes[at.path] = chosen.mode
             del self.edits.entries[at.path]
@@ -206,26 +211,26 @@ class _Work:
         # nobody chose: what else is in conflict is to be told, too
         return isinstance(chosen, _Unclear)
 
-    def _inside(self, at: _At) -> Iterator[_At]:
-        bases = [self._listed(base) for base in at.bases]
-        ours, theirs = self._listed(at.ours), self._listed(at.theirs)
+    def _sides_below(self, at: _PathSides) -> Iterator[_PathSides]:
+        bases = [self._entries_of(base) for base in at.bases]
+        ours, theirs = self._entries_of(at.ours), self._entries_of(at.theirs)
         for name in sorted(ours.keys() | theirs.keys()):
             here = f"{at.path}/{name}" if at.path else name
-            yield _At(
+            yield _PathSides(
                 here,
                 _distinct([base.get(name) for base in bases]),
                 ours.get(name),
                 theirs.get(name),
             )
 
-    def _listed(self, entry: Entry | None) -> dict[str, Entry]:
+    def _entries_of(self, entry: Entry | None) -> dict[str, Entry]:
         return (
             {each.name: each for each in self.reader.entries(entry.blobs[0])}
             if entry and entry.kind == "folder"
             else {}
         )
 
-    def _folder_and_file(self, at: _At) -> None:
+    def _merge_folder_and_leaf(self, at: _PathSides) -> None:
         """One side has a folder and the other something else: only one of them can stand there."""
         found = _one_changed(at.bases, at.ours, at.theirs)
         if isinstance(found, _Unclear):
@@ -236,7 +241,7 @@ class _Work:
                 and self._only_removed(at.bases[0], folder)
             )
             found = other if only_less else UNCLEAR
-        self._take_or_settle(at, found)
+        self._take_or_choose(at, found)
 
     def _only_removed(self, base: Entry | None, folder: Entry | None) -> bool:
         assert base is not None and folder is not None
@@ -244,7 +249,7 @@ class _Work:
             change.after is None for change in changes(self.reader, base.blobs[0], folder.blobs[0])
         )
 
-    def _ends(self, at: _At) -> None:
+    def _merge_leaves(self, at: _PathSides) -> None:
         """Files, links, what is withheld, or nothing, on both sides."""
         bases = _distinct([None if is_folder(base) else base for base in at.bases])
         found = _one_changed(bases, at.ours, at.theirs)
@@ -254,16 +259,18 @@ class _Work:
             or at.theirs is None
             or (at.ours.kind, at.theirs.kind) != ("file", "file")
         ):
-            return self._take_or_settle(at, found)
+            return self._take_or_choose(at, found)
         files = [base for base in bases if base is not None and base.kind == "file"]
-        pieces = self._content(files, at.ours, at.theirs)
+        pieces = self._merge_content(files, at.ours, at.theirs)
         mode = _one_changed([file.mode for file in files], at.ours.mode, at.theirs.mode)
         if isinstance(pieces, _Unclear) or isinstance(mode, _Unclear):
-            self._settle(at, None if isinstance(mode, _Unclear) else mode)
+            self._apply_choice(at, None if isinstance(mode, _Unclear) else mode)
         else:
-            self._take(at, msgspec.structs.replace(pieces, mode=mode))
+            self._take_entry(at, msgspec.structs.replace(pieces, mode=mode))
 
-    def _content(self, bases: Sequence[Entry], ours: Entry, theirs: Entry) -> Entry | _Unclear:
+    def _merge_content(
+        self, bases: Sequence[Entry], ours: Entry, theirs: Entry
+    ) -> Entry | _Unclear:
         """A file with the content that both sides lead to."""
         blobs = _one_changed([base.blobs for base in bases], ours.blobs, theirs.blobs)
         if not isinstance(blobs, _Unclear):
@@ -279,17 +286,17 @@ class _Work:
 
     # ── what is decided
 
-    def _take_or_settle(self, at: _At, found: Entry | None | _Unclear) -> None:
+    def _take_or_choose(self, at: _PathSides, found: Entry | None | _Unclear) -> None:
         if isinstance(found, _Unclear):
-            self._settle(at, None)
+            self._apply_choice(at, None)
         else:
-            self._take(at, found)
+            self._take_entry(at, found)
 
-    def _take(self, at: _At, entry: Entry | None) -> None:
+    def _take_entry(self, at: _PathSides, entry: Entry | None) -> None:
         if entry != at.ours:
             self.edits.entries[at.path] = entry
 
-    def _settle(self, at: _At, mode: int | None) -> Entry | None | _Unclear:
+    def _apply_choice(self, at: _PathSides, mode: int | None) -> Entry | None | _Unclear:
         """What the caller chose; without a choice it is a conflict."""
         self.settled.add(at.path)
         if at.path not in self.choices:
@@ -345,8 +352,8 @@ def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     if not (is_text(base) and is_text(ours) and is_text(theirs)):
         return None
     sides = split(base), split(ours), split(theirs)
-    found = _woven(*sides)
-    if found is None or found != _mirrored(_woven(*map(_backwards, sides))):
+    found = _weave_lines(*sides)
+    if found is None or found != _reversed_or_none(_weave_lines(*map(_backwards, sides))):
         return None
     return b"".join(found)
 
@@ -355,14 +362,14 @@ def _backwards(lines: list[bytes]) -> list[bytes]:
     return lines[::-1]
 
 
-def _mirrored(lines: list[bytes] | None) -> list[bytes] | None:
+def _reversed_or_none(lines: list[bytes] | None) -> list[bytes] | None:
     return lines[::-1] if lines is not None else None
 
 
-def _woven(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] | None:
+def _weave_lines(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] | None:
     found: list[bytes] = []
     i = j = k = 0
-    for i_same, j_same, k_same, size in _in_all(old, one, two):
+    for i_same, j_same, k_same, size in _common_spans(old, one, two):
         was, left, right = old[i:i_same], one[j:j_same], two[k:k_same]
         if left != right and was not in (left, right):
             return None
@@ -372,7 +379,7 @@ def _woven(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] 
     return found
 
 
-def _in_all(
+def _common_spans(
     old: list[bytes], one: list[bytes], two: list[bytes]
 ) -> Iterator[tuple[int, int, int, int]]:
     """The stretches that all three have: where they are in each, and how long.
@@ -420,9 +427,9 @@ class _Edits:
         if whole is not None:
             return whole.blobs[0]
         waiting = self._by_folder()
-        before = _standing(reader, tree, waiting)
+        before = _folder_listings(reader, tree, waiting)
         for path in reversed(before):
-            digest = self._folder(before[path], waiting[path])
+            digest = self._rebuild_folder(before[path], waiting[path])
             if path:
                 parent, _, name = path.rpartition("/")
                 gone = digest == EMPTY and path in self.prunable
@@ -447,7 +454,9 @@ class _Edits:
         waiting.setdefault("", {})
         return waiting
 
-    def _folder(self, before: Mapping[str, Entry], new: Mapping[str, Entry | None]) -> Digest:
+    def _rebuild_folder(
+        self, before: Mapping[str, Entry], new: Mapping[str, Entry | None]
+    ) -> Digest:
         entries: dict[str, Entry | None] = {**before, **new}
         raw = encode([entry for entry in entries.values() if entry is not None])
         digest = digest_of(raw)
@@ -456,7 +465,7 @@ class _Edits:
         return digest
 
 
-def _standing(
+def _folder_listings(
     reader: TreeReader, tree: Digest, paths: Collection[str]
 ) -> dict[str, dict[str, Entry]]:
     """What these folders list now, those above before those in them.
@@ -466,7 +475,7 @@ def _standing(
     found: dict[str, dict[str, Entry]] = {}
     for path in sorted(paths, key=lambda path: path.count("/") + bool(path)):
         parent, _, name = path.rpartition("/")
-        folder = found[parent].get(name) if path else _root(tree)
+        folder = found[parent].get(name) if path else _root_entry(tree)
         found[path] = (
             {entry.name: entry for entry in reader.entries(folder.blobs[0])}
             if folder and folder.kind == "folder"

@@ -47,31 +47,33 @@ class Guard:
         # nothing at all is published to a folder that is itself version control's
         self._why_all = folder_reason(folder)
 
-    def kept(self, change: Change) -> Kept | None:
+    def reason_to_keep(self, change: Change) -> Kept | None:
         """Where and why this change is not published. None: it may be."""
         path, after = change.path, change.after
         if self._why_all is not None:
             return Kept(path.partition("/")[0], self._why_all)
         if (
-            found := metadata_root(path) or self._in_repository(path) or self._is_run(path, after)
+            found := metadata_root(path)
+            or self._repository_part(path)
+            or self._run_path_above(path, after)
         ) is not None:
             return found
         if (
             after is not None
             and after.kind == "link"
-            and (owner := self._leads_into(path, after.target)) is not None
+            and (owner := self._owner_of_link(path, after.target)) is not None
         ):
             return Kept(path, f"it is a link to where {owner} keeps what it runs")
         return None
 
-    def _is_run(self, path: str, after: Entry | None) -> Kept | None:
+    def _run_path_above(self, path: str, after: Entry | None) -> Kept | None:
         for each, below in self._run_paths.items():
             above = each.startswith(f"{path}/") and after is not None and after.kind == "link"
             if path == each or (below and path.startswith(f"{each}/")) or above:
                 return Kept(path if above else each, NAMED_BY_CONFIG)
         return None
 
-    def _in_repository(self, path: str) -> Kept | None:
+    def _repository_part(self, path: str) -> Kept | None:
         """Whether it is a part of what git, or CVS, takes for its own by what lies there, whatever
         its name.
         """
@@ -89,17 +91,17 @@ class Guard:
                     "/".join(parts[: end + 1]),
                     f"{above or 'the folder'!r} is a repository, and git runs what it says",
                 )
-            if folded_name(parts[end]) == "cvs" and self._names(
+            if folded_name(parts[end]) == "cvs" and self._folded_names(
                 "/".join(parts[: end + 1]), self._after
             ) & set(_CVS):
                 return Kept("/".join(parts[: end + 1]), "CVS keeps what it runs there")
         return None
 
     def _is_bare(self, folder: str, tree: Digest) -> bool:
-        names = self._names(folder, tree)
+        names = self._folded_names(folder, tree)
         return "head" in names and not names.isdisjoint(BARE_SIGNS)
 
-    def _names(self, folder: str, tree: Digest) -> set[str]:
+    def _folded_names(self, folder: str, tree: Digest) -> set[str]:
         entry = self._reader.find(tree, folder) if folder else Entry("", "folder", blobs=(tree,))
         inside = (
             self._reader.entries(entry.blobs[0])
@@ -108,7 +110,7 @@ class Guard:
         )
         return {folded_name(each.name) for each in inside}
 
-    def _leads_into(self, path: str, target: str) -> str | None:
+    def _owner_of_link(self, path: str, target: str) -> str | None:
         """Whose folder a link leads into, through the links that will be there, and those of this
         machine.
         """

@@ -49,7 +49,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     def leaves_out(self, folder: str, name: str, *, is_folder: bool) -> bool:
         """Whether something of this name, in the folder of this path, is no part of the tree."""
-        return compiled(self).leaves_out(folder, name, is_folder)
+        return compile_rules(self).leaves_out(folder, name, is_folder)
 
 
 USUAL = Rules()
@@ -82,16 +82,16 @@ class Compiled(NamedTuple):
 
 
 @lru_cache(64)
-def compiled(rules: Rules) -> Compiled:
+def compile_rules(rules: Rules) -> Compiled:
     lines = [*NEVER, *rules.junk, *(line for line in map(str.strip, rules.ignore) if line)]
     both = [line for line in lines if not line.endswith("/")]
     only = [*(f"{name}/" for name in rules.heavy), *(line for line in lines if line.endswith("/"))]
-    names, globs, paths = _sorted(both)
-    folders, folder_globs, folder_paths = _sorted(line.rstrip("/") for line in only)
+    names, globs, paths = _sort_patterns(both)
+    folders, folder_globs, folder_paths = _sort_patterns(line.rstrip("/") for line in only)
     return Compiled(names, folders, globs, folder_globs, paths, folder_paths)
 
 
-def _sorted(
+def _sort_patterns(
     lines: Iterable[str],
 ) -> tuple[frozenset[str], re.Pattern[str] | None, re.Pattern[str] | None]:
     """Plain names, globs of names, and globs of whole paths."""
@@ -119,14 +119,14 @@ def rules_for(
     store's own folder if it lies inside.
     """
     root = os.path.realpath(folder)
-    lines = [*ignore, *_lines(Path(root, FILE))]
+    lines = [*ignore, *_ignore_lines(Path(root, FILE))]
     inside = os.path.relpath(os.path.realpath(store), root) if store is not None else ".."
     if inside.split(os.sep)[0] not in ("..", "."):
         lines.append("/" + re.sub(r"([*?\[])", r"[\1]", inside))
     return Rules(ignore=tuple(dict.fromkeys(lines)))
 
 
-def _lines(file: Path) -> list[str]:
+def _ignore_lines(file: Path) -> list[str]:
     try:
         # A link is none: a repository could bring one along that leads to a file of the machine.
         text = (
@@ -154,7 +154,7 @@ def heavy_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
     below = [""]
     while below:
         path = below.pop()
-        for name in _folders(os.path.join(folder, path)):
+        for name in _folder_names(os.path.join(folder, path)):
             here = f"{path}/{name}" if path else name
             if name in heavy:
                 found.append(here)
@@ -169,7 +169,7 @@ def stores_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
     below = [""]
     while below:
         path = below.pop()
-        for name in _folders(os.path.join(folder, path)):
+        for name in _folder_names(os.path.join(folder, path)):
             here = f"{path}/{name}" if path else name
             if name == STORE:
                 found.append(here)
@@ -178,7 +178,7 @@ def stores_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
     return sorted(found)
 
 
-def _folders(path: str) -> list[str]:
+def _folder_names(path: str) -> list[str]:
     try:
         with os.scandir(path) as listing:
             found = [item for item in listing if item.is_dir(follow_symlinks=False)]

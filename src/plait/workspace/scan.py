@@ -27,7 +27,7 @@ from plait.workspace import disk
 from plait.workspace.base import PIECE, Entry
 from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, Stamp, stamp_of
 from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
-from plait.workspace.rules import Rules, compiled
+from plait.workspace.rules import Rules, compile_rules
 from plait.workspace.sink import Sink
 from plait.workspace.tree import EMPTY, TreeReader, digest_of, encode, shown
 
@@ -75,7 +75,7 @@ class _OpenFolder:
             old is not None
             and old.base == self.base
             and old.hidden == frozenset(self.hidden)
-            and _same(self.seen, old.seen)
+            and _is_same(self.seen, old.seen)
         )
         return old.tree if old is not None and same else None
 
@@ -102,7 +102,7 @@ class Scan:
         and what is locked is withheld.
         """
         self._sink, self._index, self._reader = sink, index, reader
-        self._rules = compiled(rules)
+        self._rules = compile_rules(rules)
         self._armed = secrets.armed()
         self._layered, self._ours = layered, ours
         self._absent = _by_folder(absent or {})
@@ -116,9 +116,9 @@ class Scan:
         # Files are stamped by this very clock: it is not time that goes on record.
         self._settled_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
 
-    def run(self, root: int, base: Digest | None = None) -> ScanResult:
+    def scan_folder(self, root: int, base: Digest | None = None) -> ScanResult:
         try:
-            tree = self._finish(self._walk(root, "", base, 0))
+            tree = self._finish_folder(self._walk_folder(root, "", base, 0))
         finally:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
@@ -129,7 +129,7 @@ class Scan:
 
     # ── down: what is there ──────────────────────────────────────────────────────────────────
 
-    def _walk(
+    def _walk_folder(
         self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False
     ) -> _OpenFolder:
         """`at_once`: the folder is open to us for the moment only, so no thread can come back to
@@ -137,14 +137,14 @@ class Scan:
         """
         disk.check_depth(depth, path)
         here = _OpenFolder(path, base, self._index.get(path))
-        below, items = self._list(folder, here)
-        self._take_up(folder, here, items, at_once)
-        kept = {entry.name: entry for entry in self._base(base) if entry.kind == "folder"}
+        below, items = self._list_folder(folder, here)
+        self._read_or_queue(folder, here, items, at_once)
+        kept = {entry.name: entry for entry in self._base_entries(base) if entry.kind == "folder"}
         for name in below:
             self._descend(folder, here, name, kept.get(name), depth)
         return here
 
-    def _list(self, folder: int, here: _OpenFolder) -> tuple[list[str], list[_Item]]:
+    def _list_folder(self, folder: int, here: _OpenFolder) -> tuple[list[str], list[_Item]]:
         """Folders to enter, and files to read; what is unchanged is taken over."""
         known: Mapping[str, SeenEntry] = here.old.seen if here.old else {}
         below: list[str] = []
@@ -162,13 +162,13 @@ class Scan:
                     and disk.is_locked(found.st_mode)
                     and not leaves_out(path, name, stat.S_ISDIR(found.st_mode))
                 ):
-                    self._withheld.append(self._told(_join(path, name)))
+                    self._withheld.append(self._shown_path(_join(path, name)))
                     continue
                 before = known.get(name)
                 if (
                     self._armed
                     and before is not None
-                    and (_tells(name) or _tells(before.entry.target))
+                    and (_holds_secret(name) or _holds_secret(before.entry.target))
                 ):
                     before = None  # remembered from before it was known to be one
                 if before is not None and before.stamp == (
@@ -181,7 +181,7 @@ class Scan:
                     here.seen[name] = before
                     continue
                 mode = found.st_mode
-                if leaves_out(path, name, stat.S_ISDIR(mode)) or self._named_after_a_secret(
+                if leaves_out(path, name, stat.S_ISDIR(mode)) or self._name_holds_secret(
                     folder, here, name, mode
                 ):
                     self._leave_out(here, name)
@@ -203,19 +203,19 @@ class Scan:
         What the lower layer has under its name was replaced by it, and is in none either.
         """
         self._left_out.append(_join(here.path, name))
-        if any(entry.name == name for entry in self._base(here.base)):
+        if any(entry.name == name for entry in self._base_entries(here.base)):
             here.hidden.add(name)
 
-    def _named_after_a_secret(self, folder: int, here: _OpenFolder, name: str, mode: int) -> bool:
+    def _name_holds_secret(self, folder: int, here: _OpenFolder, name: str, mode: int) -> bool:
         """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it
         is in none.
         """
         if not self._armed or not (
-            _tells(name) or (stat.S_ISLNK(mode) and _tells(_target(folder, name)))
+            _holds_secret(name) or (stat.S_ISLNK(mode) and _holds_secret(_target(folder, name)))
         ):
             return False
         if not (self._layered and stat.S_ISCHR(mode)):  # what hides it below hides it still
-            self._withheld.append(self._told(_join(here.path, name)))
+            self._withheld.append(self._shown_path(_join(here.path, name)))
             return True
         return False
 
@@ -224,34 +224,38 @@ class Scan:
     ) -> None:
         path = _join(here.path, name)
         try:
-            with disk.entered(folder, name, ours=self._ours) as (handle, mode):
+            with disk.entered_folder(folder, name, ours=self._ours) as (handle, mode):
                 base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
                 here.folders.append(
                     (
                         name,
                         mode & 0o777,
-                        self._walk(handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500),
+                        self._walk_folder(
+                            handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500
+                        ),
                     )
                 )
         except FileNotFoundError:
             return
         except PermissionError:  # another user's
-            self._refused(path)
+            self._note_refused(path)
 
-    def _refused(self, path: str) -> None:
+    def _note_refused(self, path: str) -> None:
         """Note what we may not read: in a folder of the user it is withheld, like all that is
         locked.
         """
-        (self._skipped if self._ours else self._withheld).append(self._told(path))
+        (self._skipped if self._ours else self._withheld).append(self._shown_path(path))
 
-    def _told(self, path: str) -> str:
+    def _shown_path(self, path: str) -> str:
         return secrets.hide_text(shown(path)) if self._armed else shown(path)
 
-    def _take_up(self, folder: int, here: _OpenFolder, items: list[_Item], at_once: bool) -> None:
+    def _read_or_queue(
+        self, folder: int, here: _OpenFolder, items: list[_Item], at_once: bool
+    ) -> None:
         """Read the files now, or hand them to the threads."""
         self._read_count += len(items)
         if self._pool is None or at_once:
-            self._note(here, self._read_all(folder, here.path, items))
+            self._add_seen(here, self._read_all(folder, here.path, items))
             return
         for start in range(0, len(items), _CHUNK):
             self._queued.acquire()
@@ -265,51 +269,51 @@ class Scan:
         self, folder: int, path: str, items: list[_Item], *, close: bool = False
     ) -> list[tuple[str, SeenEntry | None]]:
         try:
-            return [(item.name, self._read(folder, path, item)) for item in items]
+            return [(item.name, self._read_item(folder, path, item)) for item in items]
         finally:
             if close:
                 os.close(folder)
 
-    def _note(self, here: _OpenFolder, read: list[tuple[str, SeenEntry | None]]) -> None:
+    def _add_seen(self, here: _OpenFolder, read: list[tuple[str, SeenEntry | None]]) -> None:
         here.seen.update((name, seen) for name, seen in read if seen is not None)
 
     # ── files ────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, folder: int, path: str, item: _Item) -> SeenEntry | None:
+    def _read_item(self, folder: int, path: str, item: _Item) -> SeenEntry | None:
         """One file or link, read again if it changes meanwhile. None: it is gone."""
         try:
             return (
-                self._link(folder, item.name)
+                self._read_link(folder, item.name)
                 if item.is_link
-                else self._file(folder, path, item.name)
+                else self._read_file(folder, path, item.name)
             )
         except FileNotFoundError:
             return None
         except PermissionError:
-            self._refused(_join(path, item.name))
+            self._note_refused(_join(path, item.name))
             return None
 
-    def _link(self, folder: int, name: str) -> SeenEntry | None:
+    def _read_link(self, folder: int, name: str) -> SeenEntry | None:
         found = os.lstat(name, dir_fd=folder)
         if not stat.S_ISLNK(found.st_mode):
-            raise _changing(name)
+            raise _changing_error(name)
         return SeenEntry(
             self._stamp(found), Entry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder))
         )
 
-    def _file(self, folder: int, path: str, name: str) -> SeenEntry | None:
+    def _read_file(self, folder: int, path: str, name: str) -> SeenEntry | None:
         for _ in range(_TRIES):
-            with disk.held(disk.open_file(folder, name, ours=self._ours)) as handle:
+            with disk.closing_handle(disk.open_file(folder, name, ours=self._ours)) as handle:
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
-                    raise _changing(_join(path, name))
-                entry = self._content(handle, path, name, before)
+                    raise _changing_error(_join(path, name))
+                entry = self._read_content(handle, path, name, before)
                 after = os.fstat(handle)
             if stamp_of(before) == stamp_of(after) and entry.size == after.st_size:
                 return SeenEntry(self._stamp(after), entry)
-        raise _changing(_join(path, name))
+        raise _changing_error(_join(path, name))
 
-    def _content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
+    def _read_content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
         mode = stat.S_IMODE(found.st_mode) & 0o777
         # credentials in it are no secrets that are known
         if path and is_carrier(whole := _join(path, name)):
@@ -318,7 +322,7 @@ class Scan:
             content = b"".join(_pieces(handle, found.st_size))
             if (hidden := without_secrets(whole, content)) != content:
                 return Entry(name, "withheld", mode, found.st_size, (digest_of(hidden),))
-        if secrets.armed() and _holds_a_secret(handle):
+        if secrets.armed() and _content_holds_secret(handle):
             return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
         blobs: list[Digest] = []
         size = 0
@@ -332,19 +336,19 @@ class Scan:
 
     # ── up: trees ────────────────────────────────────────────────────────────────────────────
 
-    def _finish(self, here: _OpenFolder) -> Digest:
+    def _finish_folder(self, here: _OpenFolder) -> Digest:
         for work in here.work:
-            self._note(here, work.result())
+            self._add_seen(here, work.result())
         for name, mode, inside in here.folders:
             here.seen[name] = SeenEntry(
-                None, Entry(name, "folder", mode, 0, (self._finish(inside),))
+                None, Entry(name, "folder", mode, 0, (self._finish_folder(inside),))
             )
-        tree = self._tree(here)
+        tree = self._build_tree(here)
         known = None if here.path in self._absent else tree
         self._fresh[here.path] = SeenFolder(known, here.seen, here.base, frozenset(here.hidden))
         return tree
 
-    def _tree(self, here: _OpenFolder) -> Digest:
+    def _build_tree(self, here: _OpenFolder) -> Digest:
         self._withheld += [
             shown(_join(here.path, seen.entry.name))
             for seen in here.seen.values()
@@ -355,7 +359,7 @@ class Scan:
             return before
         entries = {
             entry.name: entry
-            for entry in self._base(here.base)
+            for entry in self._base_entries(here.base)
             if entry.name not in here.hidden and entry.kind != "withheld"
         }
         entries.update(self._absent.get(here.path, {}))
@@ -363,7 +367,7 @@ class Scan:
             entries = {
                 name: entry
                 for name, entry in entries.items()
-                if not _tells(name) and not _tells(entry.target)
+                if not _holds_secret(name) and not _holds_secret(entry.target)
             }
         entries.update((name, seen.entry) for name, seen in here.seen.items())
         raw = encode(entries.values())
@@ -373,11 +377,11 @@ class Scan:
         self._reader.learn(tree, tuple(entries[name] for name in sorted(entries, key=os.fsencode)))
         return tree
 
-    def _base(self, base: Digest | None) -> tuple[Entry, ...]:
+    def _base_entries(self, base: Digest | None) -> tuple[Entry, ...]:
         return () if base is None else self._reader.entries(base)
 
 
-def _tells(text: str) -> bool:
+def _holds_secret(text: str) -> bool:
     return secrets.hide_text(text) != text
 
 
@@ -388,7 +392,7 @@ def _target(folder: int, name: str) -> str:
         return ""
 
 
-def _same(seen: Mapping[str, SeenEntry], old: Mapping[str, SeenEntry]) -> bool:
+def _is_same(seen: Mapping[str, SeenEntry], old: Mapping[str, SeenEntry]) -> bool:
     return len(seen) == len(old) and all(
         name in old and (before is old[name] or before.entry == old[name].entry)
         for name, before in seen.items()
@@ -406,7 +410,7 @@ def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _changing(path: str) -> WorkspaceError:
+def _changing_error(path: str) -> WorkspaceError:
     return WorkspaceError(
         f"{shown(path)!r} changes faster than it can be read. Stop what writes to it, or keep it"
         " out with .plaitignore."
@@ -442,7 +446,7 @@ def _read_at(handle: int, offset: int, wanted: int) -> bytes:
     return piece
 
 
-def _holds_a_secret(handle: int) -> bool:
+def _content_holds_secret(handle: int) -> bool:
     return any(secrets.hide_bytes(window) != window for window in _windows(handle))
 
 

@@ -54,7 +54,7 @@ def encode(entries: Iterable[Entry]) -> bytes:
     for entry in entries:
         if named.setdefault(os.fsencode(entry.name), entry) is not entry:
             raise InvalidValue("tree", f"two entries are called {entry.name!r}")
-    return TAG + b"".join([_spelled(name, named[name]) for name in sorted(named)])
+    return TAG + b"".join([_spell_entry(name, named[name]) for name in sorted(named)])
 
 
 def decode(raw: bytes) -> list[Entry]:
@@ -72,11 +72,11 @@ def decode(raw: bytes) -> list[Entry]:
         if match is None or match[5] in (b".", b"..") or match[5] <= last:
             raise StoreCorrupt("a tree", f"it has an entry that cannot be: {head[:100]!r}")
         last = match[5]
-        found.append(_entry(match, parts))
+        found.append(_parse_entry(match, parts))
     return found
 
 
-def _spelled(name: bytes, entry: Entry) -> bytes:
+def _spell_entry(name: bytes, entry: Entry) -> bytes:
     if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
         raise InvalidValue("name", f"{entry.name!r} cannot be the name of something in a folder")
     head = f"{_LETTERS[entry.kind]}{entry.mode & 0o777:o} {entry.size} {','.join(entry.blobs) or '-'} ".encode()  # noqa: E501
@@ -85,7 +85,7 @@ def _spelled(name: bytes, entry: Entry) -> bytes:
     return b"%b%b\0" % (head, name)
 
 
-def _entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
+def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
     letter, mode, size, blobs, name = match.groups()
     kind = _KINDS[letter]
     pieces = () if blobs == b"-" else tuple(map(Digest, blobs.decode().split(",")))

@@ -80,7 +80,7 @@ class Workspace:
                     raise OutsideWorkspace(path)
                 above.pop()
                 continue
-            found = self._named(above[-1], name, path)
+            found = self._entry_named(above[-1], name, path)
             if found.kind == "link" and (rest or follow):
                 links += 1
                 if links > LINKS_MAX:
@@ -92,7 +92,7 @@ class Workspace:
                 above.append(found)
         return above[-1]
 
-    def _named(self, folder: Entry, name: str, path: str) -> Entry:
+    def _entry_named(self, folder: Entry, name: str, path: str) -> Entry:
         entries = self._reader.entries(folder.blobs[0]) if folder.kind == "folder" else ()
         found = [entry for entry in entries if entry.name == name] or [
             entry for entry in entries if shown(entry.name) == name
