@@ -27,11 +27,10 @@ from plait.workspace.copies import (
     Copy,
     Layered,
     Plain,
-    list_copies,
     open_copy,
     open_in_place,
 )
-from plait.workspace.copy_state import cache_folder
+from plait.workspace.copy_state import cache_folder, list_copies
 from plait.workspace.edited import edited
 from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.rules import heavy_in, rules_for

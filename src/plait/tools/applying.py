@@ -26,7 +26,7 @@ _NOTHING = "nothing of the patch was applied"
 
 
 class _FileText(NamedTuple):
-    """A file as it is, or is to be."""
+    """The text and mode of a file, before or after the patch."""
 
     text: str
     mode: int
@@ -61,14 +61,16 @@ def apply_patch(patch: str, sandbox: Sandbox) -> Result:
 
 
 class _PatchPlan:
-    """What the files are to become."""
+    """The files as they will be after the patch."""
 
     def __init__(self, sandbox: Sandbox, parts: Sequence[FilePatch]) -> None:
         self._sandbox = sandbox
         self._leaving = {
             self._path_of(part.path) for part in parts if part.operation in ("rename", "delete")
         }
-        self._edited: set[str] = set()  # where a later part goes on from what an earlier one made
+        self._edited: set[str] = (
+            set()
+        )  # paths that an earlier part changed, and later parts go on from
         self._before: dict[str, _FileText | None] = {}  # as they are; None: not there
         self._after: dict[str, _FileText | None] = {}  # as they are to be; None: gone
         self._report_lines: list[str] = []
@@ -106,7 +108,7 @@ class _PatchPlan:
         return file_path(self._sandbox, path)
 
     def _file_at(self, path: str) -> _FileText:
-        """What a part speaks of: as an earlier part left it, or as it is."""
+        """Return the file that a part changes: as an earlier part left it, or as it is on disk."""
         there = self._after[path] if path in self._edited else self._file_before(path)
         if there is None:
             raise EditRefused(
@@ -145,11 +147,11 @@ class _PatchPlan:
         self._report_lines.append(f"{said} {path}")
 
     def write(self) -> None:
-        """All of it; what was written already is taken back if something cannot be."""
+        """Write all files; if one cannot be written, put those written before it back."""
         self._check_folders()
         done: list[str] = []
         try:
-            # what goes makes room for what comes
+            # removals first: they make room for new files
             for path in sorted(self._after, key=lambda path: self._after[path] is not None):
                 done.append(path)
                 self._put_file(path, self._after[path])
@@ -159,7 +161,7 @@ class _PatchPlan:
             raise
 
     def _check_folders(self) -> None:
-        """A name cannot be a file and a folder at once."""
+        """Raise EditRefused if a name would be a file and a folder at once."""
         kept = {path for path, made in self._after.items() if made is not None}
         for path in kept:
             parts = path.split("/")[:-1]

@@ -1,10 +1,10 @@
 """A browser as tools: open, click, type, read, screenshot. It is the system's Chromium, and it runs
 inside the sandbox.
 
-Every call tells the address, the title and what a screen reader would see, with a ref at everything
-that can be acted on. The picture and the whole of that text go along as blobs, so that each step
-can be looked at later. The browser stays open between calls and ends with the sandbox's handle; a
-page that is gone is said to be gone, and never brought back by doing again what was done to it.
+Every call returns the address, the title and the text that a screen reader would see, with a ref at
+each element that can be acted on. The picture and the whole of that text go along as blobs, so that
+each step can be looked at later. The browser stays open between calls and ends with the sandbox's
+handle; a call on a page that is gone fails, and no earlier act is repeated to bring it back.
 
 It needs the extra `plait[browser]` and Chromium, as the system installs it or where PLAIT_CHROMIUM
 says. Pages come from the workspace, by path or `file:` address, or, if the sandbox has a network,
@@ -40,14 +40,14 @@ KIND = "browser"
 
 
 def _effect_of_opening(placement: Placement | None, arguments: Mapping[str, Json]) -> EffectClass:
-    """To open a page over a network is to get it, which may be done again; without one, nothing but
-    the screen changes.
+    """Opening a page over a network is a GET, which may be repeated; without a network, only the
+    screen changes.
     """
     return "workspace" if _is_offline(placement) else "idempotent"
 
 
 def _effect_of_acting(placement: Placement | None, arguments: Mapping[str, Json]) -> EffectClass:
-    """A click can buy something, unless there is nobody out there."""
+    """A click can buy something, unless there is no network."""
     return "workspace" if _is_offline(placement) else "at_most_once"
 
 
@@ -148,7 +148,7 @@ def _page_result(what: str, seen: Mapping[str, Any], shown: int) -> Result:
 
 
 def _snapshot_lines(snapshot: str, limit: int) -> list[str]:
-    """As much of a page as fits, to the end of a line."""
+    """Return as much of a page as fits, up to the end of a line."""
     if len(snapshot) <= limit:
         return [snapshot]
     if not limit:
@@ -158,7 +158,7 @@ def _snapshot_lines(snapshot: str, limit: int) -> list[str]:
 
 
 def _file_content(sandbox: Sandbox, path: str) -> Json:
-    """A file that a page asks for; None: there is none that it may have."""
+    """Return a file that a page asks for; None: there is none, or it is not allowed."""
     try:
         return base64.b64encode(sandbox.files.read(path)).decode()
     except WorkspaceError:
@@ -166,7 +166,9 @@ def _file_content(sandbox: Sandbox, path: str) -> Json:
 
 
 def _page_url(url: str, sandbox: Sandbox) -> str:
-    """Where a page is; what could not be opened at all is refused in words that help."""
+    """Return the URL of a page. Pages that could not be opened at all are refused, with the next
+    step.
+    """
     parts = urlsplit(url)
     if parts.scheme in ("http", "https"):
         if _is_offline(sandbox.placement):

@@ -1,10 +1,10 @@
-"""The half of the browser tools that runs inside the sandbox: it holds Chromium and does what the
-other half asks, line by line.
+"""The half of the browser tools that runs inside the sandbox: it holds Chromium and carries out the
+requests of the other half, line by line.
 
 This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request
 and its answer are one line of JSON each. In between it may ask for files of the workspace: the
-browser sees no others, since pages from `file:` are answered from what the other half sends, and so
-it sees the files as they are now and cannot look around in the machine.
+browser sees no others, since pages from `file:` are answered with the content that the other half
+sends. So it sees the files as they are now and cannot look around in the machine.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FLAGS = [
 
 
 class BrowserRefusal(Exception):
-    """Nothing was done, and the text says what to do instead."""
+    """Nothing was done; the text gives the reason and the next step."""
 
 
 class BrowserInside:
@@ -74,7 +74,7 @@ class BrowserInside:
         self.page = context.new_page()
 
     def on_page_opened(self, page: Page) -> None:
-        """What opens last is looked at, as a person would."""
+        """Look at the page that opened last, as a person would."""
         self.page = page
         page.set_default_timeout(ACT_MS)
         page.on("dialog", self.on_dialog)
@@ -101,7 +101,7 @@ class BrowserInside:
         self.notes = [*self.notes, text[:NOTE_MAX]][-NOTES_MAX:]
 
     def serve_file(self, route: Route) -> None:
-        """A file of the workspace, as the other half reads it."""
+        """Answer with a file of the workspace, as the other half reads it."""
         path = unquote(urlsplit(route.request.url).path)
         if not path.startswith(f"{self.root}/"):
             self.note(f"{path} is outside of the workspace")
@@ -130,12 +130,12 @@ class BrowserInside:
     def snapshot(self) -> str:
         try:
             return self.page.aria_snapshot(mode="ai")
-        # what was done is done, also if the page does not say what came of it
+        # the act is done, even if the page cannot be read afterwards
         except Error as error:
             return f"(the page cannot be read: {short_message(error)})"
 
     def wait_until_loaded(self) -> None:
-        """What an act set off has begun by now; a page that never stops loading is
+        """Wait until a load that the act set off has ended. A page that never stops loading is
         shown as it is.
         """
         self.page.wait_for_timeout(SETTLE_MS)
@@ -143,7 +143,7 @@ class BrowserInside:
             self.page.wait_for_load_state("load", timeout=LOAD_MS)
 
     def do_look(self, asked: dict[str, Any]) -> None:
-        """Nothing: the page is told of as it is."""
+        """Do nothing: the answer shows the page as it is."""
 
     def do_open(self, asked: dict[str, Any]) -> None:
         try:
@@ -169,15 +169,15 @@ class BrowserInside:
             found.press("Enter", no_wait_after=True)
 
     def check_reachable(self, found: Locator, target: str) -> None:
-        """Tried before it is done, so that what cannot be done is known not to have happened."""
+        """Try the click first, so that an impossible one is known not to have happened."""
         try:
             found.click(trial=True)
         except Error as error:
             raise BrowserRefusal(f"{target} cannot be reached: {short_message(error)}") from error
 
     def find(self, target: str) -> Locator:
-        """By its ref in the snapshot, by what it is called, or by a CSS selector: one element, or a
-        word about why not.
+        """Find one element by its ref in the snapshot, by its name, or by a CSS selector; refuse if
+        there is not exactly one.
         """
         if ref := REF.match(target.strip()):
             return self.check_single(self.page.locator(f"aria-ref={ref[1]}"), target)
@@ -220,7 +220,7 @@ def send(document: dict[str, Any]) -> None:
 def receive() -> dict[str, Any]:
     line = sys.stdin.buffer.readline()
     if not line:
-        raise SystemExit(0)  # nobody is there any more
+        raise SystemExit(0)  # the other half has ended
     return json.loads(line)
 
 
@@ -234,7 +234,7 @@ def reply(inside: BrowserInside, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_home() -> str:
-    """A folder of its own, emptied of what one that was killed left behind.
+    """Make a folder of its own, emptied of files that a killed predecessor left.
 
     The names of sockets in it have to be short.
     """
@@ -277,5 +277,5 @@ def main(root: str, *programs: str) -> None:
 
 if __name__ == "__main__":
     OUT = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else writes, writes elsewhere
+    os.dup2(2, 1)  # other output must not mix with the answers
     main(*sys.argv[1:])

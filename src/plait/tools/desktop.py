@@ -1,12 +1,12 @@
 """A desktop as tools: start a program, look, click, type, press keys. It is an X server without a
 screen, and it runs inside the sandbox.
 
-Every call tells which windows are there, with a picture of the screen as a blob, so that each step
-can be looked at later. The desktop stays between calls and ends with the sandbox's handle; one that
-is gone is said to be gone, and what was done on it is not done again.
+Every call returns the names of the windows, with a picture of the screen as a blob, so that each
+step can be looked at later. The desktop stays between calls and ends with the sandbox's handle; a
+call on one that is gone fails, and no earlier act is repeated.
 
-It needs the programs Xvfb, xdotool and ImageMagick's import, and xmodmap for what is on no key. On
-Debian: apt-get install xvfb xdotool imagemagick x11-xserver-utils.
+It needs the programs Xvfb, xdotool and ImageMagick's import, and xmodmap for characters that are on
+no key. On Debian: apt-get install xvfb xdotool imagemagick x11-xserver-utils.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 screen, and the programs shown on it.
 
 This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request
-and its answer are one line of JSON each. The keyboard belongs to whatever window the pointer is in,
+and its answer are one line of JSON each. The keyboard belongs to the window that the pointer is in,
 since there is no window manager to say otherwise.
 """
 
@@ -26,11 +26,11 @@ KEYS = {"\n": "Return", "\t": "Tab"}
 
 
 class DesktopRefusal(Exception):
-    """Nothing was done, and the text says what to do instead."""
+    """Nothing was done; the text gives the reason and the next step."""
 
 
 class Program:
-    """What was started, and the end of what it complained about."""
+    """A started program, and the end of its error output."""
 
     def __init__(self, command: str) -> None:
         self.command, self.words = command, tempfile.TemporaryFile()
@@ -62,7 +62,7 @@ class Keyboard:
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}  # character to key, the one learnt first first
-        self.free: list[str] | None = None  # None: nobody has looked
+        self.free: list[str] | None = None  # None: not looked up yet
 
     def learn(self, text: str) -> None:
         new = [char for char in dict.fromkeys(text) if ord(char) > 126 and char not in self.known]
@@ -82,7 +82,7 @@ class Keyboard:
 
 
 def unused_keys() -> list[str]:
-    """Those that say nothing, and those of a laptop's lid and lamps."""
+    """Return keys without a meaning, and those of a laptop's lid and lamps."""
     listed = subprocess.run(
         ["xmodmap", "-pke"], capture_output=True, text=True, timeout=RUN_S
     ).stdout
@@ -107,7 +107,7 @@ class DesktopInside:
         }
 
     def do_look(self, asked: dict[str, Any]) -> None:
-        """Nothing: the screen is told of as it is."""
+        """Do nothing: the answer shows the screen as it is."""
 
     def do_start(self, asked: dict[str, Any]) -> None:
         before = window_names()
@@ -169,7 +169,7 @@ def xdotool(*arguments: str, words: str = "") -> str:
 
 
 def window_names() -> list[str]:
-    """What the windows that can be seen are called."""
+    """Return the names of the visible windows."""
     found = subprocess.run(
         ["xdotool", "search", "--onlyvisible", "--name", "."],
         capture_output=True,
@@ -193,7 +193,7 @@ def take_picture() -> bytes:
 
 
 def settled_picture() -> bytes:
-    """The screen once it has stopped changing, or after a while: a cursor that
+    """Return a picture of the screen once it has stopped changing, or after a while: a cursor that
     blinks never stops.
     """
     time.sleep(STEP_S)
@@ -212,7 +212,7 @@ def send(document: dict[str, Any]) -> None:
 def receive() -> dict[str, Any]:
     line = sys.stdin.buffer.readline()
     if not line:
-        raise SystemExit(0)  # nobody is there any more
+        raise SystemExit(0)  # the other half has ended
     return json.loads(line)
 
 
@@ -226,7 +226,7 @@ def reply(inside: DesktopInside, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_server() -> str:
-    """An X server of our own; it says itself on which display, so that none is taken twice."""
+    """Start an X server of our own. It reports its display itself, so that none is taken twice."""
     reading, writing = os.pipe()
     command = [
         "Xvfb",
@@ -258,7 +258,7 @@ def main() -> None:
         GSETTINGS_BACKEND="memory",
         LIBGL_ALWAYS_SOFTWARE="1",
     )
-    os.environ.setdefault("LANG", "C.UTF-8")  # or what is typed is taken for ASCII
+    os.environ.setdefault("LANG", "C.UTF-8")  # or typed text is taken for ASCII
     inside = DesktopInside()
     send({"ready": os.environ["DISPLAY"]})
     while True:
@@ -267,5 +267,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     OUT = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else writes, writes elsewhere
+    os.dup2(2, 1)  # other output must not mix with the answers
     main()

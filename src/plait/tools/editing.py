@@ -9,7 +9,7 @@ from plait.tools.text import as_crlf, is_crlf
 
 
 def replace_text(name: str, text: str, old: str, new: str, *, every: bool = False) -> str:
-    """The text with the replacement, or EditRefused with the lines to look at."""
+    """Return the text with the replacement, or raise EditRefused with the lines to look at."""
     if not old:
         raise EditRefused(
             name,
@@ -31,7 +31,9 @@ def replace_text(name: str, text: str, old: str, new: str, *, every: bool = Fals
 
 
 def _find_all(text: str, old: str, limit: int = 10_000) -> list[int]:
-    """Where it stands, overlapping ones included: which of them was meant cannot be told."""
+    """Return all places of a text, overlapping ones included: it is unclear which of them was
+    meant.
+    """
     found: list[int] = []
     at = text.find(old)
     while at >= 0 and len(found) < limit:
@@ -76,7 +78,9 @@ def _missing_error(name: str, text: str, old: str, new: str) -> EditRefused:
 
 
 def _nearest_lines(lines: list[str], wanted: list[str]) -> tuple[int | None, str]:
-    """Where the lines are that come nearest, and in what they differ; None: nothing comes near."""
+    """Return the first of the lines that come nearest, and the difference; None: nothing comes
+    near.
+    """
     bare, sought = (
         ["".join(line.split()) for line in lines[:50_000]],
         ["".join(line.split()) for line in wanted],

@@ -1,10 +1,9 @@
-"""Which addresses a tool may reach.
+"""Egress: the addresses that a tool may reach.
 
-A rule names hosts as `api.example.com`, `*.example.org` (what is below it) or `*` (any public
+A rule names hosts as `api.example.com`, `*.example.org` (all hosts below it) or `*` (any public
 host), or addresses as `10.0.0.5` and `10.0.0.0/8`, each with `:8080` or `:*` behind it if another
 port than 80 and 443 is meant. A name never leads to a loopback, private, link-local or multicast
-address, whatever it resolves to: those have to be named as addresses (`localhost` stands for
-loopback).
+address, however it resolves: those have to be named as addresses (`localhost` stands for loopback).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _RULE = re.compile(
 )
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?\.?\Z")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_INNER = [  # which not every version of ipaddress knows to be none of the public ones
+_INNER = [  # not public, though some versions of ipaddress say so
     ipaddress.ip_network(each)
     for each in ("192.0.0.0/24", "192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "3fff::/20")
 ]
@@ -34,12 +33,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """The addresses that the system knows a host by."""
+    """Return the addresses that the system knows a host by."""
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class UrlTarget(NamedTuple):
-    """What a URL asks for, as it may be asked for."""
+    """A URL taken apart and allowed by the rules."""
 
     url: str
     scheme: str
@@ -65,14 +64,14 @@ class _HostRule(NamedTuple):
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
 
     def allows_inner(self, address: Address, host: str) -> bool:
-        """Whether it allows this very address, though it is none of the public ones."""
+        """Return True if the rule names this very address, which is not a public one."""
         if self.network is not None:
             return address in self.network
         return self.host == host == "localhost" and address.is_loopback
 
 
 class Egress:
-    """An allow-list of hosts and addresses; what is not on it is refused."""
+    """An allow-list of hosts and addresses; all others are refused."""
 
     def __init__(
         self, rules: Sequence[str], schemes: Sequence[str] = ("https", "http"), step: str = ""
@@ -91,7 +90,7 @@ class Egress:
         )
 
     def target(self, url: str) -> UrlTarget:
-        """The URL taken apart, if such a host may be asked at all."""
+        """Take the URL apart, if its host is on the list."""
         parts, port = _split_url(url)
         host = (parts.hostname or "").rstrip(".")
         if parts.scheme not in self._schemes:
@@ -116,9 +115,9 @@ class Egress:
         return UrlTarget(parts._replace(fragment="").geturl(), parts.scheme, host, port, path)
 
     def addresses(self, target: UrlTarget, resolve: Resolve) -> list[str]:
-        """The addresses to connect to, each of them allowed.
+        """Return the addresses to connect to, each of them allowed.
 
-        If one is not, none is: an honest name has no inner address.
+        If one is not, all are refused: an honest name has no inner address.
         """
         literal = address_of(target.host)
         found = (
@@ -174,7 +173,7 @@ def _parse_rule(text: str) -> _HostRule:
 
 
 def _split_url(url: str) -> tuple[SplitResult, int]:
-    """A URL in its parts, and its port."""
+    """Return the parts of a URL, and its port."""
     if len(url) > 8_000 or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidValue(
             "url",
@@ -193,7 +192,7 @@ def _split_url(url: str) -> tuple[SplitResult, int]:
 
 
 def shown_url(url: str) -> str:
-    """A URL without a name and password in it."""
+    """Return a URL without the name and password in it."""
     try:
         parts = urlsplit(url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -205,7 +204,7 @@ def shown_url(url: str) -> str:
 
 
 def address_of(text: str) -> Address | None:
-    """The address that a text is; None: it is none. A zone (%eth0) is left out."""
+    """Return the address that a text spells; None: it spells none. A zone (%eth0) is left out."""
     try:
         return ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
@@ -213,7 +212,7 @@ def address_of(text: str) -> Address | None:
 
 
 def unwrapped_address(address: Address) -> Address:
-    """The address of IPv4 that one of IPv6 only wraps, or itself."""
+    """Return the IPv4 address that an IPv6 one only wraps, or the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -226,8 +225,8 @@ def unwrapped_address(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is an ordinary address of the internet: no loopback, no private, link-local,
-    multicast or reserved one.
+    """Return True for an ordinary address of the internet: not loopback, private, link-local,
+    multicast or reserved.
     """
     inner = unwrapped_address(address)
     if any(inner in network for network in _INNER):

@@ -1,8 +1,8 @@
 """Files: read, write, edit and list them, through the sandbox's own access to them, which leads
 nowhere else.
 
-What is read is exact, so that it can be handed back to `edit_file`; whatever is left out is said.
-What is written leaves the difference as evidence, not the number of bytes.
+Content is shown exactly, so that it can be handed back to `edit_file`; a note names the parts that
+are left out. A write leaves the difference as evidence, not the number of bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SNIFFED = 8_192  # bytes that tell text from other things
 _COUNTED_MAX = 64 * PIECE  # bytes of a file whose lines are counted, or whose digest is told
 _IMAGE_MAX = 8 * PIECE
 _EDITED_MAX = 16 * PIECE
-_SCAN_S = 20.0  # how long it may take to find the lines that are wanted
+_SCAN_S = 20.0  # seconds to find the requested lines
 
 _LINES_MAX = 2_000
 
@@ -86,13 +86,15 @@ def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_
 class _LinesRead(NamedTuple):
     text: str
     last: int  # the last line that is shown
-    more: bool  # whether others follow
+    more: bool  # True: others follow
     total: int | None  # lines of the file; None: it was not read to its end
     cut: tuple[int, ...]  # lines that are shown in part
 
 
 def _file_size(sandbox: Sandbox, name: str, head: bytes) -> int:
-    """How long a file is. A link is as long as what it leads to, which only reading tells."""
+    """Return the size of a file. A link is as long as the file it leads to, which only reading
+    shows.
+    """
     entry = sandbox.files.entry(name)
     if entry.kind == "file":
         return entry.size
@@ -108,7 +110,9 @@ def _pieces(sandbox: Sandbox, name: str, start: int = 0) -> Iterator[bytes]:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Whether they can be the beginning of a text; the last character may be cut in two."""
+    """Return True if the bytes can be the beginning of a text; the last character may be cut in
+    two.
+    """
     try:
         head.decode()
     except UnicodeDecodeError as error:
@@ -119,9 +123,9 @@ def _is_utf8(head: bytes) -> bool:
 def _read_lines(
     sandbox: Sandbox, name: str, size: int, offset: int, limit: int
 ) -> _LinesRead | None:
-    """The lines from there on, as many as may be shown; None: it is no text after all.
+    """Return the lines from `offset` on, as many as may be shown; None: it is no text after all.
 
-    Piece by piece: what comes before is counted and let go, and of a line without end only the
+    Read piece by piece: earlier lines are counted and dropped, and of a line without end only the
     beginning is held.
     """
     kept, cut, number, room, more = list[str](), list[int](), 1, SHOWN_MAX, False
@@ -151,7 +155,7 @@ def _read_lines(
 
 
 def _split_lines(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
-    """The lines of a file, each with whether it is whole: of a long one the beginning.
+    """Yield the lines of a file, each with True if it is whole: of a long one the beginning.
 
     None for a line that is no text.
     """
@@ -180,7 +184,7 @@ def _decode_line(line: bytes, *, cut: bool = False) -> str | None:
 
 
 def _read_note(name: str, size: int, offset: int, read: _LinesRead) -> str:
-    """What is not shown, and how to see it; "": everything is."""
+    """Return a note on the lines that are not shown, and how to see them; "": all are."""
     notes: list[str] = []
     if read.more or offset > 1:
         of = f" of {read.total:,}" if read.total is not None else f" ({size:,} bytes in all)"
@@ -198,7 +202,9 @@ def _read_note(name: str, size: int, offset: int, read: _LinesRead) -> str:
 
 
 def _binary_result(sandbox: Sandbox, name: str, head: bytes, size: int) -> Result:
-    """What is no text: a picture as a picture, anything else by what can be said of it."""
+    """Return the result for a file that is no text: a picture as a picture, any other by type, size
+    and digest.
+    """
     kind = media_type(name, head)
     delta: dict[str, Json] = {"path": name, "bytes": size, "media_type": kind}
     content = sandbox.files.read(name) if size <= _COUNTED_MAX else None
@@ -235,7 +241,7 @@ def write_file(path: str, content: str, sandbox: Sandbox) -> Result:
 
 
 def file_path(sandbox: Sandbox, path: str) -> str:
-    """The path of a file that is to be written."""
+    """Return the path of a file that is to be written."""
     name = path_in(sandbox, path)
     if not name or path.endswith("/"):
         raise NotAFile(path, "a folder")
@@ -286,7 +292,9 @@ def _write_result(name: str, before: bytes | None, after: bytes) -> Result:
 
 
 def add_evidence(delta: dict[str, Json], name: str, diff: str) -> list[Any]:
-    """The difference into the delta; if it is long, bounded there, and whole as a part."""
+    """Put the difference into the delta; a long one is bounded there, and returned whole as
+    a part.
+    """
     delta["diff"] = bounded_text(diff, DIFF_MAX)
     return (
         [
@@ -390,7 +398,7 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
 
 
 def walk_folder(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
-    """What is below a folder, names in order, folders before what is in them.
+    """Yield the entries below a folder, names in order, folders before their entries.
 
     Links are not followed.
     """

@@ -29,7 +29,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpAnswer(NamedTuple):
-    """What came back from one address."""
+    """The answer of one address."""
 
     target: UrlTarget
     address: str
@@ -106,7 +106,7 @@ def _host_header(target: UrlTarget) -> str:
 def _connect(
     target: UrlTarget, addresses: Sequence[str], timed: _TimedRequest
 ) -> tuple[str, socket.socket]:
-    """A connection to the first address that takes one."""
+    """Connect to the first address that accepts a connection."""
     error: OSError = OSError(f"{target.host} has no address")
     for address in addresses:
         try:
@@ -119,12 +119,12 @@ def _connect(
 
 
 def _read_body(response: HTTPResponse) -> tuple[bytes, bool]:
-    """As much of it as is read, and whether that is all."""
+    """Return the body up to BODY_MAX, and True if that is all of it."""
     found = bytearray()
     while len(found) <= BODY_MAX:
         piece = response.read(1 << 16)
         if not piece:
-            # what is left of the length that was announced
+            # the rest of the announced length
             return bytes(found), not response.length
         found += piece
     return bytes(found[:BODY_MAX]), False
@@ -148,7 +148,7 @@ class _TimedRequest:
         return left
 
     def call_in_time(self, look: Callable[[], T]) -> T:
-        """What a function returns, if it does in time.
+        """Return the result of a function, or raise TimeoutError at the deadline.
 
         The system's own look-up cannot be ended, only left behind.
         """
@@ -172,7 +172,7 @@ class _TimedRequest:
 
     @contextmanager
     def closing(self, link: socket.socket) -> Generator[None]:
-        """Closes the connection in the end, and cuts it at the deadline."""
+        """Close the connection in the end, and cut it at the deadline."""
         self.link = link
         timer = threading.Timer(self.seconds_left(), self._cut_connection)
         timer.daemon = True
@@ -193,7 +193,7 @@ class _TimedRequest:
 
     @contextmanager
     def request_errors(self) -> Generator[None]:
-        """Whatever goes wrong on the way, in words."""
+        """Turn every error on the way into RequestFailed, in words."""
         try:
             yield
             late = time.monotonic() > self._deadline

@@ -19,10 +19,10 @@ class PatchLine(NamedTuple):
 
 class Hunk(NamedTuple):
     lines: tuple[PatchLine, ...]
-    # where it says that it begins in the old text, from 1; None: it does not say
+    # its first line in the old text, from 1, as it says; None: it does not say
     start: int | None = None
     after: tuple[str, ...] = ()  # lines that come before it, one after another, somewhere
-    at_end: bool = False  # whether it belongs to the end of the file
+    at_end: bool = False  # True: it belongs to the end of the file
 
     @property
     def old(self) -> list[str]:
@@ -37,7 +37,9 @@ class Hunk(NamedTuple):
 
 
 def apply_hunks(path: str, content: str, hunks: Sequence[Hunk]) -> str:
-    """The text with all of them, or EditRefused: which does not fit, why, and what stands there."""
+    """Return the text with all hunks applied, or raise EditRefused: which one does not fit, why,
+    and the lines that stand there.
+    """
     lines, made, done, moved = lines_of(content), list[str](), 0, 0
     for number, hunk in enumerate(_with_file_line_ends(content, hunks), 1):
         at = _find_place(path, lines, hunk, done, moved, f"hunk {number} of {len(hunks)}")
@@ -60,8 +62,8 @@ def apply_hunks(path: str, content: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _with_file_line_ends(content: str, hunks: Sequence[Hunk]) -> list[Hunk]:
-    """The hunks with the line ends of the file, if it has those of Windows and they could not be
-    meant exactly: their lines have others.
+    """Return the hunks with the line ends of Windows, if the file has them and no line of the hunks
+    does.
     """
     loose = any(
         hunk.start is None or any(text.endswith("\n") for text in hunk.old) for hunk in hunks
@@ -79,9 +81,9 @@ def _with_file_line_ends(content: str, hunks: Sequence[Hunk]) -> list[Hunk]:
 
 
 def _stated_start(hunk: Hunk) -> int:
-    """Where it says that it begins, from 0.
+    """Return the line at which the hunk says that it begins, from 0.
 
-    A hunk that removes nothing and has no lines around says after which line.
+    A hunk that removes nothing and has no lines around it names the line before it.
     """
     start = hunk.start or 0
     return start if not hunk.old else max(start - 1, 0)
@@ -90,7 +92,7 @@ def _stated_start(hunk: Hunk) -> int:
 def _find_place(
     path: str, lines: Sequence[str], hunk: Hunk, done: int, moved: int, which: str
 ) -> int:
-    """Where it fits, from 0."""
+    """Return the line at which the hunk fits, from 0."""
     old = hunk.old
     if hunk.start is not None:
         at = _stated_start(hunk) + moved
@@ -125,7 +127,7 @@ def _find_place(
 
 
 def _first_allowed(path: str, lines: Sequence[str], hunk: Hunk, done: int, which: str) -> int:
-    """The first line at which it may begin: after those that it says come before it."""
+    """Return the first line at which the hunk may begin: after its anchors."""
     for text in hunk.after:
         found = next((at for at in range(done, len(lines)) if lines[at].strip() == text), None)
         if found is None:
@@ -155,15 +157,17 @@ def _line_end(line: str) -> str:
 
 
 def _may_lack_newline(lines: Sequence[str], at: int, hunk: Hunk) -> bool:
-    """Whether it reaches the last line, which has no line feed, and says nothing about that."""
+    """Return True if the hunk reaches a last line without a line feed, and says nothing
+    about that.
+    """
     reaches = bool(hunk.old) and at + len(hunk.old) == len(lines) and not lines[-1].endswith("\n")
     return reaches and all(line.text.endswith("\n") for line in hunk.lines)
 
 
 def _new_lines(there: Sequence[str], hunk: Hunk) -> list[str]:
-    """What stands there afterwards.
+    """Return the lines that the hunk leaves in place of these.
 
-    A last line without a line feed stays so, if the hunk does not say otherwise.
+    A last line without a line feed stays so, unless the hunk says otherwise.
     """
     new = hunk.new
     if there and not there[-1].endswith("\n") and hunk.old[-1].endswith("\n") and new:
@@ -174,7 +178,9 @@ def _new_lines(there: Sequence[str], hunk: Hunk) -> list[str]:
 def _misfit_error(
     path: str, lines: Sequence[str], hunk: Hunk, which: str, floor: int, moved: int
 ) -> EditRefused:
-    """Says where it fits best, which of its lines is not there, and what is."""
+    """Return an error that names the best fit, the line that is missing there, and the lines of the
+    file.
+    """
     old = hunk.old
     if hunk.new != old and _contains_block(lines[floor:], hunk.new):
         why = "its old lines are not there, but its new ones are: it may have been applied already"

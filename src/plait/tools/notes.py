@@ -1,7 +1,7 @@
-"""Notes: what an agent wants to stand in the record, besides what it says.
+"""Notes: facts that an agent wants on record, besides its messages.
 
-They are `pure`: all that they change is the session, and a call that is made again records the same
-under the same key. A rewind takes them back like everything else on the path.
+They are `pure`: all that they change is the session, and a repeated call records the same under the
+same key. A rewind takes them back like everything else on the path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plait.tool import tool
 
 B = TypeVar("B")
 
-_TRIES = 100  # whoever is too late was beaten by somebody who is done now
+_TRIES = 100  # each try lost to another writer, which is done now
 
 
 @tool(effect="pure", timeout_s=60)
@@ -70,8 +70,8 @@ def settle(key: str, session: Session, outcome: str = "") -> str:
 
 
 def _record_at_tip(session: Session, record: Callable[[Session], Session]) -> Session:
-    """Record at the end of the log, wherever that is by now: calls of one reply run side by side,
-    and each of them writes.
+    """Record at the present end of the log: calls of one reply run side by side, and each of them
+    writes.
     """
     for _ in range(_TRIES):
         try:
@@ -82,7 +82,7 @@ def _record_at_tip(session: Session, record: Callable[[Session], Session]) -> Se
 
 
 def _last_body(session: Session, kind: type[B]) -> B:
-    """What was just recorded."""
+    """Return the body of the event that was just recorded."""
     body = session.events[-1].body
     assert isinstance(body, kind)
     return body

@@ -1,8 +1,8 @@
-"""`history`: an agent reads in its own session what a compacted or narrowed prompt does not show
-it.
+"""`history`: an agent reads in its own session events that a compacted or narrowed prompt does not
+show it.
 
-What was read is recorded: the places stand in the delta of the call, so that what an agent knew can
-be told afterwards.
+The places that were read stand in the delta of the call, so that the record shows what the agent
+knew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plait.tools.text import SHOWN_MAX, bounded_text
 
 _EVENT_MAX = 2_000  # characters of one event that are shown
 _LAST_MAX = 200
-# What only keeps the books tells an agent nothing.
+# Bookkeeping events are of no use to an agent.
 _BOOKS = frozenset(
     {"ModelAsked", "CallStarted", "CallFinished", "ScratchSet", "BudgetSet", "RunResumed"}
 )
@@ -73,7 +73,9 @@ def _matching_entries(session: Session, words: str, since: int) -> Iterator[tupl
 
 
 def _newest_entries(found: list[tuple[int, str]], last: int) -> tuple[list[str], list[int]]:
-    """As many of the newest as there is room for, in their order, and their places."""
+    """Return as many of the newest entries as there is room for, in their order, and their
+    places.
+    """
     shown: list[str] = []
     places: list[int] = []
     room = SHOWN_MAX
@@ -88,7 +90,7 @@ def _newest_entries(found: list[tuple[int, str]], last: int) -> tuple[list[str],
 
 
 def _event_text(session: Session, event: Event) -> str:
-    """What an event says, whole: long texts are fetched."""
+    """Return the text of an event, whole: long texts are fetched."""
     body = event.body
     if isinstance(body, k.MessageSaid):
         return f"{event.actor} said ({body.role}): {_parts_text(session, body.parts)}"

@@ -1,8 +1,7 @@
-"""Patches: what a model or `git diff` writes, taken apart, and put to text.
+"""Patches, as a model or `git diff` writes them, parsed into files and hunks.
 
 Two spellings are understood: unified diffs as git writes them, and the `*** Begin Patch` form,
-which has no line numbers. Both become the same hunks. A hunk fits where its old lines stand
-exactly; line numbers only say where to look first. Nothing here touches files.
+which has no line numbers. Both become the same hunks. Nothing here touches files.
 """
 
 from __future__ import annotations
@@ -37,17 +36,19 @@ _NULL = "/dev/null"
 
 
 class FilePatch(NamedTuple):
-    """What is to be done to one file."""
+    """The changes to one file."""
 
     operation: Operation
-    path: str  # as it is called before
-    target: str  # and after
+    path: str  # its name before
+    target: str  # its name after
     hunks: tuple[Hunk, ...] = ()
     mode: int | None = None  # the permission bits it gets; None: those it has
 
 
 def parse_patch(patch: str) -> tuple[FilePatch, ...]:
-    """The files of a patch, in its order; raises InvalidValue with the line that makes no sense."""
+    """Return the files of a patch, in its order; raises InvalidValue with the line that makes no
+    sense.
+    """
     lines = patch.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -65,7 +66,7 @@ def parse_patch(patch: str) -> tuple[FilePatch, ...]:
 
 
 class _PatchReader:
-    """The lines of a patch, and how far they are read."""
+    """The lines of a patch, read one by one."""
 
     def __init__(self, lines: Sequence[str], at: int = 0) -> None:
         self._lines, self.at = lines, at
@@ -87,7 +88,7 @@ class _PatchReader:
 
 
 class _FileHead:
-    """What stands before the hunks of a file."""
+    """The lines before the hunks of a file."""
 
     def __init__(self, git: str = "") -> None:
         self.git = git  # both names, as `diff --git` has them
@@ -147,7 +148,7 @@ def _operation(head: _FileHead) -> Operation:
 
 
 def _read_extended_line(lines: _PatchReader, head: _FileHead, line: str) -> bool:
-    """One line of git's own between `diff --git` and the names; False: it is none."""
+    """Read one of git's own lines between `diff --git` and the names; False: it is none."""
     for words in ("rename from ", "copy from "):
         if line.startswith(words):
             head.renamed_from, head.copied = (
@@ -185,7 +186,7 @@ def _parse_mode(lines: _PatchReader, text: str) -> int:
 
 
 def _parse_name(lines: _PatchReader, text: str) -> str:
-    """A name as git or diff writes it: quoted if it is odd, with a time behind a tab."""
+    """Return a name as git or diff writes it: quoted if it is odd, with a time behind a tab."""
     if text.startswith('"'):
         match = _QUOTED.match(text)
         if match is None:
@@ -198,7 +199,7 @@ def _parse_name(lines: _PatchReader, text: str) -> str:
 
 
 def _unquote_name(text: str) -> str:
-    """What git wrote with backslashes; bytes in octal are UTF-8."""
+    """Return a name without git's backslashes; bytes in octal are UTF-8."""
     raw = b"".join(_unescape(text))
     return raw.decode("utf-8", "surrogateescape")
 
@@ -217,7 +218,7 @@ def _unescape(text: str) -> Iterator[bytes]:
 
 
 def _file_paths(lines: _PatchReader, head: _FileHead) -> tuple[str, str]:
-    """What the file is called before and after, without the prefixes a/ and b/ where both have
+    """Return the names of the file before and after, without the prefixes a/ and b/ where both have
     them.
     """
     if head.renamed_to:
@@ -228,8 +229,8 @@ def _file_paths(lines: _PatchReader, head: _FileHead) -> tuple[str, str]:
             raise lines.error("a file that is nowhere, before and after")
         if old in (_NULL,) or new in (_NULL,) or (old.startswith("a/") and new.startswith("b/")):
             old, new = _without_prefix(old, "a/"), _without_prefix(new, "b/")
-        # What is not made by git may call the old file by another name (x.orig): the new one is
-        # meant.
+        # A patch that git did not make may have another name for the old file (x.orig): the new one
+        # is meant.
         return (new, new) if old == _NULL else (old, old) if new == _NULL else (new, new)
     return _names_from_git(lines, head.git)
 
@@ -239,7 +240,9 @@ def _without_prefix(name: str, prefix: str) -> str:
 
 
 def _names_from_git(lines: _PatchReader, text: str) -> tuple[str, str]:
-    """Both names from `diff --git`, where nothing else says them: then they are the same."""
+    """Return both names from `diff --git`, where no other line gives them: then they are
+    the same.
+    """
     if text.startswith('"'):
         match = _QUOTED.match(text)
         if match is None:
@@ -267,7 +270,7 @@ def _git_hunks(lines: _PatchReader) -> Iterator[Hunk]:
 
 
 def _counted_hunk(lines: _PatchReader, head: re.Match[str]) -> Hunk:
-    """A hunk that says how many lines it has: a line of it may look like anything."""
+    """Read a hunk that says how many lines it has: a line of it may look like anything."""
     lines.take()
     start, old, new = int(head[1]), int(head[2] or 1), int(head[4] or 1)
     found: list[PatchLine] = []
@@ -324,7 +327,9 @@ def _take_line(lines: _PatchReader) -> PatchLine:
 
 
 def _end_line(lines: _PatchReader, line: PatchLine) -> PatchLine:
-    """The line, without its line feed if it is said to have none."""
+    """Return the line, without its line feed if the next line of the patch says that it has
+    none.
+    """
     if (lines.peek() or "").startswith(NO_NEWLINE[:2]):
         lines.take()
         return line._replace(text=line.text[:-1])

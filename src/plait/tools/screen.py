@@ -1,9 +1,9 @@
-"""What the browser and the desktop have in common: a resident in the sandbox that holds a screen,
-and lines of JSON to and from it.
+"""Screens, for the browser and the desktop: a resident in the sandbox that holds one, and lines of
+JSON to and from it.
 
-A screen is not part of the workspace: it does not fork with the files, ends when they are made
-others, and ends with the handle on its sandbox. Whoever finds none is told to open it anew; nothing
-is ever done twice to get back to where it was.
+A screen is not part of the workspace: it does not fork with the files, ends when the files become
+those of another tree, and ends with the handle on its sandbox. A call that finds none asks to open
+it anew; no act is ever repeated to get back to an earlier state.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from plait.sandbox import Sandbox
 from plait.sandbox.resident import Hosts, Resident
 
 START_S, ANSWER_S = 60.0, 60.0
-Serve = Callable[[str], Json]  # what a resident gets that needs a file of the workspace
+Serve = Callable[[str], Json]  # answers a resident that needs a file of the workspace
 
 
 class Screen:
-    """One resident and what is asked of it."""
+    """One resident, and requests to it."""
 
     def __init__(self, kind: str, resident: Resident) -> None:
         self.kind, self._resident = kind, resident
@@ -38,7 +38,9 @@ class Screen:
     def ask(
         self, what: str, request: Mapping[str, Json], serve: Serve | None = None
     ) -> Mapping[str, Any]:
-        """What it answers; raises SandboxFailed if it would not, could not, or is gone."""
+        """Return the answer to a request; raises SandboxFailed if it refused, failed, or is
+        gone.
+        """
         self._resident.send(msgspec.json.encode(request))
         answer = self.receive(what, ANSWER_S, serve)
         if why := answer.get("refused"):
@@ -63,7 +65,9 @@ class Screen:
         raise self._lost_error(what)
 
     def _lost_error(self, what: str) -> SandboxFailed:
-        """It says nothing: a screen that hangs is of no more use than one that is gone."""
+        """End a screen that does not answer, and return the error: one that hangs is of no more use
+        than one that is gone.
+        """
         gone = not self._resident.alive
         self._resident.end()
         words = self._resident.complaint().rpartition("\n")[2]
@@ -78,7 +82,7 @@ class Screen:
 
 
 def start_screen(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Screen:
-    """The screen of that kind, made if there is none.
+    """Return the screen of that kind, started if there is none.
 
     `program` names the file beside this one that runs inside.
     """
@@ -103,7 +107,7 @@ def start_screen(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> 
 
 
 def find_screen(sandbox: Sandbox, kind: str) -> Screen | None:
-    """The screen of that kind, if it is still there."""
+    """Return the screen of that kind, if it is still there."""
     resident = sandbox.resident(kind) if isinstance(sandbox, Hosts) else None
     return Screen(kind, resident) if resident is not None else None
 

@@ -27,7 +27,7 @@ from plait.tools.paths import path_in
 from plait.tools.text import SHOWN_MAX, count_text
 from plait.workspace import PIECE
 
-_FILE_MAX = 8 * PIECE  # bytes: what is longer is named, not searched
+_FILE_MAX = 8 * PIECE  # bytes: a longer file is named, not searched
 _TIME_S = 20.0
 _SHOWN_LINE = 400  # characters of a line that are shown
 _DEPTH = 64
@@ -67,7 +67,7 @@ for request in sys.stdin.buffer:
 
 
 class _FileMatches(msgspec.Struct, frozen=True):
-    """What the child says of one file, or of the expression."""
+    """The child's answer on one file, or on the expression."""
 
     error: str = ""
     found: tuple[int, ...] = ()  # lines that match
@@ -123,7 +123,7 @@ def search_files(
 
 
 class _SearchReport:
-    """What was found so far."""
+    """The matches found so far, as lines to show."""
 
     def __init__(self, limit: int, grouped: bool) -> None:
         self.left, self.files, self.matches = limit, 0, 0
@@ -175,7 +175,7 @@ class _SearchReport:
 
 
 def _files_below(sandbox: Sandbox, name: str) -> Iterator[tuple[str, int]]:
-    """The files below a path with their sizes, or the one that it is."""
+    """Yield the files below a path with their sizes, or the file at the path itself."""
     if name and (entry := sandbox.files.entry(name)).kind != "folder":
         if entry.kind != "file":
             raise NotAFile(name, f"a {entry.kind}")
@@ -187,9 +187,9 @@ def _files_below(sandbox: Sandbox, name: str) -> Iterator[tuple[str, int]]:
 
 
 def _read_text(sandbox: Sandbox, where: str) -> str | None:
-    """The text of a file; None: it is none, or is gone.
+    """Return the text of a file; None: it is none, or is gone.
 
-    Odd bytes are replaced: what is almost text is searched, too.
+    Odd bytes are replaced, so that a file that is almost text is searched, too.
     """
     try:
         content = sandbox.files.read(where, size=_FILE_MAX)
@@ -278,15 +278,15 @@ def _close_stream(stream: IO[bytes]) -> None:
     try:
         stream.close()
     except OSError:
-        pass  # what was still to be written has no reader any more
+        pass  # the rest of the output has no reader any more
 
 
 # ── globs ────────────────────────────────────────────────────────────────────────────────────
 
 
 def matches_glob(path: str, glob: str) -> bool:
-    """Whether a path is like that: by its name, or, if the glob has a slash, as a whole, ** for any
-    number of folders.
+    """Return True if the glob fits a path: its name, or, if the glob has a slash, the whole path,
+    with ** for any number of folders.
     """
     if "/" not in glob:
         return fnmatchcase(path.rpartition("/")[2], glob)

@@ -1,4 +1,4 @@
-"""Text as tools show and compare it: lines, bounded views, differences, and what is no text at all.
+"""Text as tools show and compare it: lines, bounded views, differences, and media types.
 
 A line ends at its line feed and nowhere else, as git counts them: a carriage return is part of the
 line, so that files keep theirs.
@@ -16,7 +16,7 @@ from plait.sandbox import VIEW_MAX
 # characters of content in one result: there is room for a word about the rest
 SHOWN_MAX = VIEW_MAX - 1_000
 DIFF_MAX = 20_000  # characters of a difference that stand in the evidence itself
-# pairs of lines that are compared one by one; beyond, what differs is told as one block
+# pairs of lines that are compared one by one; beyond, the difference is one block
 _COMPARE_MAX = 4_000_000
 NO_NEWLINE = "\\ No newline at end of file"
 
@@ -29,14 +29,14 @@ _IMAGES = (
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines with their ends; only the last may have none."""
+    """Return the lines with their ends; only the last may have none."""
     lines = text.split("\n")
     last = lines.pop()
     return [line + "\n" for line in lines] + ([last] if last else [])
 
 
 def bounded_text(text: str, limit: int = SHOWN_MAX) -> str:
-    """Its beginning and its end, if it is longer than that."""
+    """Return the text, or its beginning and its end if it is longer than the limit."""
     if len(text) <= limit:
         return text
     head, tail = limit * 3 // 4, limit // 4
@@ -48,7 +48,7 @@ def count_text(number: int, one: str, many: str = "") -> str:
 
 
 def text_or_none(content: bytes) -> str | None:
-    """The text that the bytes are; None: they are none."""
+    """Return the text that the bytes are; None: they are none."""
     try:
         return None if b"\0" in content else content.decode()
     except UnicodeDecodeError:
@@ -56,7 +56,9 @@ def text_or_none(content: bytes) -> str | None:
 
 
 def image_type(content: bytes) -> str | None:
-    """The media type of a picture that models can look at, by its first bytes; None: it is none."""
+    """Return the media type of a picture that models can look at, by its first bytes; None: it is
+    none.
+    """
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _IMAGES if content.startswith(magic)), None)
@@ -71,7 +73,7 @@ def digest_of(content: bytes) -> str:
 
 
 def is_crlf(text: str) -> bool:
-    """Whether every line of it ends as on Windows."""
+    """Return True if every line ends as on Windows."""
     return "\r\n" in text and text.count("\n") == text.count("\r\n")
 
 
@@ -80,7 +82,7 @@ def as_crlf(text: str) -> str:
 
 
 def unified_diff(path: str, before: str | None, after: str | None, context: int = 3) -> str:
-    """The difference as git writes it, fit for `git apply`; None: there is no such file.
+    """Return the difference as git writes it, fit for `git apply`; None: there is no such file.
 
     "" if nothing differs.
     """
@@ -95,14 +97,14 @@ def unified_diff(path: str, before: str | None, after: str | None, context: int 
 
 
 def changed_lines(before: str, after: str) -> tuple[int, int]:
-    """How many lines were added, and how many removed."""
+    """Return the numbers of lines added and removed."""
     blocks = [block for block in _blocks(lines_of(before), lines_of(after)) if block[0] != "equal"]
     return sum(block[4] - block[3] for block in blocks), sum(
         block[2] - block[1] for block in blocks
     )
 
 
-# what was done, and to which lines: from and to in the old, from and to in the new
+# the operation, and its lines: from and to in the old, from and to in the new
 _Block = tuple[str, int, int, int, int]
 
 
@@ -115,7 +117,7 @@ def _side_name(prefix: str, path: str, text: str | None) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """A name with odd characters in it, as git writes it."""
+    """Return a name with odd characters in it, as git writes it."""
     return (
         '"'
         + "".join(
@@ -127,7 +129,7 @@ def quoted_name(name: str) -> str:
 
 
 def _hunk_groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_Block]]:
-    """Blocks that belong into one hunk, with a few equal lines around them."""
+    """Return groups of blocks, each for one hunk, with a few equal lines around them."""
     groups: list[list[_Block]] = []
     for tag, i1, i2, j1, j2 in _blocks(old, new):
         if tag != "equal":
@@ -149,7 +151,7 @@ def _hunk_groups(old: Sequence[str], new: Sequence[str], context: int) -> list[l
 
 
 def _trim_group(group: list[_Block], context: int) -> list[_Block]:
-    """Without more equal lines at its end than belong there."""
+    """Remove equal lines at the end of a group beyond the context."""
     tag, i1, i2, j1, j2 = group[-1]
     return (
         [*group[:-1], (tag, i1, min(i2, i1 + context), j1, min(j2, j1 + context))]
@@ -159,9 +161,9 @@ def _trim_group(group: list[_Block], context: int) -> list[_Block]:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
-    """What differs.
+    """Return the blocks of equal and of changed lines.
 
-    What both begin and end with is set aside first: comparing the rest takes the product of their
+    Equal lines at both ends are set aside first: comparing the rest takes the product of their
     lengths.
     """
     start = _common_size(old, new)

@@ -25,7 +25,7 @@ from plait.tools.text import SHOWN_MAX, bounded_text, digest_of, image_type, tex
 _REDIRECTS_MAX = 5
 _TIME_MAX_S = 600.0
 _REDIRECTS = (301, 302, 303, 307, 308)
-# They say where a request goes and how it is framed, which is not for a model to say.
+# They decide the receiver and the framing of a request, which a model must not.
 _RESERVED = frozenset(
     {
         "host",
@@ -57,7 +57,7 @@ _STEP = (
 
 
 def class_of_requests(placement: Placement | None, arguments: Mapping[str, Any]) -> EffectClass:
-    """By the method: what HTTP calls idempotent may be sent again."""
+    """Return the class by the method: requests that HTTP calls idempotent may be sent again."""
     return (
         "at_most_once"
         if str(arguments.get("method", "")).upper()
@@ -97,10 +97,10 @@ def http_to(
     name: str = "http",
     resolve: Resolve = look_up,
 ) -> Tool[..., Any]:
-    """An http tool that reaches these hosts and no others, wherever the session is placed.
+    """Return an http tool that reaches these hosts and no others, wherever the session is placed.
 
-    `headers` are sent along to these hosts and shown to nobody: a key, as Secret("API_KEY"). Rules
-    for hosts: `plait.tools.egress`.
+    `headers` are sent along to these hosts and never shown: a key, as Secret("API_KEY"). Rules for
+    hosts: `plait.tools.egress`.
     """
     egress = Egress(hosts, schemes, f"Only these may be: {', '.join(hosts) or 'none'}")
     own = dict(headers or {})
@@ -146,7 +146,7 @@ def send(
     own: Mapping[str, str | Secret] | None = None,
     resolve: Resolve = look_up,
 ) -> Result:
-    """Send it, follow where it is sent on to, and tell what came of it."""
+    """Send the request, follow redirects, and return the result."""
     _check_request(request)
     deadline = time.monotonic() + request.timeout_s
     target, via = egress.target(request.url), list[Json]()
@@ -183,7 +183,7 @@ def send(
             )
         target = _redirect_target(egress, target, onward)
         if not _same_origin(first, target):
-            # a key is for whom it was given
+            # a key is only for the host it was given to
             headers = {key: value for key, value in headers.items() if not _is_secretive(key)}
 
 
@@ -254,7 +254,7 @@ def _http_result(request: HttpRequest, answer: HttpAnswer, via: list[Json]) -> R
 
 
 def _body_parts(request: HttpRequest, answer: HttpAnswer) -> tuple[str, list[Any]]:
-    """The body in words, and as parts where words are not all of it."""
+    """Return the body in words, and as parts where words are not all of it."""
     kind = (
         answer.header("content-type").partition(";")[0].strip().lower()
         or "application/octet-stream"
@@ -284,7 +284,7 @@ def _body_parts(request: HttpRequest, answer: HttpAnswer) -> tuple[str, list[Any
 
 
 def _body_text(answer: HttpAnswer) -> str | None:
-    """The body as text; None: it is none.
+    """Return the body as text; None: it is none.
 
     A character that was cut in two at the end is left out.
     """
@@ -339,7 +339,7 @@ def _evidence(request: HttpRequest, answer: HttpAnswer, via: list[Json]) -> Json
 
 
 def _shown_headers(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The headers as UTF-8 can hold them, without what is only for whoever asked."""
+    """Return the headers as UTF-8 can hold them, secret ones hidden."""
     clean = [(name, value.encode("utf-8", "backslashreplace").decode()) for name, value in headers]
     return [(name, "[hidden]" if _is_secretive(name) else value) for name, value in clean]
 

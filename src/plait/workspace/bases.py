@@ -30,8 +30,9 @@ class _BaseRecord(msgspec.Struct, frozen=True):
 
 
 def base_of(store: Store, cache: Path, tree: Digest) -> Base:
-    """The lower folder of a tree; checked out now if it is not there, or was written before the
-    machine was started.
+    """Return the lower folder of a tree.
+
+    It is checked out now if it is not there, or was written before the machine was started.
     """
     bases = cache / "bases"
     bases.mkdir(parents=True, exist_ok=True)

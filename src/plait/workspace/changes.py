@@ -18,9 +18,9 @@ LISTED_MAX = 200  # paths in a summary
 
 
 class Changes:
-    """How the files of one tree differ from those of another.
+    """The differences between the files of two trees.
 
-    Looks only when asked; printing it gives the list of what changed.
+    Computed when first asked for; printed as a list of the changed paths.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Changes:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All that differ, both names of what was renamed included."""
+        """All paths that differ, both names of a renamed file included."""
         return tuple(change.path for change in self.all)
 
     @property
     def added(self) -> tuple[str, ...]:
-        """What only the right side has, renamed files aside."""
+        """Paths that only the right side has, renamed files aside."""
         come = set(self.renamed.values())
         return tuple(
             each.path for each in self.all if each.before is None and each.path not in come
@@ -52,14 +52,14 @@ class Changes:
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """What only the left side has, renamed files aside."""
+        """Paths that only the left side has, renamed files aside."""
         return tuple(
             each.path for each in self.all if each.after is None and each.path not in self.renamed
         )
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """What both have, in another state."""
+        """Paths that both sides have, in different states."""
         return tuple(
             each.path for each in self.all if each.before is not None and each.after is not None
         )
@@ -96,8 +96,8 @@ class Changes:
         return "\n".join(self.lines())
 
     def lines(self, most: int = LISTED_MAX) -> list[str]:
-        """One line for each path: A added, M changed, D removed, R renamed, and how many lines came
-        and went.
+        """Return one line for each path: A added, M changed, D removed, R renamed, with the numbers
+        of lines added and removed.
         """
         come = {new: old for old, new in self.renamed.items()}
         shown = [each for each in self.all if each.path not in self.renamed]

@@ -1,8 +1,8 @@
-"""From a tree to files on disk: all of them, or only what differs from those that are there.
+"""From a tree to files on disk: all of them, or only the ones that differ from those on disk.
 
-Where there is a lower layer, the upper one is made to hold the difference and nothing else: what is
-equal below is removed from it, what is gone is hidden. Withheld files are left out, because nobody
-has their content.
+Where there is a lower layer, the upper one is made to hold the difference and nothing else: files
+that are equal below are removed from it, removed ones are hidden. Withheld files are left out,
+because their content is stored nowhere.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _QUEUED = 64  # chunks that wait: each holds a handle
 
 
 class Placed(NamedTuple):
-    """What a checkout left on disk."""
+    """The files that a checkout left on disk, and those that it could not."""
 
     seen: Index
     absent: dict[str, Entry]  # withheld, by path
 
 
 def checkout(objects: Objects, tree: Digest, folder: Path) -> Placed:
-    """All files of a tree, in a folder that is empty or not there yet."""
+    """Write all files of a tree into a folder that is empty or not there yet."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         root = disk.open_root(folder)
@@ -61,7 +61,7 @@ class _Checkout:
         self._objects, self._reader = objects, TreeReader(objects, keep=64)
         self._index: Index = {}
         self._absent: dict[str, Entry] = {}
-        # folders whose mode forbids what is still to be done
+        # folders whose final mode would forbid the rest of the checkout
         self._late: list[tuple[int, int]] = []
         self._work: list[Future[None]] = []
         self._queued = threading.Semaphore(_QUEUED)
@@ -121,8 +121,8 @@ class _Checkout:
 
 
 def _without_racy_stamps(index: Index) -> Index:
-    """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves
-    the same one.
+    """Drop the stamps of files written a moment ago: a second write in the same tick of the clock
+    would leave the same stamp.
     """
     newest = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
     for _, seen, *_ in index.values():
@@ -134,7 +134,7 @@ def _without_racy_stamps(index: Index) -> Index:
 
 
 def put_entry(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
-    """A file or a link where nothing is."""
+    """Create a file or a link where nothing is."""
     if entry.kind == "link":
         os.symlink(entry.target, entry.name, dir_fd=folder)
         return os.lstat(entry.name, dir_fd=folder)
@@ -149,13 +149,15 @@ def _pieces(objects: Objects, entry: Entry) -> Iterator[bytes]:
 
 
 class TreeSwitch:
-    """Turns the files of one tree into those of another, touching only what differs."""
+    """Turns the files of one tree into those of another, touching only the paths that differ."""
 
     def __init__(self, reader: TreeReader) -> None:
         self._reader = reader
 
     def switch(self, root: int, before: Digest, after: Digest, base: Digest | None) -> None:
-        """`root` is the folder itself, or with a base the upper folder over it."""
+        """Switch the files below `root`: the folder itself, or with a base the upper folder over
+        it.
+        """
         self._folder(root, before, after, base, 0)
 
     def _folder(
@@ -225,5 +227,5 @@ class TreeSwitch:
 
 
 def _entry_on_disk(entry: Entry | None) -> Entry | None:
-    """What is put on disk for it: nothing for a withheld file."""
+    """Return the entry as it is put on disk: None for a withheld file."""
     return None if entry is not None and entry.kind == "withheld" else entry

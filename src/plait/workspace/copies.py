@@ -2,19 +2,19 @@
 the truth.
 
 A copy is either plain, a folder with all files, or layered: a lower folder that holds a base,
-shared by all copies and never changed, and an upper one that holds what differs from it. Before
-anything changes a mark is left that the copy is in doubt; it is taken away when a snapshot has said
-what the files are. A copy that is in doubt when it is opened, was made before the machine was
+shared by all copies and never changed, and an upper one that holds the difference to it. Before
+anything changes a mark is left that the copy is in doubt; it is removed when a snapshot has
+recorded the files. A copy that is in doubt when it is opened, was made before the machine was
 started, or does not look as it should, is thrown away and built again from the store.
 
 After a snapshot the copy holds its tree and nothing else. Names that the rules leave out (caches,
 bytecode, a `.venv` that a command made), pipes and sockets, files that were withheld, and the
-scratch folder are removed: a command must not find there what another one left, since no record
-speaks of it.
+scratch folder are removed: a command must not find there leftovers of another one that no record
+speaks of.
 
     <cache>/bases/<tree>/files        a lower folder
     <cache>/copies/<name>/…           files, or upper and work; scratch; state, index, and the mark
-    <cache>/folders/<hash>/…          what is remembered of folders that are not ours
+    <cache>/folders/<hash>/…          the index of a folder that is not ours
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from plait.workspace.scan import Scan, ScanResult
 from plait.workspace.sink import Sink
 from plait.workspace.tree import EMPTY, TreeReader, differing, shown
 
-# files; an index that is behind is still true, and whoever opens it reads so many again
+# files: an index that is behind is still true, and so many files are read again at the next opening
 _UNSAVED_MAX = 256
 
 
@@ -71,29 +71,18 @@ class Plain(NamedTuple):
 
 
 class Layered(NamedTuple):
-    """What an overlay is mounted from."""
+    """The folders that an overlay is mounted from."""
 
     lower: Path
     upper: Path
     work: Path
 
 
-class CopyInfo(msgspec.Struct, frozen=True):
-    """One copy that exists, as people are told of it."""
-
-    name: str
-    tree: Digest
-    base: Digest | None  # None: it is plain
-    in_doubt: bool
-    in_use: bool
-    generation: int
-
-
 # ── one copy ─────────────────────────────────────────────────────────────────────────────────
 
 
 class _UnstoredBlobs:
-    """The store, and what a snapshot found that may not be in it yet."""
+    """Reads blobs of the store, and those of a snapshot that may not be in it yet."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -110,7 +99,7 @@ class Copy:
     Its methods are called by one thread at a time.
     """
 
-    ours = True  # whether the files were made by us, and their modes may be changed for a moment
+    ours = True  # the files were made by us, and their modes may be changed for a moment
 
     def __init__(
         self,
@@ -129,24 +118,24 @@ class Copy:
         self.files = LocalFiles(upper, lower, ours=self.ours)
         self._store, self._home, self._rules, self._lock = store, home, rules, lock
         self._state, self._index, self._unsaved = state, index, 0
-        self.has_odd = True  # until a snapshot says that there is nothing of the kind
+        self.has_odd = True  # pipes, sockets or devices; assumed until a snapshot finds none
         self._absent = absent_entries(state.absent)
         self._pending = _UnstoredBlobs(store)
         self._reader = TreeReader(self._pending)
 
     @property
     def tree(self) -> Digest:
-        """What it holds when it is clean."""
+        """The tree that the copy holds when it is clean."""
         return self._state.tree
 
     @property
     def base(self) -> Digest | None:
-        """The tree of the lower folder. None: it is plain."""
+        """The tree of the lower folder. None: the copy is plain."""
         return self._state.base
 
     @property
     def generation(self) -> int:
-        """How often it was built anew."""
+        """The number of times the copy was built anew."""
         return self._state.generation
 
     @property
@@ -154,25 +143,24 @@ class Copy:
         return (self._home / "doubt").exists()
 
     def begin(self) -> None:
-        """Something is about to change files."""
+        """Mark the copy as in doubt, before something changes its files."""
         os.close(os.open(self._home / "doubt", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._open_up()
 
     def _open_up(self) -> None:
-        """The mode of the root is in no tree: what a command makes of it must not outlast the
-        command.
+        """Reset the modes of the root and the scratch folder. No tree records them, so a command's
+        change must not outlast the command.
         """
         for folder in (self._root, self.scratch):
             with suppress(FileNotFoundError):
                 folder.chmod(0o755)
 
     def snapshot(self, mounted: str | None = None, points: Collection[str] = ()) -> Snapshot:
-        """What the files are now; from then on the copy is clean. Takes as long as there are
-        changes, or files if it is plain.
+        """Return a snapshot of the files; the copy is clean afterwards.
 
-        `mounted`: where the two layers are mounted as one at this moment, by a process that stays;
-        None: nowhere. `points`: paths at which folders of the user are mounted for commands; an
-        empty folder stays there.
+        The time grows with the number of changes, or of files if the copy is plain. `mounted`: the
+        place where a process that stays has the two layers mounted as one; None: nowhere. `points`:
+        paths at which folders of the user are mounted for commands; an empty folder stays there.
         """
         self.begin()
         sink = Sink(self._store)
@@ -181,7 +169,7 @@ class Copy:
             digest: self._pending.blobs[digest]
             for digest in self._store.missing_blobs(self._pending.blobs)
         }
-        # those of a snapshot that nobody recorded are needed still
+        # blobs of a snapshot that was not recorded yet are needed still
         self._pending.blobs = {**kept, **sink.waiting}
         changed, more = self._changed_paths(found.tree)
         self._index, self._unsaved = found.seen, self._unsaved + found.read
@@ -207,13 +195,15 @@ class Copy:
     def _drop_unrecorded(
         self, found: ScanResult, mounted: str | None, points: Collection[str]
     ) -> tuple[str, ...]:
-        """Remove all that the tree does not hold, and return the paths of what is in no tree."""
+        """Remove all files that the tree does not hold, and return their paths, withheld ones
+        aside.
+        """
         self._empty_scratch()
         withheld = _withheld_in(found.seen) if found.withheld else {}
         if not found.left_out and not withheld:
             return ()
-        # Behind the back of a mount a removed file would still be there for who looked at it
-        # before.
+        # Removed below a mount, a file would still be seen by processes that looked it up before:
+        # it is removed through the mount.
         with disk.closing_handle(_open_mounted(mounted) or disk.open_root(self._root)) as root:
             dropped = [
                 path
@@ -222,13 +212,13 @@ class Copy:
             ]
             for path, entry in withheld.items():
                 self._drop(root, path, layered=mounted is None)
-                # whoever opens the copy next finds what every other copy of the tree has
+                # as in every other copy of the tree, where a withheld file is absent
                 self._absent[path] = entry
         return tuple(sorted(secrets.hide_text(shown(path)) for path in dropped))
 
     def _drop(self, root: int, path: str, *, layered: bool, is_point: bool = False) -> bool:
-        """Remove what is at a path, so that the lower layer does not show there either, and return
-        whether something was.
+        """Remove the entry at a path, also as the lower layer shows it. Return True if there was
+        one.
         """
         was_there = disk.clear_path(root, path, keep_empty=is_point)
         below = self._reader.find(self.base, path) if layered and self.base is not None else None
@@ -252,22 +242,20 @@ class Copy:
         self._mark_clean(tree)
 
     def _clear_skipped(self, root: int) -> None:
-        """Pipes, sockets and devices are in no tree, so no difference of trees
-        would remove them.
-        """
+        """Remove pipes, sockets and devices: they are in no tree, so no switch would."""
         layered = isinstance(self.layers, Layered)
         with disk.writable(root):
             disk.clear_odd(root, keep_whiteouts=layered)
         self.has_odd = False
 
     def discard(self) -> None:
-        """Remove it from this disk, and let go of it."""
+        """Remove the copy from this disk, and release it."""
         self.begin()
         disk.remove_folder(self._home)
         self.close()
 
     def close(self) -> None:
-        """Let go of it; what is on disk stays."""
+        """Release the copy; its files stay on disk."""
         if self._unsaved and self._home.is_dir():
             self.save_index()
         self._lock.release()
@@ -309,9 +297,8 @@ class Copy:
         (self._home / "doubt").unlink(missing_ok=True)
 
     def make_scratch(self, name: str) -> str:
-        """An empty scratch folder for a process that stays.
-
-        Commands do not see it, nor it theirs.
+        """Make an empty scratch folder for a process that stays, apart from that of commands, and
+        return its path.
         """
         place = _scratch_of(name)
         with disk.closing_handle(disk.open_root(self._home)) as home:
@@ -334,17 +321,17 @@ def _scratch_of(name: str) -> str:
 
 
 class InPlace(Copy):
-    """The folder itself. There is no way back: it is scanned, and never switched."""
+    """A folder of the user as a copy. It is scanned, and never switched to another tree."""
 
     ours = False
 
     def _open_up(self) -> None:
-        """The folder's mode is its owner's."""
+        """Leave the folder's mode to its owner."""
 
     def _drop_unrecorded(
         self, found: ScanResult, mounted: str | None, points: Collection[str]
     ) -> tuple[str, ...]:
-        """What the rules leave out is the owner's."""
+        """Empty the scratch folder only: files that the rules leave out are the owner's."""
         self._empty_scratch()
         return ()
 
@@ -356,7 +343,7 @@ class InPlace(Copy):
         )
 
     def discard(self) -> None:
-        """What is remembered of the folder goes; the folder stays."""
+        """Remove all records of the folder; the folder itself stays."""
         disk.remove_folder(self._home)
         self.close()
 
@@ -374,10 +361,9 @@ def open_copy(
     rules: Rules = USUAL,
     base: Digest | None = None,
 ) -> Copy:
-    """The copy of this name with the files of this tree: the one that is there, switched if need
-    be, or one made anew.
+    """Open the copy of this name, switched to this tree; build it if it cannot be trusted.
 
-    `base`: the tree whose files lie in the lower folder if it is made anew; None: the tree itself.
+    `base`: the tree of the lower folder if the copy is built anew; None: the tree itself.
     """
     home = copy_home(cache, name)
     lock = Lock(home.with_name(f"{home.name}.lock"), name)
@@ -394,7 +380,7 @@ def open_copy(
 def _reopen_copy(
     store: Store, cache: Path, home: Path, tree: Digest, layered: bool, rules: Rules, lock: Lock
 ) -> Copy | None:
-    """The copy as it stands, if it can be trusted.
+    """Open the copy as it stands, if it can be trusted.
 
     None: it is not there, in doubt, from another boot, or damaged.
     """
@@ -413,8 +399,8 @@ def _reopen_copy(
             layers = Layered(
                 base_of(store, cache, state.base).folder, home / "upper", home / "work"
             )
-        # What the last process found and nobody recorded is not in the store: then all of it is
-        # read anew.
+        # Blobs that the last process found and did not record are not in the store: then all files
+        # are read anew.
         index = stored_index(store, unpack_index((home / "index").read_bytes(), rules))
         copy = Copy(store, home, layers, state, index, rules, lock)
         if not all(folder.is_dir() for folder in (*layers, copy.scratch)):
@@ -422,7 +408,7 @@ def _reopen_copy(
         if tree != copy.tree:
             copy.switch(tree)
         return copy
-    # whatever is wrong with it, it can be made again
+    # a damaged copy is built again
     except (OSError, UnknownBlob, StoreCorrupt, msgspec.MsgspecError):
         return None
 
@@ -451,16 +437,15 @@ def _build_copy(
         layers, index = Plain(home / "files"), placed.seen
         state = CopyState(tree, None, boot_id(), generation, absent_files(placed.absent))
     copy = Copy(store, home, layers, state, index, rules, lock)
-    copy.has_odd = False  # nobody was there yet
+    copy.has_odd = False  # no command ran in it yet
     copy.save_index()
     copy.switch(tree)  # leaves it clean
     return copy
 
 
 def open_in_place(store: Store, cache: Path, folder: Path, rules: Rules = USUAL) -> InPlace:
-    """The folder itself as a copy.
-
-    What it holds is scanned now, and in the store when this returns.
+    """Open the folder itself as a copy. It is scanned now, and its files are in the store when this
+    returns.
     """
     home = folder_home(cache, folder)
     lock = Lock(home.with_name(f"{home.name}.lock"), str(folder))
@@ -483,31 +468,10 @@ def open_in_place(store: Store, cache: Path, folder: Path, rules: Rules = USUAL)
         raise
 
 
-def list_copies(cache: Path) -> list[CopyInfo]:
-    """Those that exist, by name."""
-    found: list[CopyInfo] = []
-    for home in sorted((cache / "copies").glob("*")):
-        state = read_state(home) if home.is_dir() else None
-        if home.is_dir():
-            doubt = (home / "doubt").exists() or state is None or state.boot != boot_id()
-            tree, base, generation = (
-                (state.tree, state.base, state.generation) if state else (EMPTY, None, 0)
-            )
-            found.append(
-                CopyInfo(
-                    home.name,
-                    tree,
-                    base,
-                    doubt,
-                    Lock.is_held(home.with_name(f"{home.name}.lock")),
-                    generation,
-                )
-            )
-    return found
-
-
 def _open_mounted(path: str | None) -> int | None:
-    """None: nothing is mounted, or the process that had it mounted has just ended."""
+    """Open the mounted folder. None: nothing is mounted, or the process that mounted it has just
+    ended.
+    """
     with suppress(FileNotFoundError, ProcessLookupError):
         return disk.open_root(path) if path is not None else None
     return None

@@ -1,7 +1,7 @@
-"""What is remembered of a copy on disk: the tree it holds, its index, and its place in the cache.
+"""The record of a copy on disk: the tree it holds, its index, and its place in the cache.
 
-Nothing here is synced. What was written before the machine was started is not trusted, since some
-of it may be lost: each record names the boot it was written in.
+Nothing here is synced. Records written before the machine was started are not trusted, since some
+may be lost: each names the boot it was written in.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from plait.store import Store
 from plait.workspace import disk
 from plait.workspace.base import Entry
 from plait.workspace.index import Index, unpack_index
+from plait.workspace.locks import Lock
 from plait.workspace.rules import Rules
 from plait.workspace.tree import EMPTY
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
-_VERSION = 2  # 1: what no tree may hold stayed on disk
+_VERSION = 2  # 1: files that no tree may hold stayed on disk
 
 
-# ── what is remembered of a copy ─────────────────────────────────────────────────────────────
+# ── the state of a copy ──────────────────────────────────────────────────────────────────────
 
 
 class AbsentFile(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class AbsentFile(msgspec.Struct, frozen=True):
 
 
 class CopyState(msgspec.Struct, frozen=True):
-    """What a copy holds when it is clean."""
+    """The tree that a copy holds when it is clean, and how it was built."""
 
     tree: Digest
     base: Digest | None  # None: it is plain
@@ -51,6 +52,17 @@ class CopyState(msgspec.Struct, frozen=True):
     generation: int
     absent: tuple[AbsentFile, ...] = ()
     version: int = _VERSION
+
+
+class CopyInfo(msgspec.Struct, frozen=True):
+    """One copy that exists, as people are told of it."""
+
+    name: str
+    tree: Digest
+    base: Digest | None  # None: it is plain
+    in_doubt: bool
+    in_use: bool
+    generation: int
 
 
 def absent_files(entries: Mapping[str, Entry]) -> tuple[AbsentFile, ...]:
@@ -69,7 +81,7 @@ def absent_entries(absent: tuple[AbsentFile, ...]) -> dict[str, Entry]:
 
 
 def stored_index(store: Store, index: Index) -> Index:
-    """The index, if the store still has all that it speaks of."""
+    """Return the index if the store still has every blob it names, else an empty one."""
     blobs = {
         blob
         for _, seen, *_ in index.values()
@@ -86,20 +98,21 @@ def stored_index(store: Store, index: Index) -> Index:
 
 @cached
 def boot_id() -> str:
-    """Says whether the machine was started since: what was not synced may be lost then."""
+    """Return an id of this start of the machine: unsynced files of an earlier one may be lost."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return "unknown"
 
 
+# By the address of a store in memory: all its sandboxes in this process share one folder.
 _temporary_folders: dict[str, Path] = {}
 _temporary_lock = threading.Lock()
 
 
 def cache_folder(address: str) -> Path:
-    """Where the copies of a store lie: beside it, or for one in memory in a folder that goes with
-    the process.
+    """Return the folder for the copies of a store: beside the store, or, for a store in memory, a
+    temporary one that is removed when the process ends.
     """
     scheme, _, rest = address.partition(":")
     if scheme == "sqlite":
@@ -146,7 +159,30 @@ def read_index(home: Path, rules: Rules) -> Index:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Whole or not at all. Not synced: nothing of it outlives the boot."""
+    """Write a file whole or not at all. It is not synced: nothing of it outlives the boot."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     temporary.write_bytes(content)
     temporary.replace(path)
+
+
+def list_copies(cache: Path) -> list[CopyInfo]:
+    """Those that exist, by name."""
+    found: list[CopyInfo] = []
+    for home in sorted((cache / "copies").glob("*")):
+        state = read_state(home) if home.is_dir() else None
+        if home.is_dir():
+            doubt = (home / "doubt").exists() or state is None or state.boot != boot_id()
+            tree, base, generation = (
+                (state.tree, state.base, state.generation) if state else (EMPTY, None, 0)
+            )
+            found.append(
+                CopyInfo(
+                    home.name,
+                    tree,
+                    base,
+                    doubt,
+                    Lock.is_held(home.with_name(f"{home.name}.lock")),
+                    generation,
+                )
+            )
+    return found

@@ -1,8 +1,8 @@
-"""What differs between two trees: paths, lines, and a patch that other tools can apply.
+"""The differences between two trees: paths, renames, and numbers of lines.
 
-Folders with the same digest are the same and are not looked at, so the cost is that of what
-changed. A tree is compared by what stands at its ends: files, links and empty folders. A folder
-that both have is told only if its mode changed, or if it became empty or ceased to be.
+Folders with the same digest are equal and are not read, so the cost grows with the changes. A tree
+is compared by its leaves: files, links and empty folders. A folder that both sides have is listed
+only if its mode changed, or if it became empty or ceased to be.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from plait.workspace.base import Change, Entry
 from plait.workspace.lines import LineMatcher, as_text, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
-SIZE_MAX = 1 << 20  # bytes of a file, on either side, up to which its lines are told
+SIZE_MAX = 1 << 20  # bytes of a file, on either side, up to which its lines are compared
 
 Side = dict[str, Entry]
 
 
 def reader_of(objects: Objects | TreeReader) -> TreeReader:
-    """Whoever asks often keeps a reader, and with it the folders that were read."""
+    """Return a reader of these objects. A caller that compares often passes one reader, which keeps
+    the folders it has read.
+    """
     return objects if isinstance(objects, TreeReader) else TreeReader(objects)
 
 
@@ -33,7 +35,7 @@ def reader_of(objects: Objects | TreeReader) -> TreeReader:
 def changes(
     objects: Objects | TreeReader, left: Digest | None, right: Digest | None
 ) -> list[Change]:
-    """The paths that differ, in order. None: a tree with nothing in it."""
+    """Return the paths that differ, in order. None: a tree with nothing in it."""
     reader, found = reader_of(objects), list[Change]()
     open = [("", left or EMPTY, right or EMPTY)]
     while open:
@@ -52,7 +54,7 @@ def _entries_by_name(reader: TreeReader, tree: Digest) -> Side:
 def _compare_folder(
     path: str, left: Side, right: Side, found: list[Change]
 ) -> Iterator[tuple[str, Digest, Digest]]:
-    """Adds what differs in one folder, and gives the folders in it that are to be compared."""
+    """Add the differences of one folder to `found`, and yield the folders in it to be compared."""
     differing = [name for name, entry in left.items() if right.get(name) != entry]
     for name in (*differing, *(right.keys() - left.keys())):
         before, after = left.get(name), right.get(name)
@@ -71,7 +73,7 @@ def is_folder(entry: Entry | None) -> bool:
 
 
 def _entry_if_shown(entry: Entry | None) -> Entry | None:
-    """A folder that only one side has is told by what is in it, unless that is nothing."""
+    """Return the entry, or None for a folder that is not empty: its content stands for it."""
     return None if is_folder(entry) and _tree_of(entry) != EMPTY else entry
 
 
@@ -85,15 +87,15 @@ def _tree_of(entry: Entry | None) -> Digest:
 
 
 class Rename(NamedTuple):
-    """One path that went and one that came, with the same content."""
+    """A removed path and an added one with the same content."""
 
     removed: Change
     added: Change
 
 
 def renames(changes: Iterable[Change]) -> list[Rename]:
-    """Removed and added files and links of equal content, in pairs; the same name elsewhere is
-    preferred. Empty files tell nothing.
+    """Pair removed with added files and links of equal content, the same name first. Empty files
+    are not paired.
     """
     gone: defaultdict[object, list[Change]] = defaultdict(list)
     come: defaultdict[object, list[Change]] = defaultdict(list)
@@ -137,7 +139,7 @@ def _file_name(path: str) -> str:
 
 
 class Stat(NamedTuple):
-    """How many lines came and went. None: it has no lines, or too many to look at."""
+    """The numbers of lines added and removed. None: the file has no lines, or is too long."""
 
     path: str
     added: int | None
@@ -164,7 +166,7 @@ def _count_lines(
 
 
 def lines_of(reader: TreeReader, entry: Entry | None, size_max: int) -> list[bytes] | None:
-    """None: not to be told by lines."""
+    """Return the lines of an entry. None: it cannot be shown by lines."""
     if entry is None or entry.kind == "folder":
         return []
     if entry.kind == "link":

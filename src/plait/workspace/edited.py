@@ -1,5 +1,6 @@
-"""A tree from another by paths, without files on disk: how a backend that only tells what changed
-gets its snapshots.
+"""A new tree from another one by paths, without files on disk.
+
+A backend that only lists changed paths makes its snapshots by this.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from plait.workspace.tree import (
 
 
 class _FolderPlan:
-    """What is to become of one folder: of the things in it, and of the folders below."""
+    """The new state of one folder: of the entries in it, and of the folders below."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node | None] = {}
@@ -41,7 +42,7 @@ class _TreeBuild(NamedTuple):
 
 
 def edited(objects: Objects, before: Digest, changes: Mapping[str, Node | None]) -> Snapshot:
-    """The tree with these paths as told; None: removed.
+    """Return a snapshot of the tree with these paths changed; None: removed.
 
     Folders on the way are made. Touches only the folders that change.
     """
@@ -86,7 +87,7 @@ def _edit_folder(build: _TreeBuild, before: Digest, plan: _FolderPlan, path: str
             inside,
             f"{path}{name}/",
         )
-        # nothing is made for the sake of something that is to be removed
+        # no folder is made only for a path to be removed from it
         if is_folder or tree != EMPTY:
             entries[name] = Entry(
                 name, "folder", there.mode if there is not None and is_folder else 0o755, 0, (tree,)
@@ -114,7 +115,7 @@ def _add_folder(build: _TreeBuild, entries: Mapping[str, Entry]) -> Digest:
 def _new_entry(build: _TreeBuild, name: str, node: Node, there: Entry | None, path: str) -> Entry:
     if node.kind == "link":
         return Entry(name, "link", 0o777, target=node.target)
-    if node.kind == "folder":  # what is in it stays
+    if node.kind == "folder":  # its entries stay
         tree = there.blobs[0] if there is not None and there.kind == "folder" else EMPTY
         return Entry(name, "folder", node.mode & 0o777, 0, (tree,))
     hidden = secrets.hide_bytes(node.content)
@@ -127,7 +128,9 @@ def _new_entry(build: _TreeBuild, name: str, node: Node, there: Entry | None, pa
 
 
 def restored(objects: Objects, before: Digest, after: Digest, paths: Iterable[str]) -> Snapshot:
-    """The tree `after`, with these paths, and all below them, as they are in `before`."""
+    """Return a snapshot of the tree `after`, with these paths, and all below them, as in
+    `before`.
+    """
     build, root = _TreeBuild(TreeReader(objects), {}, []), _FolderPlan()
     for path in paths:
         *above, name = parts_of(path)
@@ -151,7 +154,7 @@ def _restore_folder(build: _TreeBuild, before: Digest, after: Digest, plan: _Fol
         tree = _restore_folder(build, _tree_in(was), _tree_in(now), inside)
         if now is not None and now.kind == "folder":
             entries[name] = msgspec.structs.replace(now, blobs=(tree,))
-        # it stays for what is in it, whatever came in its place
+        # the old folder stays for the restored paths in it, in place of any new entry
         elif was is not None and was.kind == "folder" and tree != EMPTY:
             entries[name] = msgspec.structs.replace(was, blobs=(tree,))
     return _add_folder(build, entries)

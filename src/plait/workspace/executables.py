@@ -1,4 +1,4 @@
-"""Files that programs of the user run by themselves: they are published, and named with the reason.
+"""Files that the user's programs run by themselves: they are published, and named with the reason.
 
 Many programs read executable configuration where they find it (`conftest.py`, `Makefile`,
 `.envrc`). A file is found by its own name, or by that of a link which leads to it.
@@ -28,8 +28,8 @@ def _name_patterns() -> list[tuple[re.Pattern[str], str]]:
 
 @cache
 def _folder_patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Folders in which something is run: a link in the place of one stands for all that it leads
-    to.
+    """Patterns of folders in which files are run: a link in the place of one stands for all files
+    it leads to.
     """
     found: list[tuple[re.Pattern[str], str]] = []
     for globs, why in EXECUTABLE_NAMES:
@@ -49,7 +49,9 @@ def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
 
 
 def executable_reason(path: str, *, is_link: bool = False) -> str | None:
-    """Which program runs a file of this path by itself. None: no one that is known."""
+    """Return the reason why a program would run a file of this path by itself. None: no known
+    program would.
+    """
     parts = [folded_name(part) for part in path.split("/")]
     ends = ["/".join(parts[at:]) for at in range(len(parts))]
     patterns = [*_name_patterns(), *(_folder_patterns() if is_link else ())]
@@ -61,8 +63,9 @@ def executable_reason(path: str, *, is_link: bool = False) -> str | None:
 def executables(
     reader: TreeReader, folder: Path, tree: Digest, todo: Iterable[Change]
 ) -> dict[str, str]:
-    """Which of the paths that are written are run, and by which program, under their own names or
-    by a link that the tree has then.
+    """Return the written paths that programs run by themselves, each with the reason.
+
+    A path is judged by its own name and by those of links that the new tree has to it.
     """
     root, links = os.path.realpath(folder), dict[str, list[str]]()
     for path, entry in reader.walk(tree):
@@ -89,7 +92,7 @@ _NAMES_MAX = 1000  # of one file, by links
 
 
 def _names_by_links(path: str, links: Mapping[str, Sequence[str]]) -> list[str]:
-    """A path, and those that lead to the same by links."""
+    """Return a path, and the paths that lead to the same entry by links."""
     found = [path]
     for name in found:  # grows meanwhile: a link may lie below another
         parts = name.split("/") if links else []
@@ -102,7 +105,9 @@ def _names_by_links(path: str, links: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _link_end(reader: TreeReader, root: str, tree: Digest, path: str, target: str) -> str | None:
-    """Where a link of a tree leads to in it. None: out of it, or nowhere."""
+    """Return the path in the tree that a link leads to. None: it leads out of the tree, or
+    nowhere.
+    """
     done, rest, links = path.split("/"), list[str](), 0
     while target:
         done, links = done[:-1], links + 1

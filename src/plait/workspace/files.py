@@ -2,15 +2,15 @@
 
 A path is walked name by name, with a handle on each folder and O_NOFOLLOW at each step; a link is
 read and its target walked in the same way, from where it stands, as long as that stays inside.
-Nothing is ever looked up by a whole path, so there is nothing that a link swapped in at the right
-moment could redirect: the walk fails, and is begun again.
+Nothing is ever looked up by a whole path, so a link swapped in at the right moment can redirect
+nothing: the walk fails, and is begun again.
 
-Where there is a lower layer, what is seen is what an overlay of the two shows, and what is written
-goes to the upper one.
+Where there is a lower layer, reading shows an overlay of the two, and writing goes to the upper
+one.
 
-Two kinds of places are closed. Plait's own folders (any `.plait`, and the store's) are not there
-for whoever reads, and refused to whoever writes. Heavy folders are read where they lie, and never
-written: a command finds them mounted read-only.
+Two kinds of places are closed. Plait's own folders (any `.plait`, and the store's) are not shown to
+readers, and refused to writers. Heavy folders are read where they lie, and never written: a command
+finds them mounted read-only.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ class LocalFiles:
         *,
         ours: bool = True,
     ) -> None:
-        """`ours`: whether the files are a copy of ours.
-
-        In a folder of the user no mode is changed to get at something.
+        """`ours`: the files are a copy of ours. In a folder of the user no mode is changed to get
+        access.
         """
         self._upper, self._lower, self._closed, self._ours = upper, lower, closed, ours
 
     def closing(self, closed: Closed) -> LocalFiles:
-        """The same files, with these places closed as well."""
+        """Return the same files, with these places closed as well."""
         closed = closed._replace(own=closed.own | self._closed.own)
         return LocalFiles(self._upper, self._lower, closed, ours=self._ours)
 
@@ -166,10 +165,10 @@ class LocalFiles:
         self._walk(path, change, change=True)
 
     def replace(self, old: Old, path: str, new: Entry | None, content: bytes = b"") -> None:
-        """Put an entry in the place of another one, looked at and written in one walk that follows
-        no link; None removes.
+        """Put an entry in the place of another one, in one walk that follows no link; None removes.
 
-        A folder is removed only if nothing is left in it: what is in there besides is the user's.
+        The old entry is compared first. A folder is removed only if it is empty: other files in it
+        are the user's.
         """
 
         def replace(walk: FolderWalk, name: str) -> None:
@@ -230,13 +229,13 @@ class LocalFiles:
 
 
 class Old(NamedTuple):
-    """What is about to be replaced, as it was looked at before."""
+    """The entry about to be replaced, as it was looked at before."""
 
-    entry: Entry | None  # None: nothing, or a folder that is told by what is in it
+    entry: Entry | None  # None: nothing, or a folder that its content stands for
     content: Callable[[], bytes] = bytes  # of a file
 
     def is_in(self, found: tuple[int, os.stat_result] | None, name: str) -> bool:
-        """Whether it still is what is there."""
+        """Return True if the entry on disk still is the old one."""
         entry, mode = self.entry, found[1].st_mode if found is not None else 0
         if entry is None or found is None:
             return (found is None or stat.S_ISDIR(mode)) and (
@@ -255,8 +254,8 @@ class Old(NamedTuple):
 
 
 def _is_kept(found: os.stat_result, new: Entry | None) -> bool:
-    """Whether what is there need not go first: a file or a link is replaced in one step, and a
-    folder stays a folder.
+    """Return True if the entry need not be removed first: a file or a link is replaced in one step,
+    and a folder stays a folder.
     """
     is_folder = stat.S_ISDIR(found.st_mode)
     return new is not None and is_folder == (new.kind == "folder")
@@ -292,11 +291,11 @@ def _put_entry(folder: int, name: str, new: Entry, content: bytes) -> None:
         disk.replace_file(folder, name, [content], new.mode)
 
 
-# ── what is there ────────────────────────────────────────────────────────────────────────────
+# ── entries and content ──────────────────────────────────────────────────────────────────────
 
 
 def check_path(path: str) -> None:
-    """A path is relative, and says something."""
+    """Raise OutsideWorkspace unless the path is relative and can be a name on disk."""
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         raise OutsideWorkspace(repr(path), "it is not a text")
     if path.startswith("/"):
@@ -324,7 +323,7 @@ def _entry_of(here: LayerHandles, name: str, folder: int, found: os.stat_result)
 
 
 def _open_again(folder: int, name: str, *, ours: bool = True) -> int:
-    """What was a file a moment ago."""
+    """Open a file that was just looked at. Raises Swapped if it is no file any more."""
     handle = disk.open_file(folder, name, ours=ours)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -345,9 +344,9 @@ def _read_content(handle: int, path: str, offset: int, size: int | None) -> byte
 
 
 def _shown_content(handle: int, path: str, inside: str, offset: int, size: int | None) -> bytes:
-    """The same of a file in a heavy folder, without what must not be seen.
+    """Read a file in a heavy folder, with secrets hidden.
 
-    A very long one is looked at piece by piece.
+    Of a very long file only the requested part is searched for them.
     """
     long = os.fstat(handle).st_size
     if is_carrier(inside) and long > CARRIER_MAX:

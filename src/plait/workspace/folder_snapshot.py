@@ -22,15 +22,13 @@ from plait.workspace.scan import THREADS, Scan
 from plait.workspace.sink import Sink
 from plait.workspace.tree import TreeReader
 
-# ── the first snapshot of a folder ───────────────────────────────────────────────────────────
-
 
 def snapshot_folder(
     store: Store, folder: Path, rules: Rules = USUAL, cache: Path | None = None
 ) -> Snapshot:
-    """What is in a folder now, all of it in the store when this returns.
+    """Return a snapshot of a folder; all its blobs are in the store when this returns.
 
-    What is remembered from the last time is not read again.
+    Files that did not change since the last snapshot are not read again.
     """
     home = folder_home(cache_folder(store.address) if cache is None else cache, folder)
     home.mkdir(parents=True, exist_ok=True)
@@ -46,7 +44,7 @@ def snapshot_folder(
 
 
 def _open_users_folder(folder: Path) -> int:
-    """A handle on a folder of the user, unless its owner locked it."""
+    """Open a folder of the user, unless its owner locked it."""
     try:
         handle = disk.open_root(folder)
     except PermissionError as error:

@@ -1,8 +1,8 @@
 """One walk through a workspace on disk, folder by folder, with a handle on each.
 
 Every name is looked up with O_NOFOLLOW in the folder above it. A link is read, and its target
-walked in the same way, as long as that stays inside. Where there is a lower layer the walk shows
-what an overlay of the two shows, and makes the upper layer hold what is to be changed.
+walked in the same way, as long as that stays inside. Where there is a lower layer the walk shows an
+overlay of the two, and makes the folders in the upper layer that are to be changed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LINKS_MAX = 40  # on one path, as Linux counts
 
 
 class Swapped(Exception):
-    """What was just looked at is something else now."""
+    """The entry that was just looked at was replaced by another one."""
 
 
 class LayerHandles(NamedTuple):
-    """One folder: in the upper layer, in the lower one, or in both.
+    """Handles on one folder: in the upper layer, in the lower one, or in both.
 
     None: it is not there, or hidden.
     """
@@ -38,7 +38,7 @@ class LayerHandles(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """Places in a workspace that are not for everybody, by their paths without links."""
+    """Places of a workspace that are closed to readers or writers, by their paths without links."""
 
     own: frozenset[str] = frozenset()  # of Plait, beside all that is called .plait
     heavy: frozenset[str] = frozenset()  # mounted read-only
@@ -66,7 +66,7 @@ class FolderWalk:
         return self._folders[-1]
 
     def walk_to(self, path: str, follow: bool, make: bool, links_may: bool = True) -> str:
-        """Enter all folders but the last name, which is returned; empty for the
+        """Enter all folders of a path but the last name, and return that name; empty for the
         workspace itself.
         """
         rest = deque(parts_of(path))
@@ -124,7 +124,9 @@ class FolderWalk:
         self._push(name, LayerHandles(upper, lower))
 
     def look(self, name: str) -> tuple[int, os.stat_result] | None:
-        """What is there, and the handle of the folder that has it."""
+        """Return the status of an entry, and the handle of the folder that has it. None: there is
+        none.
+        """
         if self._is_own(name):
             return None
         if self._is_heavy(name):
@@ -143,7 +145,7 @@ class FolderWalk:
         return found
 
     def look_below(self, name: str) -> os.stat_result | None:
-        """What the lower layer has there."""
+        """Return the status of an entry in the lower layer."""
         return None if self.here.lower is None else disk.look(self.here.lower, name)
 
     def list_all(self) -> Iterator[tuple[str, int, os.stat_result]]:
@@ -165,7 +167,7 @@ class FolderWalk:
     # closed places
 
     def check_open(self, name: str, path: str) -> None:
-        """Whether something may be changed here."""
+        """Raise OutsideWorkspace if nothing may be changed here."""
         parts = [*self._names, name]
         if self._is_own(name):
             raise OutsideWorkspace(path, "it is Plait's own")
@@ -173,15 +175,12 @@ class FolderWalk:
             raise OutsideWorkspace(path, "it is mounted read-only")
 
     def is_ours(self, name: str) -> bool:
-        """Whether something here is of a copy of ours, and neither in a folder of the user nor in a
-        heavy one.
-        """
+        """Return True if an entry here is of a copy of ours, and not in a heavy folder."""
         return self._ours and self.path_in_heavy(name) is None
 
     def path_in_heavy(self, name: str) -> str | None:
-        """The path that something here has from the name of its heavy folder on.
-
-        None: it is in none.
+        """Return the path of an entry here, from the name of its heavy folder on. None: it is in
+        none.
         """
         parts, heavy = [*self._names, name], self._closed.heavy
         ends = range(1, len(parts) + 1) if heavy else ()
@@ -190,7 +189,9 @@ class FolderWalk:
         )
 
     def check_below(self, name: str, path: str) -> None:
-        """Whether nothing that is closed would go with it."""
+        """Raise OutsideWorkspace if the folder holds a closed place, which would be removed with
+        it.
+        """
         start = f"{self._path(name)}/"
         if any(each.startswith(start) for each in self._closed.heavy):
             raise OutsideWorkspace(path, "something in it is mounted read-only")
@@ -210,7 +211,7 @@ class FolderWalk:
         return bool(self._closed.heavy) and self._path(name) in self._closed.heavy
 
     def _look_in_heavy(self, name: str) -> tuple[int, os.stat_result] | None:
-        """A heavy folder where it lies; whatever else has its place there is not it."""
+        """Look a heavy folder up where it lies. An entry of another kind in its place is not it."""
         if self._closed.origin is None:
             return None
         folder = self._hold(disk.open_root(self._closed.origin))
@@ -225,8 +226,8 @@ class FolderWalk:
     # changing
 
     def upper_folder(self) -> int:
-        """The folder in the upper layer; made there, with those above it, if only the lower one has
-        it.
+        """Return the folder in the upper layer; made there, with those above it, if only the lower
+        one has it.
         """
         for depth, name in enumerate(self._names, 1):
             layer = self._folders[depth]
@@ -250,7 +251,7 @@ class FolderWalk:
             yield folder
 
     def copy_up(self, name: str) -> None:
-        """A file of the lower layer, in the upper one."""
+        """Copy a file of the lower layer to the upper one."""
         found = self.look(name)
         if found is None or found[0] == self.here.upper:
             return

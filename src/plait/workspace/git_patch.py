@@ -11,8 +11,6 @@ from plait.workspace.diff import SIZE_MAX, is_folder, lines_of, reader_of, renam
 from plait.workspace.lines import LineMatcher, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
-# ── a patch ──────────────────────────────────────────────────────────────────────────────────
-
 
 def patch_text(
     objects: Objects | TreeReader,
@@ -21,10 +19,10 @@ def patch_text(
     context: int = 3,
     size_max: int = SIZE_MAX,
 ) -> str:
-    """The changes as a patch, as git writes it; `git apply` and `patch -p1` take it.
+    """Return the changes as a patch, as git writes it; `git apply` and `patch -p1` take it.
 
-    What no patch can say (binary and very long files, empty folders, files that were withheld)
-    stands in lines that begin with `#`, which both pass over. Write it to a file as UTF-8 and
+    Changes that no patch can express (binary and very long files, empty folders, withheld files)
+    stand in lines that begin with `#`, which both pass over. Write it to a file as UTF-8 and
     without translating line ends.
     """
     reader, told = reader_of(objects), list(changes)
@@ -41,7 +39,7 @@ def patch_text(
 
 
 class PatchParts(NamedTuple):
-    """A patch in two parts: of what a person must see, and of all the rest."""
+    """A patch in two parts: the changes that a person must see, and all others."""
 
     first: str
     rest: str
@@ -50,10 +48,10 @@ class PatchParts(NamedTuple):
 def patch_parts(
     objects: Objects | TreeReader, changes: Iterable[Change], first: Container[str]
 ) -> PatchParts:
-    """The patch, with that of some paths before all others.
+    """Return the patch, with that of the paths in `first` before all others.
 
-    Those are told by their lines whatever they are: no rename stands for a content, and bytes that
-    are no text are escaped.
+    Those are always shown by their lines: no rename stands for a content, and bytes that are no
+    text are escaped.
     """
     reader, told = reader_of(objects), list(changes)
     ahead = [one for change in told if change.path in first for one in _split_by_kind(change)]
@@ -78,7 +76,9 @@ def _has_lines(reader: TreeReader, change: Change) -> bool:
 
 
 def _escaped_patch(reader: TreeReader, change: Change) -> list[str]:
-    """A patch for people alone. Of a file too long to be compared all lines are told as new."""
+    """Return a patch for people only. Of a file too long to be compared all lines are shown
+    as new.
+    """
     before, after = change.before, change.after
     long = any(entry is not None and entry.size > SIZE_MAX for entry in (before, after))
     left, right = (
@@ -114,7 +114,7 @@ def _escaped_lines(reader: TreeReader, entry: Entry | None) -> list[bytes]:
 
 
 def _split_by_kind(change: Change) -> list[Change]:
-    """What became something of another kind went, and then came."""
+    """Split a change of kind into a removal and an addition."""
     if change.before is None or change.after is None or change.before.kind == change.after.kind:
         return [change]
     return [Change(change.path, change.before, None), Change(change.path, None, change.after)]
@@ -176,8 +176,8 @@ def _mode_lines(before: Entry | None, after: Entry | None) -> list[str]:
 
 
 def _git_mode(entry: Entry | None, *, usual: bool = False) -> int:
-    """As git tells it; it knows two modes of files, takes others, and warns if a file that goes had
-    another.
+    """Return the mode as git writes it. Git knows two modes of files, accepts others, and warns if
+    a removed file had another: `usual` gives one of the two.
     """
     assert entry is not None
     if entry.kind == "link":
@@ -189,7 +189,7 @@ def _side_label(side: str, path: str, entry: Entry | None) -> str:
     if entry is None:
         return "/dev/null"
     name = quoted(f"{side}/{path}")
-    # else what comes after a blank would be taken for a date
+    # else the text after a blank would be taken for a date
     return f"{name}\t" if " " in name else name
 
 
@@ -267,7 +267,8 @@ _ESCAPES = {
 
 
 def quoted(path: str) -> str:
-    """A name as git spells it where a bare one could be misread: in quotes, odd bytes in octal.
+    """Return a path as git spells it where a bare one could be misread: in quotes, odd bytes in
+    octal.
 
     Letters of any script stand as they are.
     """

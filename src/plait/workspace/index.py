@@ -1,4 +1,4 @@
-"""The index: files and folders as they were last seen, so that a scan reads only what changed."""
+"""The index: files and folders as they were last seen, so that a scan reads only changed files."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ Stamp = tuple[int, int, int, int, int]  # size, mtime, ctime, inode, mode
 
 
 class SeenEntry(NamedTuple):
-    """One thing in a folder as it was last seen. Without a stamp it is looked at again."""
+    """One entry of a folder as it was last seen. Without a stamp it is read again."""
 
     stamp: Stamp | None
     entry: Entry
 
 
 class SeenFolder(NamedTuple):
-    """A folder as it was last seen; in an upper layer also over what, and what it hid of that."""
+    """A folder as it was last seen; in an upper layer also its base, and the names that it hid of
+    that.
+    """
 
-    # None: it lists something that is not on this disk, and is spelled anew each time
+    # None: it lists an entry that is not on this disk, and is spelled anew each time
     tree: Digest | None
     seen: Mapping[str, SeenEntry]
     base: Digest | None = None
@@ -81,7 +83,7 @@ def pack_index(index: Index, rules: Rules) -> bytes:
 
 
 def unpack_index(raw: bytes, rules: Rules) -> Index:
-    """What was packed; nothing if it is damaged, or was made by other rules."""
+    """Return the packed index; an empty one if it is damaged, or was made by other rules."""
     if sha256(raw[32:]).digest() != raw[:32]:
         return {}
     stored = msgspec.msgpack.decode(raw[32:], type=_Stored)

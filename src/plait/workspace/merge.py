@@ -1,12 +1,12 @@
-"""Two trees that came from the same one, made into one again.
+"""Merging two trees that came from the same one.
 
-Each path is looked at by itself. A side that has there what a base has did not change it. What only
-one side changed is taken, what both changed alike is taken once, and where both changed a text file
-in different lines, the lines of both are taken. Everything else is a conflict, named by its path,
-and nothing is chosen: the caller settles it with `resolve`.
+Each path is decided by itself. A side that has there the entry of a base did not change it. A
+change of only one side is taken, an equal change of both is taken once, and where both changed a
+text file in different lines, the lines of both are taken. Everything else is a conflict, named by
+its path, and nothing is chosen: the caller settles it with `resolve`.
 
-There can be several bases, where branches were merged crosswise. They have to agree on what comes
-out, or it is a conflict.
+There can be several bases, where branches were merged crosswise. They have to agree on the outcome,
+or it is a conflict.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ there.
 
 
 class Version(msgspec.Struct, frozen=True):
-    """What one side has at a path in conflict."""
+    """The entry of one side at a path in conflict."""
 
     entry: Entry | None  # None: nothing is there
     # of a file of at most TEXT_MAX bytes that is text, or where a link points
@@ -66,11 +66,13 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Merging(msgspec.Struct, frozen=True):
-    """What came of a merge."""
+    """The outcome of a merge: a tree, or conflicts."""
 
     tree: Digest | None  # None: there are conflicts
-    blobs: dict[Digest, bytes]  # what the store does not have of the tree
-    conflicts: dict[str, dict[str, Version]]  # by path: what each side has, by its name
+    blobs: dict[Digest, bytes]  # blobs of the tree that the store does not have
+    conflicts: dict[
+        str, dict[str, Version]
+    ]  # by path: the entry of each side, by the name of the side
 
 
 def merge_trees(
@@ -80,7 +82,7 @@ def merge_trees(
     theirs: Digest,
     names: tuple[str, str],
 ) -> Merging:
-    """Merge two trees by what changed since the bases.
+    """Merge two trees by their changes since the bases.
 
     None, or no base at all: there was nothing.
     """
@@ -95,11 +97,11 @@ def resolve(
     names: tuple[str, str],
     choices: Mapping[str, Choice],
 ) -> Merging:
-    """The same merge, with conflicts settled by path. Those that are not settled come back.
+    """Merge again, with conflicts settled by path. Those that are not settled come back.
 
     An entry is one of either side (`Version.entry`), or any other whose blobs the store has. Bytes
     keep the mode that the sides agree on, else that of ours. Where only the mode of a folder is in
-    conflict, a folder settles the mode and what is in it is merged.
+    conflict, a folder settles the mode and its entries are merged.
     """
     if names[0] == names[1]:
         raise InvalidValue("names", f"both sides are called {names[0]!r}", "give them two names")
@@ -130,7 +132,7 @@ def _root_entry(tree: Digest | None) -> Entry | None:
 
 
 class _PathSides(NamedTuple):
-    """One path, and what stands there."""
+    """The entries of the bases and of both sides at one path."""
 
     path: str
     bases: tuple[Entry | None, ...]  # those that differ from each other
@@ -139,14 +141,14 @@ class _PathSides(NamedTuple):
 
 
 class _Unclear:
-    """No answer that both sides would give."""
+    """No result that follows from both sides."""
 
 
 UNCLEAR = _Unclear()
 
 
 class _TreeMerge:
-    """A merge under way: what is to be changed in our tree, and what is in conflict."""
+    """A merge under way: edits of our tree, and conflicts."""
 
     def __init__(
         self, reader: TreeReader, names: tuple[str, str], choices: Mapping[str, Choice]
@@ -171,8 +173,8 @@ class _TreeMerge:
                 self._merge_leaves(at)
 
     def _merge_folders(self, at: _PathSides) -> Iterator[_PathSides]:
-        """A folder on both sides, or a folder that the other side does not have: it is decided by
-        what is in it.
+        """Merge a folder of both sides, or one that the other side does not have: its entries
+        decide.
         """
         if (
             len(at.bases) == 1
@@ -183,15 +185,15 @@ class _TreeMerge:
             yield from self._sides_below(at)
 
     def _merge_folder_mode(self, at: _PathSides) -> bool:
-        """The mode of the folder, and whether it stays.
+        """Decide the mode of the folder, and if it may go when it is empty.
 
-        Says whether what is in it is still to be merged.
+        Return True if its entries are still to be merged.
         """
         if at.ours is None or at.theirs is None:
             there = at.ours or at.theirs
             assert there is not None
             self.edits.modes[at.path] = there.mode
-            # one side removed it: it stays only for what the other has put in
+            # one side removed it: it stays only for entries that the other side added
             if all(map(is_folder, at.bases)):
                 self.edits.prunable.add(at.path)
             return True
@@ -208,7 +210,7 @@ class _TreeMerge:
             self.edits.modes[at.path] = chosen.mode
             del self.edits.entries[at.path]
             return True
-        # nobody chose: what else is in conflict is to be told, too
+        # without a choice, conflicts below are reported as well
         return isinstance(chosen, _Unclear)
 
     def _sides_below(self, at: _PathSides) -> Iterator[_PathSides]:
@@ -231,7 +233,7 @@ class _TreeMerge:
         )
 
     def _merge_folder_and_leaf(self, at: _PathSides) -> None:
-        """One side has a folder and the other something else: only one of them can stand there."""
+        """Decide between a folder of one side and another kind of entry of the other."""
         found = _one_changed(at.bases, at.ours, at.theirs)
         if isinstance(found, _Unclear):
             folder, other = (at.ours, at.theirs) if is_folder(at.ours) else (at.theirs, at.ours)
@@ -250,7 +252,7 @@ class _TreeMerge:
         )
 
     def _merge_leaves(self, at: _PathSides) -> None:
-        """Files, links, what is withheld, or nothing, on both sides."""
+        """Merge files, links, withheld files, or nothing, of both sides."""
         bases = _distinct([None if is_folder(base) else base for base in at.bases])
         found = _one_changed(bases, at.ours, at.theirs)
         if (
@@ -271,7 +273,7 @@ class _TreeMerge:
     def _merge_content(
         self, bases: Sequence[Entry], ours: Entry, theirs: Entry
     ) -> Entry | _Unclear:
-        """A file with the content that both sides lead to."""
+        """Return a file with the merged content, or UNCLEAR."""
         blobs = _one_changed([base.blobs for base in bases], ours.blobs, theirs.blobs)
         if not isinstance(blobs, _Unclear):
             return ours if blobs == ours.blobs else theirs
@@ -284,7 +286,7 @@ class _TreeMerge:
             return UNCLEAR
         return self.edits.file(ours.name, ours.mode, content)
 
-    # ── what is decided
+    # ── decisions
 
     def _take_or_choose(self, at: _PathSides, found: Entry | None | _Unclear) -> None:
         if isinstance(found, _Unclear):
@@ -297,7 +299,9 @@ class _TreeMerge:
             self.edits.entries[at.path] = entry
 
     def _apply_choice(self, at: _PathSides, mode: int | None) -> Entry | None | _Unclear:
-        """What the caller chose; without a choice it is a conflict."""
+        """Apply the caller's choice and return it; without one, note a conflict and return
+        UNCLEAR.
+        """
         self.settled.add(at.path)
         if at.path not in self.choices:
             self.conflicts[at.path] = {
@@ -329,8 +333,8 @@ class _TreeMerge:
 
 
 def _one_changed(bases: Collection[Any], ours: Any, theirs: Any) -> Any:
-    """What is right if at most one side changed it, or both did alike, whichever base one starts
-    from; else UNCLEAR.
+    """Return the result if at most one side changed it, or both did alike, from every base; else
+    UNCLEAR.
     """
     if ours == theirs:
         return ours
@@ -344,10 +348,10 @@ def _distinct(entries: Sequence[Entry | None]) -> tuple[Entry | None, ...]:
 
 
 def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """The lines of both; None if they changed the same ones, or if it is not text.
+    """Return the lines of both; None if they changed the same ones, or if it is not text.
 
-    Where lines repeat, it cannot be told which of them a side took away or added, and one change
-    may be counted as two. So it is done from the end as well: what comes out has to be the same.
+    Where lines repeat, it is unclear which of them a side removed or added, and one change may be
+    counted as two. So the merge is done from the end as well: both results have to be the same.
     """
     if not (is_text(base) and is_text(ours) and is_text(theirs)):
         return None
@@ -382,7 +386,7 @@ def _weave_lines(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[b
 def _common_spans(
     old: list[bytes], one: list[bytes], two: list[bytes]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """The stretches that all three have: where they are in each, and how long.
+    """Yield the spans that all three have: their start in each, and their size.
 
     The last one is the end.
     """
@@ -400,14 +404,14 @@ def _common_spans(
     yield len(old), len(one), len(two), 0
 
 
-# ── a tree from what is decided ──────────────────────────────────────────────────────────────
+# ── a tree from the decisions ────────────────────────────────────────────────────────────────
 
 
 class _Edits:
-    """What makes another tree of one, path by path, with the blobs it takes."""
+    """Edits that make another tree of one, path by path, with the new blobs."""
 
     def __init__(self) -> None:
-        # what stands there instead; a folder stands for all that is in it
+        # the new entry; a folder stands for all that is in it
         self.entries: dict[str, Entry | None] = {}
         self.modes: dict[str, int] = {}  # of folders that are looked into
         self.prunable: set[str] = set()  # folders that go if nothing is left in them
@@ -420,8 +424,8 @@ class _Edits:
         return Entry(name, "file", mode, len(content), digests)
 
     def rebuild(self, reader: TreeReader, tree: Digest) -> Digest:
-        """The tree with the edits, from the deepest folder up, since each has the digests of those
-        in it.
+        """Return the tree with the edits, built from the deepest folder up, since each holds the
+        digests of those in it.
         """
         whole = self.entries.get("")
         if whole is not None:
@@ -440,8 +444,8 @@ class _Edits:
         return tree  # the root comes last
 
     def _by_folder(self) -> dict[str, dict[str, Entry | None]]:
-        """What is new in each folder that has to be made again; all those above it
-        have to be, too.
+        """Return the new entries of each folder to be rebuilt. All folders above one are rebuilt,
+        too.
         """
         waiting: dict[str, dict[str, Entry | None]] = {}
         for path, entry in self.entries.items():
@@ -468,9 +472,9 @@ class _Edits:
 def _folder_listings(
     reader: TreeReader, tree: Digest, paths: Collection[str]
 ) -> dict[str, dict[str, Entry]]:
-    """What these folders list now, those above before those in them.
+    """Return the present entries of these folders, upper folders first.
 
-    All that is above them is asked for, too.
+    The paths must include all folders above each.
     """
     found: dict[str, dict[str, Entry]] = {}
     for path in sorted(paths, key=lambda path: path.count("/") + bool(path)):

@@ -1,10 +1,8 @@
-"""Paths by which a user's own tools would run what an agent wrote.
+"""The guard of publishing: it keeps back files by which version control would run an agent's code.
 
-Two tables. Version control keeps commands in its own folders (hooks, filters, a monitor), and runs
-them unseen whenever a user looks at a repository: nothing below such a folder is published, under
-no spelling that some file system takes for its name. Other programs read executable configuration
-where they find it (`conftest.py`, `Makefile`, `.envrc`): that is published, and named, with the
-reason.
+Version control keeps commands in its own folders (hooks, filters, a monitor), and runs them unseen
+whenever a user looks at a repository: nothing below such a folder is published, nor a link into
+one, nor a file that its configuration names.
 """
 
 from __future__ import annotations
@@ -28,12 +26,12 @@ from plait.workspace.version_control import (
     run_paths,
 )
 
-_CVS = ("root", "repository", "entries")  # one of them makes a folder that is called cvs one of CVS
+_CVS = ("root", "repository", "entries")  # one of them marks a folder named cvs as one of CVS
 
 
 class Guard:
-    """Judges what is about to be published to one folder, with the tree that the folder would have
-    then.
+    """Judges the changes about to be published to one folder, by the tree that it would
+    have then.
     """
 
     def __init__(self, reader: TreeReader, folder: Path, before: Digest, after: Digest) -> None:
@@ -44,11 +42,11 @@ class Guard:
             after,
         )
         self._run_paths = run_paths(Path(self._folder))
-        # nothing at all is published to a folder that is itself version control's
+        # not None: nothing at all is published, since the folder itself is version control's
         self._why_all = folder_reason(folder)
 
     def reason_to_keep(self, change: Change) -> Kept | None:
-        """Where and why this change is not published. None: it may be."""
+        """Return the path and the reason if this change must not be published. None: it may be."""
         path, after = change.path, change.after
         if self._why_all is not None:
             return Kept(path.partition("/")[0], self._why_all)
@@ -74,8 +72,8 @@ class Guard:
         return None
 
     def _repository_part(self, path: str) -> Kept | None:
-        """Whether it is a part of what git, or CVS, takes for its own by what lies there, whatever
-        its name.
+        """Return the path and the reason if the change lies in a folder that git, or CVS, takes for
+        its own by the entries in it, under any name.
         """
         parts = path.split("/")
         for end in range(len(parts)):
@@ -111,8 +109,8 @@ class Guard:
         return {folded_name(each.name) for each in inside}
 
     def _owner_of_link(self, path: str, target: str) -> str | None:
-        """Whose folder a link leads into, through the links that will be there, and those of this
-        machine.
+        """Return the version control whose folder a link leads into, through links of the new tree
+        and of this machine. None: it leads into none.
         """
         done, rest = (
             path.split("/")[:-1],
@@ -146,9 +144,9 @@ class Guard:
         return None
 
     def _owner_outside(self, path: str) -> str | None:
-        """The same for a path of the machine.
+        """Return the version control that a path of the machine leads into.
 
-        The folder may itself lie in a place that is called so.
+        Names above the folder itself do not count for paths inside it.
         """
         for each in (os.path.normpath(path), os.path.realpath(path)):
             inside = (

@@ -1,8 +1,8 @@
-"""What is no part of a workspace.
+"""Rules: the names that are no part of a workspace.
 
 `.plait` never is, at any depth. Heavy folders (a virtual environment, node_modules, .git) are left
 out because they can be made again and would cost more than all the rest; a sandbox mounts them
-read-only where they lie. Junk is what tools leave behind. A caller can name more, and so can a
+read-only where they lie. Junk are leftovers of tools. A caller can name more, and so can a
 `.plaitignore` in the root: one name or glob per line, with a `/` in it a path from the root, with a
 `/` at its end folders only.
 """
@@ -38,7 +38,7 @@ FILE = ".plaitignore"
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What to leave out.
+    """Names to leave out.
 
     The same rules belong to the first snapshot of a folder and to every later one.
     """
@@ -48,7 +48,9 @@ class Rules(msgspec.Struct, frozen=True):
     ignore: tuple[str, ...] = ()  # further names, globs and paths
 
     def leaves_out(self, folder: str, name: str, *, is_folder: bool) -> bool:
-        """Whether something of this name, in the folder of this path, is no part of the tree."""
+        """Return True if an entry of this name, in the folder of this path, is no part of
+        the tree.
+        """
         return compile_rules(self).leaves_out(folder, name, is_folder)
 
 
@@ -56,7 +58,7 @@ USUAL = Rules()
 
 
 class Compiled(NamedTuple):
-    """Rules, made quick: they are asked about every file."""
+    """Rules compiled for speed: they are applied to every file."""
 
     names: frozenset[str]
     folders: frozenset[str]
@@ -94,7 +96,7 @@ def compile_rules(rules: Rules) -> Compiled:
 def _sort_patterns(
     lines: Iterable[str],
 ) -> tuple[frozenset[str], re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Plain names, globs of names, and globs of whole paths."""
+    """Sort lines into plain names, globs of names, and globs of whole paths."""
     names: list[str] = []
     globs: list[str] = []
     paths: list[str] = []
@@ -115,7 +117,7 @@ def _any_of(globs: list[str]) -> re.Pattern[str] | None:
 def rules_for(
     folder: Path | str, *, ignore: Iterable[str] = (), store: Path | str | None = None
 ) -> Rules:
-    """The rules of a folder on this machine: what the caller names, its `.plaitignore`, and the
+    """Return the rules of a folder on this machine: the caller's names, its `.plaitignore`, and the
     store's own folder if it lies inside.
     """
     root = os.path.realpath(folder)
@@ -128,7 +130,7 @@ def rules_for(
 
 def _ignore_lines(file: Path) -> list[str]:
     try:
-        # A link is none: a repository could bring one along that leads to a file of the machine.
+        # A link is not read: a repository could bring one that leads to a file of the machine.
         text = (
             file.read_text("utf-8", "surrogateescape")
             if file.is_file() and not file.is_symlink()
@@ -148,7 +150,7 @@ def _ignore_lines(file: Path) -> list[str]:
 
 
 def heavy_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
-    """Paths of the heavy folders that are there, at any depth; none is looked into."""
+    """Return the paths of the heavy folders in a folder, at any depth; none is entered."""
     found: list[str] = []
     heavy = frozenset(rules.heavy)
     below = [""]
@@ -164,7 +166,7 @@ def heavy_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
 
 
 def stores_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
-    """Paths of what is called like a store, at any depth, heavy folders aside."""
+    """Return the paths that have the name of a store, at any depth, heavy folders aside."""
     found: list[str] = []
     below = [""]
     while below:

@@ -1,12 +1,12 @@
-"""Scanning: from files on disk to a tree, hashing only what may have changed.
+"""Scanning: from files on disk to a tree, hashing only files that may have changed.
 
 An index remembers, per folder, the tree that was found there and for each file size, times, inode
 and mode. A file whose numbers are the same is taken for unchanged, unless it was written so shortly
 before the scan that a second write could have left the same times: those are hashed again, as git
 does with racy entries.
 
-The upper folder of an overlay is scanned in the same way, over the tree of the lower one: what it
-does not mention is as it was below.
+The upper folder of an overlay is scanned in the same way, over the tree of the lower one: names
+that it does not mention are as they were below.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _OVERLAP = 1 << 16
 
 
 class ScanResult(NamedTuple):
-    """What came of a scan."""
+    """The tree that a scan found, and the new index."""
 
     tree: Digest
     seen: Index
     withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
-    read: int  # how many files
+    read: int  # number of files that were read
     # paths on this disk that are in no tree: by the rules, by a secret, or as pipes and the like
     left_out: tuple[str, ...] = ()
 
 
 class _Item(NamedTuple):
-    """A file that has to be read, or a link."""
+    """A file or a link to be read."""
 
     name: str
     is_link: bool
@@ -69,7 +69,7 @@ class _OpenFolder:
         self.work: list[Future[list[tuple[str, SeenEntry | None]]]] = []
 
     def tree_before(self) -> Digest | None:
-        """The tree it had, if it still has it."""
+        """Return the folder's tree of the last scan, if nothing in it changed."""
         old = self.old
         same = (
             old is not None
@@ -95,11 +95,11 @@ class Scan:
         threads: int = 0,
         ours: bool = True,
     ) -> None:
-        """`reader`: of the base, and told of every new folder. `absent`: withheld files that never
+        """`reader`: of the base; it learns every new folder. `absent`: withheld files that never
         were on this disk, by path.
 
-        `ours`: whether the files are a copy of ours. In a folder of the user no mode is changed,
-        and what is locked is withheld.
+        `ours`: the files are a copy of ours. In a folder of the user no mode is changed, and locked
+        files are withheld.
         """
         self._sink, self._index, self._reader = sink, index, reader
         self._rules = compile_rules(rules)
@@ -127,13 +127,13 @@ class Scan:
             tree, self._fresh, withheld, skipped, self._read_count, tuple(self._left_out)
         )
 
-    # ── down: what is there ──────────────────────────────────────────────────────────────────
+    # ── down: entries ────────────────────────────────────────────────────────────────────────
 
     def _walk_folder(
         self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False
     ) -> _OpenFolder:
-        """`at_once`: the folder is open to us for the moment only, so no thread can come back to
-        it.
+        """Walk a folder and those below. `at_once`: it is open to us for the moment only, so no
+        thread can come back to it.
         """
         disk.check_depth(depth, path)
         here = _OpenFolder(path, base, self._index.get(path))
@@ -145,7 +145,7 @@ class Scan:
         return here
 
     def _list_folder(self, folder: int, here: _OpenFolder) -> tuple[list[str], list[_Item]]:
-        """Folders to enter, and files to read; what is unchanged is taken over."""
+        """Return the folders to enter, and the files to read; unchanged entries are taken over."""
         known: Mapping[str, SeenEntry] = here.old.seen if here.old else {}
         below: list[str] = []
         items: list[_Item] = []
@@ -170,7 +170,7 @@ class Scan:
                     and before is not None
                     and (_holds_secret(name) or _holds_secret(before.entry.target))
                 ):
-                    before = None  # remembered from before it was known to be one
+                    before = None  # remembered from before the value became a secret
                 if before is not None and before.stamp == (
                     found.st_size,
                     found.st_mtime_ns,
@@ -198,23 +198,22 @@ class Scan:
         return below, items
 
     def _leave_out(self, here: _OpenFolder, name: str) -> None:
-        """Note what is in no tree.
-
-        What the lower layer has under its name was replaced by it, and is in none either.
+        """Note an entry that is in no tree. It replaced the lower layer's entry of its name, which
+        is in none either.
         """
         self._left_out.append(_join(here.path, name))
         if any(entry.name == name for entry in self._base_entries(here.base)):
             here.hidden.add(name)
 
     def _name_holds_secret(self, folder: int, here: _OpenFolder, name: str, mode: int) -> bool:
-        """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it
-        is in none.
+        """Return True if the name, or the target of a link, holds a secret: a tree would
+        reveal it.
         """
         if not self._armed or not (
             _holds_secret(name) or (stat.S_ISLNK(mode) and _holds_secret(_target(folder, name)))
         ):
             return False
-        if not (self._layered and stat.S_ISCHR(mode)):  # what hides it below hides it still
+        if not (self._layered and stat.S_ISCHR(mode)):  # a whiteout still hides the entry below
             self._withheld.append(self._shown_path(_join(here.path, name)))
             return True
         return False
@@ -241,8 +240,8 @@ class Scan:
             self._note_refused(path)
 
     def _note_refused(self, path: str) -> None:
-        """Note what we may not read: in a folder of the user it is withheld, like all that is
-        locked.
+        """Note a path that we may not read: in a folder of the user it is withheld, like locked
+        ones.
         """
         (self._skipped if self._ours else self._withheld).append(self._shown_path(path))
 
@@ -280,7 +279,7 @@ class Scan:
     # ── files ────────────────────────────────────────────────────────────────────────────────
 
     def _read_item(self, folder: int, path: str, item: _Item) -> SeenEntry | None:
-        """One file or link, read again if it changes meanwhile. None: it is gone."""
+        """Read one file or link, again if it changes meanwhile. None: it is gone."""
         try:
             return (
                 self._read_link(folder, item.name)
@@ -388,7 +387,7 @@ def _holds_secret(text: str) -> bool:
 def _target(folder: int, name: str) -> str:
     try:
         return os.readlink(name, dir_fd=folder)
-    except OSError:  # gone, or something else now: then it is read as what it is
+    except OSError:  # gone, or no link any more: its new kind is read later
         return ""
 
 
@@ -421,8 +420,8 @@ def _changing_error(path: str) -> WorkspaceError:
 
 
 def _pieces(handle: int, size: int) -> Iterator[bytes]:
-    """The file from its beginning, piece by piece; one byte more is asked for, so that one that
-    grew is noticed.
+    """Yield the file from its beginning, piece by piece. One byte more is asked for, so that a file
+    that grew is noticed.
     """
     offset = 0
     while offset <= size:
@@ -451,7 +450,7 @@ def _content_holds_secret(handle: int) -> bool:
 
 
 def _hidden_digest(handle: int) -> Digest:
-    """Says which content it is, without saying what the secret is."""
+    """Return a digest that identifies the content without revealing the secret in it."""
     found = sha256()
     for window in _windows(handle):
         found.update(secrets.hide_bytes(window))
@@ -459,7 +458,7 @@ def _hidden_digest(handle: int) -> Digest:
 
 
 def _windows(handle: int) -> Iterator[bytes]:
-    """Pieces, each with the end of the one before."""
+    """Yield the file in pieces, each with the end of the one before."""
     offset = 0
     while window := _read_at(handle, max(offset - _OVERLAP, 0), PIECE + _OVERLAP):
         yield window

@@ -13,16 +13,13 @@ BATCH = 8 << 20  # bytes of content that are held before they go to the store
 
 
 class BlobWriter(Protocol):
-    """Where content goes in batches."""
+    """Stores contents in batches."""
 
     def put_blobs(self, contents: Mapping[Digest, bytes]) -> None: ...
 
 
 class Sink:
-    """Content that the store may not have yet.
-
-    More than a batch of it goes to the store at once.
-    """
+    """Collects content that the store may not have yet, and writes it whenever a batch is full."""
 
     def __init__(self, store: BlobWriter) -> None:
         self._store, self._lock = store, threading.Lock()

@@ -43,12 +43,10 @@ METADATA = {
     ".osc": "osc",
     STORE: "Plait",
 }
-_SHORT_NAMES = {
-    name.strip("._{}")[:6] for name in METADATA
-}  # git~1 is what NTFS calls .git as well
+_SHORT_NAMES = {name.strip("._{}")[:6] for name in METADATA}  # NTFS knows .git as git~1 as well
 
-# What a folder has that git takes for a repository without a work tree, and what is read or run
-# there.
+# Names in a folder that git takes for a repository without a work tree, all of which it reads or
+# runs.
 BARE_NAMES = frozenset(
     (
         "head",
@@ -74,7 +72,7 @@ _IGNORED_CHARS = re.compile(
 
 @cache
 def folded_name(name: str) -> str:
-    """The one spelling of all names that some file system takes for this one."""
+    """Return the one spelling of all names that some file system takes for this one."""
     if name.isascii():
         text = name
     else:
@@ -87,8 +85,10 @@ def folded_name(name: str) -> str:
 
 
 def metadata_of(name: str) -> str | None:
-    """Whose own folder or file something of this name is. None: of no version control."""
-    for part in name.split("\\"):  # elsewhere it stands between folders
+    """Return the version control that owns a folder or file of this name. None: it is
+    none's own.
+    """
+    for part in name.split("\\"):  # a separator of folders on Windows
         plain = folded_name(part)
         short = re.fullmatch(r"([^~]+)~\d+", plain)
         if plain in METADATA or part == "CVS" or (short and short[1] in _SHORT_NAMES):
@@ -97,14 +97,14 @@ def metadata_of(name: str) -> str | None:
 
 
 class Kept(NamedTuple):
-    """A path that is not published: from where on, and why."""
+    """A path that is not published: the topmost part that stays, and the reason."""
 
     root: str  # all below it stays as the folder has it
     why: str
 
 
 def metadata_root(path: str) -> Kept | None:
-    """The topmost part of a path that belongs to a version control, by its name."""
+    """Return the topmost part of a path that belongs to a version control by its name."""
     parts = path.split("/")
     for end, name in enumerate(parts, 1):
         if (owner := metadata_of(name)) is not None:
@@ -112,7 +112,7 @@ def metadata_root(path: str) -> Kept | None:
     return None
 
 
-# ── what configuration of version control names ──────────────────────────────────────────────
+# ── files named by the configuration of version control ──────────────────────────────────────
 
 _CONFIG_MAX = 1 << 20  # bytes of a file of configuration that are looked at
 _FILES_MAX = 50  # such files, those that are included counted
@@ -157,8 +157,8 @@ class _RunPath(NamedTuple):
 
 
 def _parse_settings(text: str) -> Iterator[_Setting]:
-    """The settings of a file as git or Mercurial writes them; what cannot be read
-    is passed over.
+    """Yield the settings of a file as git or Mercurial writes them; lines of other forms are passed
+    over.
     """
     section = ""
     for line in text.replace("\\\n", " ").splitlines():
@@ -172,8 +172,8 @@ def _parse_settings(text: str) -> Iterator[_Setting]:
 
 
 def _unquote_value(value: str) -> str:
-    """A value as git understands it: quotes may stand anywhere in it, and a comment ends it outside
-    of them.
+    """Return a value as git understands it: quotes may stand anywhere in it, and a comment ends it
+    outside of them.
     """
     found, quoted, at = "", False, 0
     while at < len(value):
@@ -192,7 +192,7 @@ def _unquote_value(value: str) -> str:
 
 
 def run_paths(folder: Path) -> dict[str, bool]:
-    """Paths of a folder that version control runs, or reads what it runs from, because its
+    """Return the paths of a folder that version control runs, or reads commands from, because its
     configuration or a hook says so.
 
     True: with all that lies below.
@@ -206,8 +206,8 @@ def run_paths(folder: Path) -> dict[str, bool]:
 
 
 def folder_reason(folder: Path) -> str | None:
-    """Why nothing is published to a folder: it lies in version control's own, or where its
-    configuration has things run from.
+    """Return the reason why nothing may be published to a folder: it lies in version control's own,
+    or where its configuration has files run from. None: there is no reason.
     """
     for place in dict.fromkeys((os.path.abspath(folder), os.path.realpath(folder))):
         if (found := metadata_root(place.lstrip("/"))) is not None:
@@ -233,8 +233,8 @@ def _run_paths_around(folder: Path) -> Iterator[_RunPath]:
 
 
 def _work_trees(folder: Path) -> list[Path]:
-    """The repositories whose work trees the folder lies in, or that lie in it; heavy folders are
-    not entered.
+    """Return the repositories whose work trees the folder lies in, or that lie in it; heavy folders
+    are not entered.
     """
     above = [
         each
@@ -267,7 +267,7 @@ _NOT_ENTERED = ("node_modules", ".venv", "venv", ".tox", ".nox")
 
 
 def _configured_paths(root: Path) -> Iterator[_RunPath]:
-    """Of one work tree: where configuration and hooks lead, as absolute paths."""
+    """Yield the absolute paths that configuration and hooks of one work tree lead to."""
     homes = [root / ".hg", *_git_homes(root / ".git")]
     files = [home / name for home in homes for name in ("config", "config.worktree", "hgrc")]
     files += [
@@ -297,7 +297,7 @@ def _configured_paths(root: Path) -> Iterator[_RunPath]:
                 for each in {os.path.normpath(path), os.path.realpath(path)}:
                     if not f"{root}/".startswith(f"{each.rstrip('/')}/"):
                         yield _RunPath(each, below)
-                    # the work tree itself, or what it lies in: not all of it can be a hook
+                    # the work tree itself, or a folder above it: not all of it can be a hook
                     elif key == "core.hookspath":
                         yield from (_RunPath(os.path.join(each, name), True) for name in _HOOKS)
     for home in homes:
@@ -305,11 +305,12 @@ def _configured_paths(root: Path) -> Iterator[_RunPath]:
 
 
 def _path_words(key: str, value: str) -> dict[str, bool]:
-    """What in a value may be a path: all of it, or each word of a command. True: what lies below is
-    run, too.
+    """Return the words of a value that may be paths: all of it, or each word of a command. True:
+    files below are run, too.
 
     A plain word may as well be an argument (`make docs`), and so may any of an alias: of those,
-    only a file of that very name is meant, or what Python would run of such a folder.
+    only a file of that very name is meant, or the `__main__.py` that Python would run of such a
+    folder.
     """
     if key in _WHOLE_KEYS:
         return {value: True} if value else {}
@@ -338,8 +339,8 @@ def _path_words(key: str, value: str) -> dict[str, bool]:
 
 
 def _git_homes(dot_git: Path) -> list[Path]:
-    """Where the repository of a work tree lies: there, or where a pointer says; and what its
-    worktrees share.
+    """Return the folder of the repository of a work tree, by its pointer if there is one, and the
+    folder that its worktrees share.
     """
     home = dot_git
     if dot_git.is_file():
@@ -350,7 +351,7 @@ def _git_homes(dot_git: Path) -> list[Path]:
 
 
 def _hook_links(hooks: Path) -> Iterator[str]:
-    """Hooks that are links: the files they lead to are run."""
+    """Yield the files that linked hooks lead to: they are run."""
     try:
         with os.scandir(hooks) as listing:
             yield from (os.path.realpath(item.path) for item in listing if item.is_symlink())

@@ -15,9 +15,9 @@ from plait.workspace.tree import Objects, TreeReader, parts_of, shown
 
 
 class Workspace:
-    """The files of one tree.
+    """The files of one tree, to be read.
 
-    To be read; whoever wants to change them checks them out, or places the session.
+    To change them, check them out, or place the session.
     """
 
     def __init__(self, objects: Objects, tree: Digest) -> None:
@@ -25,7 +25,7 @@ class Workspace:
         self._objects, self._reader = objects, TreeReader(objects)
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file; links are followed inside the workspace."""
+        """Return the bytes of a file; links are followed inside the workspace."""
         entry = self._find(path, follow=True)
         if entry.kind == "withheld":
             raise FileWithheld(path)
@@ -34,21 +34,21 @@ class Workspace:
         return self._reader.content(entry)
 
     def text(self, path: str) -> str:
-        """The file as UTF-8; what is none is replaced."""
+        """Return the file as UTF-8; other bytes are replaced."""
         return self.read(path).decode("utf-8", "replace")
 
     def entry(self, path: str) -> Entry:
-        """What is there; a link is not followed if it is the last part of the path."""
+        """Return the entry at a path. A link is not followed if it is the last part of the path."""
         return self._find(path, follow=False)
 
     def files(self) -> list[str]:
-        """The paths of all files and links, as people read them."""
+        """Return the paths of all files and links, as people read them."""
         return [
             shown(path) for path, entry in self._reader.walk(self.tree) if entry.kind != "folder"
         ]
 
     def list(self, path: str = "") -> list[Entry]:
-        """What is in a folder, by name."""
+        """Return the entries of a folder, by name."""
         entry = self._find(path, follow=True)
         if entry.kind != "folder":
             raise NoSuchFile(path, "it is a file: read it")
