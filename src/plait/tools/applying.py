@@ -89,19 +89,19 @@ class _PatchPlan:
         if part.operation == "delete":
             self._check_all_goes(path, found, part)
             return self._set_file(path, None, "deleted")
-        made = _FileText(
+        file = _FileText(
             apply_hunks(path, found.text, part.hunks),
             found.mode if part.mode is None else part.mode,
         )
         if target == path:
-            return self._set_file(path, made, "changed")
+            return self._set_file(path, file, "changed")
         self._check_free(target)
         if part.operation == "rename":
             # unless another file has taken its name in this very patch
             self._after.setdefault(path, None)
         self._renamed.append({"from": path, "to": target, "copied": part.operation == "copy"})
         return self._set_file(
-            target, made, f"{'renamed' if part.operation == 'rename' else 'copied'} from {path},"
+            target, file, f"{'renamed' if part.operation == 'rename' else 'copied'} from {path},"
         )
 
     def _path_of(self, path: str) -> str:
@@ -139,9 +139,9 @@ class _PatchPlan:
                 f"Read it again; {_NOTHING}",
             )
 
-    def _set_file(self, path: str, made: _FileText | None, said: str) -> None:
+    def _set_file(self, path: str, file: _FileText | None, said: str) -> None:
         self._file_before(path)
-        self._after[path] = made
+        self._after[path] = file
         if not said.startswith("renamed"):
             self._edited.add(path)
         self._report_lines.append(f"{said} {path}")
@@ -162,7 +162,7 @@ class _PatchPlan:
 
     def _check_folders(self) -> None:
         """Raise EditRefused if a name would be a file and a folder at once."""
-        kept = {path for path, made in self._after.items() if made is not None}
+        kept = {path for path, file in self._after.items() if file is not None}
         for path in kept:
             parts = path.split("/")[:-1]
             for end in range(1, len(parts) + 1):
@@ -172,10 +172,10 @@ class _PatchPlan:
                         path, f"{above!r} is a file, not a folder", f"Use another path; {_NOTHING}"
                     )
 
-    def _put_file(self, path: str, made: _FileText | None) -> None:
+    def _put_file(self, path: str, file: _FileText | None) -> None:
         files = self._sandbox.files
-        if made is not None:
-            files.write(path, made.text.encode("utf-8", "surrogateescape"), mode=made.mode)
+        if file is not None:
+            files.write(path, file.text.encode("utf-8", "surrogateescape"), mode=file.mode)
         elif entry_or_none(self._sandbox, path) is not None:
             files.remove(path)
 
@@ -200,11 +200,11 @@ class _PatchPlan:
         return before and before.text, after and after.text
 
     def _modes(self) -> Json:
-        both = [(path, self._before[path], made) for path, made in sorted(self._after.items())]
+        both = [(path, self._before[path], file) for path, file in sorted(self._after.items())]
         return {
-            path: f"{made.mode:o}"
-            for path, before, made in both
-            if made and made.mode != (before.mode if before else 0o644)
+            path: f"{file.mode:o}"
+            for path, before, file in both
+            if file and file.mode != (before.mode if before else 0o644)
         }
 
 

@@ -243,8 +243,8 @@ def start_server() -> str:
         command, pass_fds=(writing,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
     os.close(writing)
-    with os.fdopen(reading) as told:
-        display = told.readline().strip()
+    with os.fdopen(reading) as answer:
+        display = answer.readline().strip()
     if not display:
         raise SystemExit("Xvfb did not start")
     return f":{display}"

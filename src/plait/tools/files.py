@@ -35,7 +35,7 @@ from plait.workspace import PIECE, Entry
 
 LINE_MAX = 2_000  # characters of one line that are shown
 _SNIFFED = 8_192  # bytes that tell text from other things
-_COUNTED_MAX = 64 * PIECE  # bytes of a file whose lines are counted, or whose digest is told
+_COUNTED_MAX = 64 * PIECE  # bytes of a file whose lines are counted, or whose digest is shown
 _IMAGE_MAX = 8 * PIECE
 _EDITED_MAX = 16 * PIECE
 _SCAN_S = 20.0  # seconds to find the requested lines
@@ -210,10 +210,10 @@ def _binary_result(sandbox: Sandbox, name: str, head: bytes, size: int) -> Resul
     content = sandbox.files.read(name) if size <= _COUNTED_MAX else None
     if content is not None:
         delta["digest"] = digest_of(content)
-    told = (
+    digest = (
         f"sha256 {delta['digest']}" if content is not None else "too long for a digest to be told"
     )
-    words = f"[{name} is no UTF-8 text: {kind}, {size:,} bytes, {told}]"
+    words = f"[{name} is no UTF-8 text: {kind}, {size:,} bytes, {digest}]"
     if content is not None and image_type(head) and size <= _IMAGE_MAX:
         return Result([words, image(content, kind, alt=name)], delta=delta)
     return Result([words], delta=delta)

@@ -43,9 +43,6 @@ class HttpAnswer(NamedTuple):
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
-# ── one request to one address ───────────────────────────────────────────────────────────────
-
-
 def ask_address(
     egress: Egress,
     request: HttpRequest,

@@ -33,9 +33,6 @@ class Hunk(NamedTuple):
         return [line.text for line in self.lines if line.mark != "-"]
 
 
-# ── putting hunks to a text ──────────────────────────────────────────────────────────────────
-
-
 def apply_hunks(path: str, content: str, hunks: Sequence[Hunk]) -> str:
     """Return the text with all hunks applied, or raise EditRefused: which one does not fit, why,
     and the lines that stand there.

@@ -14,8 +14,6 @@ from plait.workspace.checkout import Placed, checkout
 from plait.workspace.copy_state import AbsentFile, absent_files, boot_id, write_whole
 from plait.workspace.locks import exclusive_lock
 
-# ── bases ────────────────────────────────────────────────────────────────────────────────────
-
 
 class Base(NamedTuple):
     """A tree checked out once, never to be changed."""
@@ -37,11 +35,11 @@ def base_of(store: Store, cache: Path, tree: Digest) -> Base:
     bases = cache / "bases"
     bases.mkdir(parents=True, exist_ok=True)
     home = bases / tree
-    made = _read_record(home)
-    if made is None:
+    record = _read_record(home)
+    if record is None:
         with exclusive_lock(bases / ".lock"):
-            made = _read_record(home) or _make_base(store, bases, home, tree)
-    return Base(home / "files", made.absent)
+            record = _read_record(home) or _make_base(store, bases, home, tree)
+    return Base(home / "files", record.absent)
 
 
 def _make_base(store: Store, bases: Path, home: Path, tree: Digest) -> _BaseRecord:
@@ -49,15 +47,15 @@ def _make_base(store: Store, bases: Path, home: Path, tree: Digest) -> _BaseReco
     disk.remove_folder(making)
     disk.remove_folder(home)
     placed: Placed = checkout(store, tree, making / "files")
-    made = _BaseRecord(boot_id(), absent_files(placed.absent))
-    write_whole(making / "made", msgspec.json.encode(made))
+    record = _BaseRecord(boot_id(), absent_files(placed.absent))
+    write_whole(making / "made", msgspec.json.encode(record))
     making.rename(home)
-    return made
+    return record
 
 
 def _read_record(home: Path) -> _BaseRecord | None:
     try:
-        made = msgspec.json.decode((home / "made").read_bytes(), type=_BaseRecord)
+        record = msgspec.json.decode((home / "made").read_bytes(), type=_BaseRecord)
     except (OSError, msgspec.MsgspecError):
         return None
-    return made if made.boot == boot_id() and (home / "files").is_dir() else None
+    return record if record.boot == boot_id() and (home / "files").is_dir() else None

@@ -14,9 +14,6 @@ from plait.workspace.tree import Objects, TreeReader
 LISTED_MAX = 200  # paths in a summary
 
 
-# ── the value ────────────────────────────────────────────────────────────────────────────────
-
-
 class Changes:
     """The differences between the files of two trees.
 

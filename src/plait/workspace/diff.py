@@ -59,11 +59,11 @@ def _compare_folder(
     for name in (*differing, *(right.keys() - left.keys())):
         before, after = left.get(name), right.get(name)
         here = f"{path}/{name}" if path else name
-        told = _entry_if_shown(before), _entry_if_shown(after)
+        sides = _entry_if_shown(before), _entry_if_shown(after)
         if is_folder(before) and is_folder(after):
-            told = (before, after) if _folder_changed(before, after) else (None, None)
-        if told != (None, None):
-            found.append(Change(here, *told))
+            sides = (before, after) if _folder_changed(before, after) else (None, None)
+        if sides != (None, None):
+            found.append(Change(here, *sides))
         if is_folder(before) or is_folder(after):
             yield here, _tree_of(before), _tree_of(after)
 

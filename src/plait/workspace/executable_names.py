@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-# ── executable configuration ─────────────────────────────────────────────────────────────────
-
 # Names, globs of names, and, with a slash, globs of the end of a path; in any case. A reason says
 # which program runs it, and when.
 EXECUTABLE_NAMES: tuple[tuple[str, str], ...] = (

@@ -25,11 +25,11 @@ def patch_text(
     stand in lines that begin with `#`, which both pass over. Write it to a file as UTF-8 and
     without translating line ends.
     """
-    reader, told = reader_of(objects), list(changes)
-    moved = {pair.added.path: pair.removed for pair in renames(told)}
+    reader, listed = reader_of(objects), list(changes)
+    moved = {pair.added.path: pair.removed for pair in renames(listed)}
     gone = {removed.path for removed in moved.values()}
     parts: list[str] = []
-    for change in told:
+    for change in listed:
         if change.path in moved:
             parts += _rename_patch(moved[change.path], change)
         elif change.path not in gone:
@@ -53,8 +53,8 @@ def patch_parts(
     Those are always shown by their lines: no rename stands for a content, and bytes that are no
     text are escaped.
     """
-    reader, told = reader_of(objects), list(changes)
-    ahead = [one for change in told if change.path in first for one in _split_by_kind(change)]
+    reader, listed = reader_of(objects), list(changes)
+    ahead = [one for change in listed if change.path in first for one in _split_by_kind(change)]
     parts = [
         part
         for one in ahead
@@ -65,7 +65,8 @@ def patch_parts(
         )
     ]
     return PatchParts(
-        "".join(parts), patch_text(reader, [change for change in told if change.path not in first])
+        "".join(parts),
+        patch_text(reader, [change for change in listed if change.path not in first]),
     )
 
 

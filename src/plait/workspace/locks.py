@@ -11,8 +11,6 @@ from pathlib import Path
 from plait.errors import SandboxBusy
 from plait.workspace import disk
 
-# ── locks ────────────────────────────────────────────────────────────────────────────────────
-
 
 class Lock:
     """One process at a time; it ends with the process."""

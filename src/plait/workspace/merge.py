@@ -59,9 +59,9 @@ class Version(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.entry is None:
             return "nothing"
-        told = "no text" if self.text is None else self.text
+        text = "no text" if self.text is None else self.text
         return f"a {self.entry.kind}, mode {self.entry.mode:o}" + (
-            "" if self.entry.kind == "folder" else f": {told}"
+            "" if self.entry.kind == "folder" else f": {text}"
         )
 
 

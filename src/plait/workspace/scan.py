@@ -387,7 +387,7 @@ def _holds_secret(text: str) -> bool:
 def _target(folder: int, name: str) -> str:
     try:
         return os.readlink(name, dir_fd=folder)
-    except OSError:  # gone, or no link any more: its new kind is read later
+    except OSError:  # gone, or no link any more: reading it will notice
         return ""
 
 
