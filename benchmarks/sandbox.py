@@ -22,7 +22,7 @@ from plait.sandbox import Wanted
 from plait.sandbox.local import LocalBackend, LocalSandbox
 from plait.sandbox.rungs import RUNGS, find, version
 from plait.store import SqliteStore
-from plait.workspace.copies import snapshot_folder
+from plait.workspace.folder_snapshot import snapshot_folder
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {"overlay": "≤ 15 ms", "bubblewrap": "≤ 6 ms"}

@@ -21,8 +21,11 @@ from measure import Row, Timing, interleave
 from plait.ids import Digest
 from plait.runtime.live import Live
 from plait.store import SqliteStore
-from plait.workspace.copies import Copy, base_of, cache_folder, open_copy, snapshot_folder
+from plait.workspace.bases import base_of
+from plait.workspace.copies import Copy, open_copy
+from plait.workspace.copy_state import cache_folder
 from plait.workspace.diff import changes
+from plait.workspace.folder_snapshot import snapshot_folder
 
 CHANGED = 10
 _ROUNDS = 15

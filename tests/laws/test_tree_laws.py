@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from plait.ids import Digest
 from plait.workspace import Node
-from plait.workspace.diff import changes, unified
+from plait.workspace.diff import changes
+from plait.workspace.git_patch import patch_text
 from plait.workspace.merge import Merging, merge_lines, merge_trees, resolve
 from plait.workspace.tree import EMPTY, TreeReader
 from tests.planting import FOLDER, Blobs, Content, check_out, found_in, git
@@ -141,7 +142,7 @@ def test_git_makes_one_tree_of_the_other_with_the_patch(
         {path: what for path, what in each.items() if _in_patches(what)} for each in trio
     )
     blobs = Blobs()
-    patch = unified(blobs, changes(blobs, blobs.plant(left), blobs.plant(right)))
+    patch = patch_text(blobs, changes(blobs, blobs.plant(left), blobs.plant(right)))
     here, wanted = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("wanted")
     git(here, "init", "-q")
     check_out(left, here)

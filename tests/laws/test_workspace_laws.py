@@ -29,8 +29,10 @@ from plait.workspace import Files, Node, Workspace, disk
 from plait.workspace.checkout import checkout
 from plait.workspace.copies import Copy, Layered, Plain, open_copy
 from plait.workspace.edited import edited
+from plait.workspace.index import Index
 from plait.workspace.rules import USUAL
-from plait.workspace.scan import Index, Scan, Sink
+from plait.workspace.scan import Scan
+from plait.workspace.sink import Sink
 from plait.workspace.tree import TreeReader, differing
 from tests import trees
 from tests.trees import Edit, Told, edit, tell
@@ -105,10 +107,9 @@ class Stage:
     def tree(self, folder: Path) -> Digest:
         """The tree of a folder of ours, modes that lock its owner out included."""
         sink = Sink(self.store)
-        with disk.held(disk.open_root(folder)) as root:
-            found = Scan(sink, USUAL, self.seen.get(folder, {}), reader=TreeReader(self.store)).run(
-                root
-            )
+        with disk.closing_handle(disk.open_root(folder)) as root:
+            scan = Scan(sink, USUAL, self.seen.get(folder, {}), reader=TreeReader(self.store))
+            found = scan.scan_folder(root)
         sink.flush()
         self.seen[folder] = found.seen
         return found.tree

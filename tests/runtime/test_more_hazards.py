@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plait.workspace.hazards import executable_reason, metadata_root
+from plait.workspace.executables import executable_reason
+from plait.workspace.version_control import metadata_root
 
 VERSIONS = (
     ".bzr/branch/branch.conf _darcs/prefs/defaults .fslckout _FOSSIL_ .pijul/config CVS/Root"

@@ -15,7 +15,8 @@ from plait import Approval, Ask, Granted, Parked, Policy, Session, Workflow, rep
 from plait.errors import ToolFailed
 from plait.event import kinds as k
 from plait.workspace import files
-from plait.workspace.hazards import executable_reason, metadata_of
+from plait.workspace.executables import executable_reason
+from plait.workspace.version_control import metadata_of
 from tests.planting import git
 from tests.support import filled_folder, sh
 

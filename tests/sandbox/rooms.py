@@ -15,7 +15,7 @@ from plait.sandbox.local import LocalBackend, LocalSandbox
 from plait.sandbox.rungs import RUNGS, find
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.workspace.copies import snapshot_folder
+from plait.workspace.folder_snapshot import snapshot_folder
 from tests.support import filled_folder
 
 ISOLATED = RUNGS[:3]

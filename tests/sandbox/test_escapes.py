@@ -381,7 +381,7 @@ from pathlib import Path
 from plait.runtime.live import Live
 from plait.sandbox import Wanted, backend
 from plait.store import SqliteStore
-from plait.workspace.copies import snapshot_folder
+from plait.workspace.folder_snapshot import snapshot_folder
 folder, rung, mark = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 store = SqliteStore(folder / "store", source=Live())
 (folder / "files").mkdir()

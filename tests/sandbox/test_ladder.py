@@ -28,7 +28,7 @@ from plait.ids import Digest
 from plait.sandbox import Limits, Wanted, backend, backends
 from plait.sandbox.local import LocalBackend
 from plait.sandbox.rungs import choose
-from plait.workspace.copies import snapshot_folder
+from plait.workspace.folder_snapshot import snapshot_folder
 from tests.sandbox.rooms import (
     NAMESPACED,
     RUNGS,

@@ -19,7 +19,7 @@ from plait.sandbox.local import LocalBackend
 from plait.store.sqlite import SqliteStore
 from plait.testing import Seeded
 from plait.tools.browser import CHROMIUM
-from plait.workspace.copies import snapshot_folder
+from plait.workspace.folder_snapshot import snapshot_folder
 from tests.support import filled_folder
 
 PNG = b"\x89PNG\r\n\x1a\n"

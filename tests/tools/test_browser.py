@@ -265,7 +265,7 @@ def test_no_model_is_told_of_the_sandbox() -> None:
 
 
 def process_of(sandbox: Sandbox) -> int:
-    found = screen.found(sandbox, "browser")
+    found = screen.find_screen(sandbox, "browser")
     assert found is not None
     return found.pid
 
@@ -279,7 +279,7 @@ from plait.tools.browser import browser_open
 
 with placed(Path(sys.argv[1]), {"page.html": "<title>Page</title>"}) as sandbox:
     browser_open("page.html", sandbox)
-    print(screen.found(sandbox, "browser").pid, flush=True)
+    print(screen.find_screen(sandbox, "browser").pid, flush=True)
     sys.stdin.read()
 """
 

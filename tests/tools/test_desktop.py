@@ -79,7 +79,7 @@ def test_it_ends_with_its_sandbox_and_is_said_to_be_gone(tmp_path: Path) -> None
         with pytest.raises(SandboxFailed, match="start the program with desktop_start"):
             desktop_key("ctrl+s", sandbox)
         desktop_start("mousepad", sandbox)
-        found = screen.found(sandbox, "desktop")
+        found = screen.find_screen(sandbox, "desktop")
         assert found is not None
     gone(found.pid)
     with pytest.raises(SandboxFailed, match="start the program with desktop_start"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.errors import EgressRefused, InvalidValue
-from plait.tools.egress import Egress, address_of, is_public, within
+from plait.tools.egress import Egress, address_of, is_public, unwrapped_address
 
 INNER = [
     "127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254", "100.64.0.1",
@@ -42,7 +42,7 @@ def test_what_is_wrapped_is_judged_by_what_is_in_it(address: object) -> None:
     assert (
         inner is not None
         and wrapped is not None
-        and within(wrapped) == inner
+        and unwrapped_address(wrapped) == inner
         and is_public(wrapped) == is_public(inner)
     )
 

@@ -24,7 +24,7 @@ from plait.session.content import Loose
 from plait.tool import Result
 from plait.tools import apply_patch, edit_file, list_files, read_file, search_files, write_file
 from plait.tools.files import LINE_MAX
-from plait.tools.search import matches
+from plait.tools.search import matches_glob
 from plait.tools.text import SHOWN_MAX
 from tests.support import growth, result_delta
 from tests.tools.folder_sandbox import FolderSandbox
@@ -497,4 +497,4 @@ def test_the_child_that_searches_is_ended_and_knows_nothing(
     ],
 )
 def test_globs(path: str, glob: str, fits: bool) -> None:
-    assert matches(path, glob) is fits
+    assert matches_glob(path, glob) is fits

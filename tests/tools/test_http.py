@@ -23,7 +23,8 @@ from plait.session.ports import Act, Draft, writer_of
 from plait.tool import Tool
 from plait.tools import http, http_to
 from plait.tools.egress import Egress
-from plait.tools.web import BODY_MAX, Request, send
+from plait.tools.http_request import BODY_MAX, HttpRequest
+from plait.tools.web import send
 from tests.support import result_delta
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 30
@@ -393,9 +394,9 @@ def test_headers_that_say_where_it_goes_are_refused(site: Site, headers: dict[st
 
 def test_other_requests_that_make_no_sense(site: Site) -> None:
     for given in (
-        Request("GET", site.url(), body="x"),
-        Request("GET", site.url(), timeout_s=0),
-        Request("GET", site.url("/\r\nX: y")),
+        HttpRequest("GET", site.url(), body="x"),
+        HttpRequest("GET", site.url(), timeout_s=0),
+        HttpRequest("GET", site.url("/\r\nX: y")),
     ):
         with pytest.raises(InvalidValue):
             send(http_egress(site), given)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from plait.errors import EditRefused, InvalidValue, PlaitError
 from plait.tools import apply_patch
-from plait.tools.patch import FilePatch, apply_hunks, parse_patch
-from plait.tools.text import unified
+from plait.tools.hunks import apply_hunks
+from plait.tools.patch import FilePatch, parse_patch
+from plait.tools.text import unified_diff
 from tests.support import result_delta
 from tests.tools.folder_sandbox import FolderSandbox
 
@@ -68,7 +69,7 @@ def applied(before: str, patch: str) -> str:
 def test_our_own_difference_gives_the_target(pair: tuple[str, str], context: int) -> None:
     before, after = pair
     if before != after:
-        assert applied(before, unified("x", before, after, context)) == after
+        assert applied(before, unified_diff("x", before, after, context)) == after
 
 
 def run(folder: Path, *command: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,)) -> bytes:
@@ -111,7 +112,7 @@ def test_git_applies_what_we_write(scratch: Path, pair: tuple[str, str]) -> None
         "apply",
         "--whitespace=nowarn",
         "-",
-        stdin=unified("x", before, after).encode(),
+        stdin=unified_diff("x", before, after).encode(),
     )
     assert (scratch / "x").read_bytes().decode() == after
 
@@ -126,7 +127,7 @@ def test_a_patch_for_another_text_gives_what_git_gives_or_is_refused(
     before, after = pair
     if before == after:
         return
-    patch = unified("x", before, after)
+    patch = unified_diff("x", before, after)
     (scratch / "x").write_bytes(other.encode())
     try:
         ours = applied(other, patch)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.workspace.blame import Version, attribute
-from plait.workspace.lines import Lines, matching, split
+from plait.workspace.blame import FileVersion, attribute
+from plait.workspace.lines import LineMatcher, matching, split
 from tests.planting import git
 from tests.support import growth
 
@@ -20,7 +20,7 @@ def blamed(*contents: str | None) -> list[tuple[int, bytes]]:
     """A file as it was changed step by step; a line's tag is the step."""
     return attribute(
         [
-            Version(None if text is None else text.encode(), (at - 1,) if at else (), at)
+            FileVersion(None if text is None else text.encode(), (at - 1,) if at else (), at)
             for at, text in enumerate(contents)
         ]
     )
@@ -37,11 +37,11 @@ def test_a_file_that_went_and_came_again_is_new() -> None:
 
 def test_a_merge_takes_lines_from_where_they_were_written() -> None:
     versions = [
-        Version(b"1\n2\n3\n", (), "base"),
-        Version(b"1\nours\n2\n3\n", (0,), "ours"),
-        Version(b"1\n2\n3\ntheirs\n", (0,), "theirs"),
-        Version(b"never\n", (0,), "another branch"),
-        Version(b"1\nours\n2\n3\ntheirs\nmerge\n", (1, 2), "merge"),
+        FileVersion(b"1\n2\n3\n", (), "base"),
+        FileVersion(b"1\nours\n2\n3\n", (0,), "ours"),
+        FileVersion(b"1\n2\n3\ntheirs\n", (0,), "theirs"),
+        FileVersion(b"never\n", (0,), "another branch"),
+        FileVersion(b"1\nours\n2\n3\ntheirs\nmerge\n", (1, 2), "merge"),
     ]
     assert [tag for tag, _ in attribute(versions)] == [
         "base",
@@ -55,10 +55,10 @@ def test_a_merge_takes_lines_from_where_they_were_written() -> None:
 
 def test_where_both_parents_have_a_line_it_is_the_firsts() -> None:
     versions = [
-        Version(b"", (), 0),
-        Version(b"x\n", (0,), 1),
-        Version(b"x\n", (0,), 2),
-        Version(b"x\n", (2, 1), 3),
+        FileVersion(b"", (), 0),
+        FileVersion(b"x\n", (0,), 1),
+        FileVersion(b"x\n", (0,), 2),
+        FileVersion(b"x\n", (2, 1), 3),
     ]
     assert attribute(versions) == [(2, b"x\n")]
 
@@ -120,7 +120,9 @@ def test_texts_without_unique_lines_take_no_forever() -> None:
     chance = random.Random(7)
     left, right = ([chance.choice([b"a", b"b", b"c"]) for _ in range(20_000)] for _ in range(2))
     assert (
-        growth(lambda size: list(Lines(None, left[:size], right[:size]).get_opcodes()), 5_000, 4)
+        growth(
+            lambda size: list(LineMatcher(None, left[:size], right[:size]).get_opcodes()), 5_000, 4
+        )
         < 1.5
     )
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
-from plait.workspace.files import Closed, LocalFiles
+from plait.workspace.files import LocalFiles
+from plait.workspace.folder_walk import Closed
 from tests.support import dose, report
 
 

@@ -27,13 +27,12 @@ from plait.workspace.copies import (
     Copy,
     Layered,
     Plain,
-    cache_folder,
-    list_copies,
     open_copy,
     open_in_place,
-    snapshot_folder,
 )
+from plait.workspace.copy_state import cache_folder, list_copies
 from plait.workspace.edited import edited
+from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.rules import heavy_in, rules_for
 from tests.support import filled_folder, python
 
@@ -241,7 +240,7 @@ def test_the_folder_itself_has_no_way_back(
 
 def test_the_cache_of_a_store_in_memory_goes_with_the_process() -> None:
     code = (
-        "from plait.workspace.copies import cache_folder as f; p = f('memory:x'); (p /"
+        "from plait.workspace.copy_state import cache_folder as f; p = f('memory:x'); (p /"
         " 'd').mkdir(); (p / 'd').chmod(0); print(p)"
     )
     ran = python(code)
@@ -414,7 +413,8 @@ from tempfile import mkdtemp
 from plait.store import SqliteStore
 from plait.testing import Seeded
 from plait.workspace import EMPTY, Workspace
-from plait.workspace.copies import open_copy, snapshot_folder
+from plait.workspace.copies import open_copy
+from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.edited import edited
 from plait.workspace.base import Node
 place = Path(sys.argv[1])

@@ -9,7 +9,9 @@ import pytest
 
 from plait.ids import Digest
 from plait.workspace import Entry, Node
-from plait.workspace.diff import Changes, Stat, changes, quoted, renames, stat_lines, unified
+from plait.workspace.changes import Changes
+from plait.workspace.diff import Stat, changes, renames, stat_lines
+from plait.workspace.git_patch import patch_text, quoted
 from plait.workspace.tree import EMPTY, TreeReader, encode
 from tests.planting import FOLDER, Blobs, Content, check_out, found_in, git
 from tests.support import count_calls
@@ -292,7 +294,7 @@ def test_what_a_patch_cannot_say_does_not_keep_git_from_the_rest(tmp_path: Path)
     }
     blobs = Blobs()
     found = changes(blobs, blobs.plant(left), blobs.plant(right))
-    patch = unified(blobs, found, size_max=150)
+    patch = patch_text(blobs, found, size_max=150)
     digest = found[0].before and found[0].before.blobs[0]
     assert (
         f"# Binary files a/bin and b/bin differ: 2 bytes (sha256 {digest}) became 2 bytes (sha256 "

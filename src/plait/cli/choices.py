@@ -18,7 +18,7 @@ from plait.cli.terminal import clean, cut_text, visible
 from plait.errors import MergeConflict
 from plait.session import ABSENT
 from plait.session.merge import WORKSPACE
-from plait.workspace.diff import quoted
+from plait.workspace.git_patch import quoted
 
 Result = TypeVar("Result")
 

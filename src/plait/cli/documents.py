@@ -23,7 +23,8 @@ from plait.session.graph import Edge, Node, Step, Trace
 from plait.session.state import Spent
 from plait.store import Fault, Row, Unchecked
 from plait.workspace import Change, Entry
-from plait.workspace.diff import Changes, Stat
+from plait.workspace.changes import Changes
+from plait.workspace.diff import Stat
 from plait.workspace.tree import shown
 
 Document = dict[str, Any]

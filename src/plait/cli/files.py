@@ -37,7 +37,8 @@ from plait.ids import Digest
 from plait.session import Session
 from plait.session.blame import Blame, Line
 from plait.workspace import Entry
-from plait.workspace.diff import LISTED_MAX, Changes, quoted
+from plait.workspace.changes import LISTED_MAX, Changes
+from plait.workspace.git_patch import quoted
 from plait.workspace.lines import as_text
 from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown
 

@@ -23,7 +23,8 @@ from plait.errors import MergeConflict, NotApplied
 from plait.event.kinds import ToolReturned
 from plait.ids import Digest
 from plait.session import Session
-from plait.workspace.diff import Changes, patch_parts, quoted
+from plait.workspace.changes import Changes
+from plait.workspace.git_patch import patch_parts, quoted
 from plait.workspace.tree import shown
 
 

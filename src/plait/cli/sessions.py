@@ -27,7 +27,7 @@ from plait.session.ports import store_at
 from plait.session.saying import saying, short_sandbox
 from plait.session.state import Spent
 from plait.store import Row, Store
-from plait.workspace.diff import Changes
+from plait.workspace.changes import Changes
 
 PAGE = 200
 

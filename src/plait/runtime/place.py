@@ -27,7 +27,7 @@ from plait.session import Session
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.store import Store
 from plait.workspace import EMPTY, EMPTY_BYTES, Snapshot, shown
-from plait.workspace.copies import snapshot_folder
+from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.rules import heavy_in, rules_for
 

@@ -40,8 +40,10 @@ from plait.session.ports import store_at
 from plait.store import Store
 from plait.tool import Result, Tool
 from plait.workspace import Change, TreeReader, shown
-from plait.workspace.diff import Changes, changes, patch_parts
+from plait.workspace.changes import Changes
+from plait.workspace.diff import changes
 from plait.workspace.files import LocalFiles, Old
+from plait.workspace.git_patch import patch_parts
 
 APPLY = "apply"
 PUBLISHES = "publishes"  # in a request for consent: the folder and the trees before and after

@@ -26,12 +26,14 @@ from plait.session.ports import store_at
 from plait.session.state import ABSENT
 from plait.store import Store
 from plait.workspace import EMPTY, EMPTY_BYTES, Change, Node, Rules, TreeReader, shown
-from plait.workspace.copies import snapshot_folder
 from plait.workspace.diff import changes
 from plait.workspace.edited import edited, restored
-from plait.workspace.hazards import Guard, Kept, executables, metadata_root
+from plait.workspace.executables import executables
+from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.merge import merge_trees, resolve
+from plait.workspace.publish_guard import Guard
 from plait.workspace.tree import walk
+from plait.workspace.version_control import Kept, metadata_root
 
 FOLDER = "the folder"  # the name of that side in a conflict
 SECRET = "(withheld: it holds a secret)"  # shown in place of its content
@@ -132,7 +134,7 @@ def _leave_out_unpublished(
         found = [
             (each, kept)
             for each in todo
-            if (kept := _why_left_out(each, rules) or guard.kept(each)) is not None
+            if (kept := _why_left_out(each, rules) or guard.reason_to_keep(each)) is not None
         ]
         if not found:
             break

@@ -31,15 +31,13 @@ from plait.store import Store
 from plait.workspace import Files, Snapshot
 from plait.workspace.copies import (
     Copy,
-    CopyInfo,
     Layered,
     Plain,
-    cache_folder,
-    list_copies,
     open_copy,
     open_in_place,
 )
-from plait.workspace.files import Closed
+from plait.workspace.copy_state import CopyInfo, cache_folder, list_copies
+from plait.workspace.folder_walk import Closed
 from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.rules import STORE, stores_in
 

@@ -29,7 +29,7 @@ from plait.session.events import along
 from plait.session.state import State
 from plait.store import Store
 from plait.workspace.base import CHANGED_MAX, Entry
-from plait.workspace.blame import Version, attribute
+from plait.workspace.blame import FileVersion, attribute
 from plait.workspace.tree import TreeReader, shown
 
 _KINDS = frozenset(
@@ -179,11 +179,11 @@ class _History:
         for trees in self._trees.values():
             trees.sort(key=lambda each: each.event.seq)
         self._forks: dict[LogId, tuple[LogId, int] | None] = {}
-        self._versions: list[Version] = []
+        self._versions: list[FileVersion] = []
         self._entries: list[Entry | None] = []
         self._known: dict[Digest, int] = {}  # the version that an event left
 
-    def upto(self, log: LogId, seq: int) -> list[Version]:
+    def upto(self, log: LogId, seq: int) -> list[FileVersion]:
         """The version at a place comes last.
 
         A path tells a merge before what it brought, so this goes back from the end.
@@ -212,7 +212,7 @@ class _History:
         if same is None:
             same = len(self._versions)
             self._versions.append(
-                Version(self._reader.content(entry) if entry else None, tuple(above), written)
+                FileVersion(self._reader.content(entry) if entry else None, tuple(above), written)
             )
             self._entries.append(entry)
         self._known[written.event.id] = same

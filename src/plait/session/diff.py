@@ -12,7 +12,7 @@ from plait.session.files import tree_of
 from plait.session.state import Known, Ref, Spent, State, tokens_text
 from plait.session.views import Message, message_of
 from plait.store import Store
-from plait.workspace.diff import Changes
+from plait.workspace.changes import Changes
 
 _MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 

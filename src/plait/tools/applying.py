@@ -14,18 +14,19 @@ from plait.errors import EditRefused
 from plait.event import Json
 from plait.sandbox import Sandbox
 from plait.tool import Result, tool
-from plait.tools.files import evidence, file_path
-from plait.tools.patch import FilePatch, apply_hunks, parse_patch
+from plait.tools.files import add_evidence, file_path
+from plait.tools.hunks import apply_hunks
+from plait.tools.patch import FilePatch, parse_patch
 from plait.tools.paths import entry_or_none
-from plait.tools.text import changed_lines, counted, text_or_none, unified
+from plait.tools.text import changed_lines, count_text, text_or_none, unified_diff
 from plait.workspace import PIECE
 
 _FILE_MAX = 16 * PIECE
 _NOTHING = "nothing of the patch was applied"
 
 
-class _File(NamedTuple):
-    """A file as it is, or is to be."""
+class _FileText(NamedTuple):
+    """The text and mode of a file, before or after the patch."""
 
     text: str
     mode: int
@@ -52,72 +53,76 @@ def apply_patch(patch: str, sandbox: Sandbox) -> Result:
         patch: the whole patch
     """  # noqa: E501
     parts = parse_patch(patch)
-    plan = _Plan(sandbox, parts)
+    plan = _PatchPlan(sandbox, parts)
     for part in parts:
         plan.add(part)
     plan.write()
     return plan.result()
 
 
-class _Plan:
-    """What the files are to become."""
+class _PatchPlan:
+    """The files as they will be after the patch."""
 
     def __init__(self, sandbox: Sandbox, parts: Sequence[FilePatch]) -> None:
         self._sandbox = sandbox
         self._leaving = {
-            self._named(part.path) for part in parts if part.operation in ("rename", "delete")
+            self._path_of(part.path) for part in parts if part.operation in ("rename", "delete")
         }
-        self._edited: set[str] = set()  # where a later part goes on from what an earlier one made
-        self._before: dict[str, _File | None] = {}  # as they are; None: not there
-        self._after: dict[str, _File | None] = {}  # as they are to be; None: gone
-        self._said: list[str] = []
+        self._edited: set[str] = (
+            set()
+        )  # paths that an earlier part changed, and later parts go on from
+        self._before: dict[str, _FileText | None] = {}  # as they are; None: not there
+        self._after: dict[str, _FileText | None] = {}  # as they are to be; None: gone
+        self._report_lines: list[str] = []
         self._renamed: list[Json] = []
 
     def add(self, part: FilePatch) -> None:
-        path, target = self._named(part.path), self._named(part.target)
+        path, target = self._path_of(part.path), self._path_of(part.target)
         if part.operation == "create":
-            self._free(target)
-            return self._becomes(
-                target, _File(apply_hunks(target, "", part.hunks), part.mode or 0o644), "created"
+            self._check_free(target)
+            return self._set_file(
+                target,
+                _FileText(apply_hunks(target, "", part.hunks), part.mode or 0o644),
+                "created",
             )
-        found = self._found(path)
+        found = self._file_at(path)
         if part.operation == "delete":
             self._check_all_goes(path, found, part)
-            return self._becomes(path, None, "deleted")
-        made = _File(
+            return self._set_file(path, None, "deleted")
+        file = _FileText(
             apply_hunks(path, found.text, part.hunks),
             found.mode if part.mode is None else part.mode,
         )
         if target == path:
-            return self._becomes(path, made, "changed")
-        self._free(target)
+            return self._set_file(path, file, "changed")
+        self._check_free(target)
         if part.operation == "rename":
             # unless another file has taken its name in this very patch
             self._after.setdefault(path, None)
         self._renamed.append({"from": path, "to": target, "copied": part.operation == "copy"})
-        return self._becomes(
-            target, made, f"{'renamed' if part.operation == 'rename' else 'copied'} from {path},"
+        return self._set_file(
+            target, file, f"{'renamed' if part.operation == 'rename' else 'copied'} from {path},"
         )
 
-    def _named(self, path: str) -> str:
+    def _path_of(self, path: str) -> str:
         return file_path(self._sandbox, path)
 
-    def _found(self, path: str) -> _File:
-        """What a part speaks of: as an earlier part left it, or as it is."""
-        there = self._after[path] if path in self._edited else self._is_there(path)
+    def _file_at(self, path: str) -> _FileText:
+        """Return the file that a part changes: as an earlier part left it, or as it is on disk."""
+        there = self._after[path] if path in self._edited else self._file_before(path)
         if there is None:
             raise EditRefused(
                 path, "there is no such file", f"Look what there is with list_files; {_NOTHING}"
             )
         return there
 
-    def _is_there(self, path: str) -> _File | None:
+    def _file_before(self, path: str) -> _FileText | None:
         if path not in self._before:
-            self._before[path] = _read(self._sandbox, path)
+            self._before[path] = _read_file(self._sandbox, path)
         return self._before[path]
 
-    def _free(self, path: str) -> None:
-        there = self._is_there(path) if path not in self._leaving else None
+    def _check_free(self, path: str) -> None:
+        there = self._file_before(path) if path not in self._leaving else None
         taken = self._after.get(path, there)
         if taken is not None:
             raise EditRefused(
@@ -126,7 +131,7 @@ class _Plan:
                 f"Change it instead, or delete it first; {_NOTHING}",
             )
 
-    def _check_all_goes(self, path: str, found: _File, part: FilePatch) -> None:
+    def _check_all_goes(self, path: str, found: _FileText, part: FilePatch) -> None:
         if part.hunks and apply_hunks(path, found.text, part.hunks):
             raise EditRefused(
                 path,
@@ -134,30 +139,30 @@ class _Plan:
                 f"Read it again; {_NOTHING}",
             )
 
-    def _becomes(self, path: str, made: _File | None, said: str) -> None:
-        self._is_there(path)
-        self._after[path] = made
+    def _set_file(self, path: str, file: _FileText | None, said: str) -> None:
+        self._file_before(path)
+        self._after[path] = file
         if not said.startswith("renamed"):
             self._edited.add(path)
-        self._said.append(f"{said} {path}")
+        self._report_lines.append(f"{said} {path}")
 
     def write(self) -> None:
-        """All of it; what was written already is taken back if something cannot be."""
+        """Write all files; if one cannot be written, put those written before it back."""
         self._check_folders()
         done: list[str] = []
         try:
-            # what goes makes room for what comes
+            # removals first: they make room for new files
             for path in sorted(self._after, key=lambda path: self._after[path] is not None):
                 done.append(path)
-                self._put(path, self._after[path])
+                self._put_file(path, self._after[path])
         except BaseException:
             for path in reversed(done):
-                self._put(path, self._before[path])
+                self._put_file(path, self._before[path])
             raise
 
     def _check_folders(self) -> None:
-        """A name cannot be a file and a folder at once."""
-        kept = {path for path, made in self._after.items() if made is not None}
+        """Raise EditRefused if a name would be a file and a folder at once."""
+        kept = {path for path, file in self._after.items() if file is not None}
         for path in kept:
             parts = path.split("/")[:-1]
             for end in range(1, len(parts) + 1):
@@ -167,39 +172,39 @@ class _Plan:
                         path, f"{above!r} is a file, not a folder", f"Use another path; {_NOTHING}"
                     )
 
-    def _put(self, path: str, made: _File | None) -> None:
+    def _put_file(self, path: str, file: _FileText | None) -> None:
         files = self._sandbox.files
-        if made is not None:
-            files.write(path, made.text.encode("utf-8", "surrogateescape"), mode=made.mode)
+        if file is not None:
+            files.write(path, file.text.encode("utf-8", "surrogateescape"), mode=file.mode)
         elif entry_or_none(self._sandbox, path) is not None:
             files.remove(path)
 
     def result(self) -> Result:
         diffs = [(path, *self._sides(path)) for path in sorted(self._after)]
-        diff = "".join(unified(path, before, after) for path, before, after in diffs)
+        diff = "".join(unified_diff(path, before, after) for path, before, after in diffs)
         counts = [changed_lines(before or "", after or "") for _, before, after in diffs]
         delta: dict[str, Json] = {
             "changed": sorted(self._after),
             "renamed": self._renamed,
             "modes": self._modes(),
         }
-        parts: list[Any] = evidence(delta, "patch", diff)
+        parts: list[Any] = add_evidence(delta, "patch", diff)
         sums = (
-            f"{counted(sum(added for added, _ in counts), 'line')} added,"
+            f"{count_text(sum(added for added, _ in counts), 'line')} added,"
             f" {sum(removed for _, removed in counts):,} removed"
         )
-        return Result(["\n".join([*self._said, f"[{sums}]"]), *parts], delta=delta)
+        return Result(["\n".join([*self._report_lines, f"[{sums}]"]), *parts], delta=delta)
 
     def _sides(self, path: str) -> tuple[str | None, str | None]:
         before, after = self._before[path], self._after[path]
         return before and before.text, after and after.text
 
     def _modes(self) -> Json:
-        both = [(path, self._before[path], made) for path, made in sorted(self._after.items())]
+        both = [(path, self._before[path], file) for path, file in sorted(self._after.items())]
         return {
-            path: f"{made.mode:o}"
-            for path, before, made in both
-            if made and made.mode != (before.mode if before else 0o644)
+            path: f"{file.mode:o}"
+            for path, before, file in both
+            if file and file.mode != (before.mode if before else 0o644)
         }
 
 
@@ -208,7 +213,7 @@ def _is_file(sandbox: Sandbox, path: str) -> bool:
     return entry is not None and entry.kind == "file"
 
 
-def _read(sandbox: Sandbox, path: str) -> _File | None:
+def _read_file(sandbox: Sandbox, path: str) -> _FileText | None:
     entry = entry_or_none(sandbox, path)
     if entry is None:
         return None
@@ -229,4 +234,4 @@ def _read(sandbox: Sandbox, path: str) -> _File | None:
         raise EditRefused(
             path, "it is no UTF-8 text", f"Change it with a program, through the shell; {_NOTHING}"
         )
-    return _File(text, entry.mode)
+    return _FileText(text, entry.mode)

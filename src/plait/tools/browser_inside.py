@@ -1,10 +1,10 @@
-"""The half of the browser tools that runs inside the sandbox: it holds Chromium and does what the
-other half asks, line by line.
+"""The half of the browser tools that runs inside the sandbox: it holds Chromium and carries out the
+requests of the other half, line by line.
 
 This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request
 and its answer are one line of JSON each. In between it may ask for files of the workspace: the
-browser sees no others, since pages from `file:` are answered from what the other half sends, and so
-it sees the files as they are now and cannot look around in the machine.
+browser sees no others, since pages from `file:` are answered with the content that the other half
+sends. So it sees the files as they are now and cannot look around in the machine.
 """
 
 from __future__ import annotations
@@ -61,53 +61,53 @@ FLAGS = [
 ]
 
 
-class Mistake(Exception):
-    """Nothing was done, and the text says what to do instead."""
+class BrowserRefusal(Exception):
+    """Nothing was done; the text gives the reason and the next step."""
 
 
-class Inside:
+class BrowserInside:
     def __init__(self, context: BrowserContext, root: str) -> None:
         self.root = root.rstrip("/")
         self.notes: list[str] = []
-        context.route("file://**", self.serve)
-        context.on("page", self.entered)
+        context.route("file://**", self.serve_file)
+        context.on("page", self.on_page_opened)
         self.page = context.new_page()
 
-    def entered(self, page: Page) -> None:
-        """What opens last is looked at, as a person would."""
+    def on_page_opened(self, page: Page) -> None:
+        """Look at the page that opened last, as a person would."""
         self.page = page
         page.set_default_timeout(ACT_MS)
-        page.on("dialog", self.dismiss)
-        page.on("console", self.overheard)
-        page.on("download", self.refuse)
-        page.on("close", self.left)
+        page.on("dialog", self.on_dialog)
+        page.on("console", self.on_console)
+        page.on("download", self.on_download)
+        page.on("close", self.on_page_closed)
 
-    def left(self, page: Page) -> None:
+    def on_page_closed(self, page: Page) -> None:
         others = [each for each in page.context.pages if each is not page]
         if page is self.page and others:
             self.page = others[-1]
 
-    def dismiss(self, dialog: Dialog) -> None:
+    def on_dialog(self, dialog: Dialog) -> None:
         self.note(f"the page said, as {dialog.type}: {dialog.message!r}; it was dismissed")
         dialog.dismiss()
 
-    def overheard(self, message: ConsoleMessage) -> None:
+    def on_console(self, message: ConsoleMessage) -> None:
         self.note(f"console {message.type}: {message.text}")
 
-    def refuse(self, download: Download) -> None:
+    def on_download(self, download: Download) -> None:
         self.note(f"a download of {download.suggested_filename!r} was not taken")
 
     def note(self, text: str) -> None:
         self.notes = [*self.notes, text[:NOTE_MAX]][-NOTES_MAX:]
 
-    def serve(self, route: Route) -> None:
-        """A file of the workspace, as the other half reads it."""
+    def serve_file(self, route: Route) -> None:
+        """Answer with a file of the workspace, as the other half reads it."""
         path = unquote(urlsplit(route.request.url).path)
         if not path.startswith(f"{self.root}/"):
             self.note(f"{path} is outside of the workspace")
             return route.abort("accessdenied")
-        say({"need": path[len(self.root) + 1 :]})
-        content = hear().get("content")
+        send({"need": path[len(self.root) + 1 :]})
+        content = receive().get("content")
         if content is None:
             return route.abort("failed")
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
@@ -116,7 +116,7 @@ class Inside:
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         getattr(self, f"do_{asked['do']}")(asked)
-        self.settle()
+        self.wait_until_loaded()
         png = base64.b64encode(self.page.screenshot(type="png")).decode()
         notes, self.notes = self.notes, []
         return {
@@ -130,12 +130,12 @@ class Inside:
     def snapshot(self) -> str:
         try:
             return self.page.aria_snapshot(mode="ai")
-        # what was done is done, also if the page does not say what came of it
+        # the act is done, even if the page cannot be read afterwards
         except Error as error:
-            return f"(the page cannot be read: {short(error)})"
+            return f"(the page cannot be read: {short_message(error)})"
 
-    def settle(self) -> None:
-        """What an act set off has begun by now; a page that never stops loading is
+    def wait_until_loaded(self) -> None:
+        """Wait until a load that the act set off has ended. A page that never stops loading is
         shown as it is.
         """
         self.page.wait_for_timeout(SETTLE_MS)
@@ -143,24 +143,24 @@ class Inside:
             self.page.wait_for_load_state("load", timeout=LOAD_MS)
 
     def do_look(self, asked: dict[str, Any]) -> None:
-        """Nothing: the page is told of as it is."""
+        """Do nothing: the answer shows the page as it is."""
 
     def do_open(self, asked: dict[str, Any]) -> None:
         try:
             self.page.goto(asked["url"], timeout=LOAD_MS, wait_until="load")
         except Error as error:
             if "Timeout" not in str(error):
-                raise Mistake(short(error)) from error
+                raise BrowserRefusal(short_message(error)) from error
             self.note("the page has not finished loading")
 
     def do_click(self, asked: dict[str, Any]) -> None:
         found = self.find(asked["target"])
-        self.ready(found, asked["target"])
+        self.check_reachable(found, asked["target"])
         found.click(no_wait_after=True)
 
     def do_type(self, asked: dict[str, Any]) -> None:
         found = self.find(asked["target"])
-        self.ready(found, asked["target"])
+        self.check_reachable(found, asked["target"])
         if found.evaluate("element => element.tagName") == "SELECT":
             found.select_option(label=asked["text"])
         else:
@@ -168,28 +168,28 @@ class Inside:
         if asked["submit"]:
             found.press("Enter", no_wait_after=True)
 
-    def ready(self, found: Locator, target: str) -> None:
-        """Tried before it is done, so that what cannot be done is known not to have happened."""
+    def check_reachable(self, found: Locator, target: str) -> None:
+        """Try the click first, so that an impossible one is known not to have happened."""
         try:
             found.click(trial=True)
         except Error as error:
-            raise Mistake(f"{target} cannot be reached: {short(error)}") from error
+            raise BrowserRefusal(f"{target} cannot be reached: {short_message(error)}") from error
 
     def find(self, target: str) -> Locator:
-        """By its ref in the snapshot, by what it is called, or by a CSS selector: one element, or a
-        word about why not.
+        """Find one element by its ref in the snapshot, by its name, or by a CSS selector; refuse if
+        there is not exactly one.
         """
         if ref := REF.match(target.strip()):
-            return self.only(self.page.locator(f"aria-ref={ref[1]}"), target)
-        for found in self.meant(target):
+            return self.check_single(self.page.locator(f"aria-ref={ref[1]}"), target)
+        for found in self.candidates(target):
             with suppress(Error):  # not a selector at all
                 if found.count():
-                    return self.only(found, target)
-        raise Mistake(
+                    return self.check_single(found, target)
+        raise BrowserRefusal(
             f"nothing on the page is called {target!r}; take a ref from the snapshot, as in e12"
         )
 
-    def meant(self, target: str) -> list[Locator]:
+    def candidates(self, target: str) -> list[Locator]:
         page = self.page
         controls = [page.get_by_role(role, name=target, exact=True) for role in CONTROLS]
         return [
@@ -199,42 +199,42 @@ class Inside:
             page.locator(f"css={target}"),
         ]
 
-    def only(self, found: Locator, target: str) -> Locator:
+    def check_single(self, found: Locator, target: str) -> Locator:
         if (count := found.count()) != 1:
-            raise Mistake(
+            raise BrowserRefusal(
                 f"{target!r} names {count} elements on the page, not one; take a ref from the"
                 " newest snapshot, as in e12"
             )
         return found
 
 
-def short(error: Error) -> str:
+def short_message(error: Error) -> str:
     return error.message.split("Call log:")[0].strip()[:500]
 
 
-def say(document: dict[str, Any]) -> None:
+def send(document: dict[str, Any]) -> None:
     OUT.write(json.dumps(document).encode() + b"\n")
     OUT.flush()
 
 
-def hear() -> dict[str, Any]:
+def receive() -> dict[str, Any]:
     line = sys.stdin.buffer.readline()
     if not line:
-        raise SystemExit(0)  # nobody is there any more
+        raise SystemExit(0)  # the other half has ended
     return json.loads(line)
 
 
-def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
+def reply(inside: BrowserInside, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         return inside.answer(asked)
-    except Mistake as error:
+    except BrowserRefusal as error:
         return {"refused": str(error)}
     except Error as error:
-        return {"failed": short(error)}
+        return {"failed": short_message(error)}
 
 
-def home() -> str:
-    """A folder of its own, emptied of what one that was killed left behind.
+def make_home() -> str:
+    """Make a folder of its own, emptied of files that a killed predecessor left.
 
     The names of sockets in it have to be short.
     """
@@ -247,7 +247,7 @@ def home() -> str:
     return path
 
 
-def launched(playwright: Playwright, programs: list[str]) -> Browser:
+def launch_browser(playwright: Playwright, programs: list[str]) -> Browser:
     program = next((each for each in programs if os.access(each, os.X_OK)), None)
     if program is None:
         raise SystemExit(f"there is no {' and no '.join(programs)} in the sandbox")
@@ -261,21 +261,21 @@ def launched(playwright: Playwright, programs: list[str]) -> Browser:
 
 
 def main(root: str, *programs: str) -> None:
-    os.environ["TMPDIR"] = tempfile.tempdir = home()  # where it keeps its profile
+    os.environ["TMPDIR"] = tempfile.tempdir = make_home()  # where it keeps its profile
     with sync_playwright() as playwright:
-        browser = launched(playwright, list(programs))
+        browser = launch_browser(playwright, list(programs))
         context = browser.new_context(
             viewport=SIZE,  # pyright: ignore[reportArgumentType]
             accept_downloads=False,
             service_workers="block",
         )
-        inside = Inside(context, root)
-        say({"ready": browser.version})
+        inside = BrowserInside(context, root)
+        send({"ready": browser.version})
         while True:
-            say(reply(inside, hear()))
+            send(reply(inside, receive()))
 
 
 if __name__ == "__main__":
     OUT = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else writes, writes elsewhere
+    os.dup2(2, 1)  # other output must not mix with the answers
     main(*sys.argv[1:])

@@ -1,7 +1,7 @@
 """Commands: `shell` and `python` run to their end in the sandbox, and say how they ended.
 
-A command that fails is a result: the exit code is on the event, and the model reads what was
-written. What is shown is bounded; where that leaves something out, all of it is kept as a file.
+A command that fails is a result: the exit code is on the event, and the model reads the output. The
+shown output is bounded; where that leaves something out, all of it is kept as a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plait.tools.text import SHOWN_MAX
 _COMMAND_MAX = 100_000  # bytes: a system takes 131,072 as one argument
 _TIME_MAX_S = 24 * 3600.0
 
-# One command instead of two: whether there is a bash is found out where it would be run.
+# One command instead of two: bash is looked for where it would be run.
 _BASH = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi'
 
 # The code comes by stdin, so that it may be long and leaves no file behind. It runs as the main
@@ -47,10 +47,11 @@ _WHY = {
 
 
 def class_of_commands(placement: Placement | None, arguments: Mapping[str, Any]) -> EffectClass:
-    """A command can be undone if all that it can reach is the files of the session; otherwise it
-    happened.
+    """A command can be undone if all that it can reach is the files of the session; otherwise it is
+    at most once.
 
-    Without isolation (the rung `host`) it can reach everything, whatever was asked for its network.
+    Without isolation (the rung `host`) it can reach everything, also if its network was asked to be
+    off.
     """
     if placement is None or placement.network != "off" or placement.rung == "host":
         return "at_most_once"
@@ -80,9 +81,9 @@ def shell(command: str, sandbox: Sandbox, timeout_s: float = 120.0) -> Result:
             f"it is longer than {_COMMAND_MAX:,} bytes",
             "write it to a file with write_file, and run that",
         )
-    return _told(
+    return _command_result(
         sandbox,
-        sandbox.exec(["/bin/sh", "-c", _BASH, "sh", command], limits=_only_time(timeout_s)),
+        sandbox.exec(["/bin/sh", "-c", _BASH, "sh", command], limits=_time_only(timeout_s)),
         "shell",
         timeout_s,
     )
@@ -105,9 +106,9 @@ def python(code: str, sandbox: Sandbox, timeout_s: float = 120.0) -> Result:
     ran = sandbox.exec(
         ["python3", "-c", _PYTHON],
         stdin=code.encode("utf-8", "surrogatepass"),
-        limits=_only_time(timeout_s),
+        limits=_time_only(timeout_s),
     )
-    return _told(sandbox, ran, "python", timeout_s)
+    return _command_result(sandbox, ran, "python", timeout_s)
 
 
 def _check_time(timeout_s: float) -> None:
@@ -117,8 +118,10 @@ def _check_time(timeout_s: float) -> None:
         )
 
 
-def _only_time(timeout_s: float) -> Limits:
-    """A limit on time; the others are those of the sandbox, since a call can only narrow them."""
+def _time_only(timeout_s: float) -> Limits:
+    """Limit the time; the other limits are those of the sandbox, since a call can only
+    narrow them.
+    """
     return Limits(
         time_s=timeout_s,
         memory_mb=None,
@@ -129,9 +132,11 @@ def _only_time(timeout_s: float) -> Limits:
     )
 
 
-def _told(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
-    text, whole = _shown(ran.output)
-    parts: list[Any] = [_with_end(text, _ending(ran, min(timeout_s, _time_of(sandbox.placement))))]
+def _command_result(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
+    text, whole = _output_text(ran.output)
+    parts: list[Any] = [
+        _with_end(text, _ending_note(ran, min(timeout_s, _time_limit(sandbox.placement))))
+    ]
     if not whole:
         parts.append(sandbox.keep(ran.output, f"{name}-output.txt"))
     return Result(
@@ -141,8 +146,8 @@ def _told(sandbox: Sandbox, ran: Ran, name: str, timeout_s: float) -> Result:
     )
 
 
-def _time_of(placement: Placement) -> float:
-    """How long a command may take there at most."""
+def _time_limit(placement: Placement) -> float:
+    """Return the longest time that a command may take in the sandbox."""
     limits = (
         cast("Mapping[str, Json]", placement.detail).get("limits")
         if isinstance(placement.detail, Mapping)
@@ -154,8 +159,8 @@ def _time_of(placement: Placement) -> float:
     return float(found) if isinstance(found, (int, float)) else float("inf")
 
 
-def _ending(ran: Ran, timeout_s: float) -> str:
-    """How it ended, if that has to be said."""
+def _ending_note(ran: Ran, timeout_s: float) -> str:
+    """Return a note on how the command ended, if it is needed."""
     if ran.killed:
         why = (
             f"it ran longer than {timeout_s:g} s"
@@ -174,8 +179,8 @@ def _with_end(text: str, ending: str) -> str:
     )
 
 
-def _shown(output: Output) -> tuple[str, bool]:
-    """What of it is shown, and whether that is all of it, character for character."""
+def _output_text(output: Output) -> tuple[str, bool]:
+    """Return the output to show, and True if it is complete, character for character."""
     if output.size <= 4 * SHOWN_MAX:  # no character has more bytes
         try:
             text = b"".join(output.pieces()).decode()

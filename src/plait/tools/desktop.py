@@ -1,12 +1,12 @@
 """A desktop as tools: start a program, look, click, type, press keys. It is an X server without a
 screen, and it runs inside the sandbox.
 
-Every call tells which windows are there, with a picture of the screen as a blob, so that each step
-can be looked at later. The desktop stays between calls and ends with the sandbox's handle; one that
-is gone is said to be gone, and what was done on it is not done again.
+Every call returns the names of the windows, with a picture of the screen as a blob, so that each
+step can be looked at later. The desktop stays between calls and ends with the sandbox's handle; a
+call on one that is gone fails, and no earlier act is repeated.
 
-It needs the programs Xvfb, xdotool and ImageMagick's import, and xmodmap for what is on no key. On
-Debian: apt-get install xvfb xdotool imagemagick x11-xserver-utils.
+It needs the programs Xvfb, xdotool and ImageMagick's import, and xmodmap for characters that are on
+no key. On Debian: apt-get install xvfb xdotool imagemagick x11-xserver-utils.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def desktop_start(command: str, sandbox: Sandbox) -> Result:
         command: what to run, as in: mousepad notes.txt
     """  # noqa: E501
     try:
-        screen.started(sandbox, KIND, "desktop_inside")
+        screen.start_screen(sandbox, KIND, "desktop_inside")
     except SandboxFailed as error:
         raise SandboxFailed(
             KIND,
@@ -43,13 +43,13 @@ def desktop_start(command: str, sandbox: Sandbox) -> Result:
             error.why,
             "install Xvfb, xdotool and ImageMagick where the sandbox can see them",
         ) from error
-    return _do(sandbox, f"start {command}", {"do": "start", "command": command})
+    return _ask_desktop(sandbox, f"start {command}", {"do": "start", "command": command})
 
 
 @tool(effect="pure")
 def desktop_screenshot(sandbox: Sandbox) -> Result:
     """See the screen as it is now."""
-    return _do(sandbox, "take a screenshot", {"do": "look"})
+    return _ask_desktop(sandbox, "take a screenshot", {"do": "look"})
 
 
 @tool(effect_of=class_of_commands)
@@ -68,7 +68,7 @@ def desktop_click(
         button: which mouse button
         times: 2 for a double click
     """  # noqa: E501
-    return _do(
+    return _ask_desktop(
         sandbox,
         f"click {x}, {y}",
         {"do": "click", "x": x, "y": y, "button": BUTTONS[button], "times": times},
@@ -82,7 +82,7 @@ def desktop_type(text: str, sandbox: Sandbox) -> Result:
     Args:
         text: what to type; a line break is the Enter key
     """
-    return _do(sandbox, f"type {len(text)} characters", {"do": "type", "text": text})
+    return _ask_desktop(sandbox, f"type {len(text)} characters", {"do": "type", "text": text})
 
 
 @tool(effect_of=class_of_commands)
@@ -92,11 +92,11 @@ def desktop_key(keys: str, sandbox: Sandbox) -> Result:
     Args:
         keys: X names of keys, as in: ctrl+s; or: alt+f Down Return
     """  # noqa: E501
-    return _do(sandbox, f"press {keys}", {"do": "key", "keys": keys})
+    return _ask_desktop(sandbox, f"press {keys}", {"do": "key", "keys": keys})
 
 
-def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
-    desktop = screen.found(sandbox, KIND)
+def _ask_desktop(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
+    desktop = screen.find_screen(sandbox, KIND)
     if desktop is None:
         raise SandboxFailed(
             KIND,
@@ -106,10 +106,10 @@ def _do(sandbox: Sandbox, what: str, request: Mapping[str, Json]) -> Result:
         )
     if request["do"] != "look":
         sandbox.begin()  # programs write files as they please
-    return _told(what, desktop.ask(what, request))
+    return _screen_result(what, desktop.ask(what, request))
 
 
-def _told(what: str, seen: Mapping[str, Any]) -> Result:
+def _screen_result(what: str, seen: Mapping[str, Any]) -> Result:
     windows = [str(each) for each in seen["windows"]]
     text = "\n".join(
         [f"windows: {', '.join(windows) or 'none'}", *(f"note: {note}" for note in seen["notes"])]

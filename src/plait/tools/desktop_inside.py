@@ -2,7 +2,7 @@
 screen, and the programs shown on it.
 
 This file is handed to the sandbox's Python as a program, so it imports nothing of ours. A request
-and its answer are one line of JSON each. The keyboard belongs to whatever window the pointer is in,
+and its answer are one line of JSON each. The keyboard belongs to the window that the pointer is in,
 since there is no window manager to say otherwise.
 """
 
@@ -25,12 +25,12 @@ RUN_S, WORDS_MAX = 20.0, 300
 KEYS = {"\n": "Return", "\t": "Tab"}
 
 
-class Mistake(Exception):
-    """Nothing was done, and the text says what to do instead."""
+class DesktopRefusal(Exception):
+    """Nothing was done; the text gives the reason and the next step."""
 
 
 class Program:
-    """What was started, and the end of what it complained about."""
+    """A started program, and the end of its error output."""
 
     def __init__(self, command: str) -> None:
         self.command, self.words = command, tempfile.TemporaryFile()
@@ -42,10 +42,10 @@ class Program:
         )
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.process.poll() is not None
 
-    def told(self) -> str:
+    def end_note(self) -> str:
         text = f"{self.command!r} ended with {self.process.returncode}"
         self.words.seek(max(0, self.words.seek(0, os.SEEK_END) - WORDS_MAX))
         return (
@@ -62,7 +62,7 @@ class Keyboard:
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}  # character to key, the one learnt first first
-        self.free: list[str] | None = None  # None: nobody has looked
+        self.free: list[str] | None = None  # None: not looked up yet
 
     def learn(self, text: str) -> None:
         new = [char for char in dict.fromkeys(text) if ord(char) > 126 and char not in self.known]
@@ -82,7 +82,7 @@ class Keyboard:
 
 
 def unused_keys() -> list[str]:
-    """Those that say nothing, and those of a laptop's lid and lamps."""
+    """Return keys without a meaning, and those of a laptop's lid and lamps."""
     listed = subprocess.run(
         ["xmodmap", "-pke"], capture_output=True, text=True, timeout=RUN_S
     ).stdout
@@ -90,38 +90,40 @@ def unused_keys() -> list[str]:
     return [row[1] for row in rows if len(row) == 3 or (len(row) > 3 and row[3].startswith("XF86"))]
 
 
-class Inside:
+class DesktopInside:
     def __init__(self) -> None:
         self.programs: list[Program] = []
         self.keyboard = Keyboard()
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         getattr(self, f"do_{asked['do']}")(asked)
-        png = settled()
-        ended = [each for each in self.programs if each.ended]
+        png = settled_picture()
+        ended = [each for each in self.programs if each.has_ended]
         self.programs = [each for each in self.programs if each not in ended]
         return {
-            "windows": windows(),
+            "windows": window_names(),
             "png": base64.b64encode(png).decode(),
-            "notes": [each.told() for each in ended],
+            "notes": [each.end_note() for each in ended],
         }
 
     def do_look(self, asked: dict[str, Any]) -> None:
-        """Nothing: the screen is told of as it is."""
+        """Do nothing: the answer shows the screen as it is."""
 
     def do_start(self, asked: dict[str, Any]) -> None:
-        before = windows()
+        before = window_names()
         program = Program(asked["command"])
         self.programs.append(program)
         until = time.monotonic() + WINDOW_S
-        while windows() == before and not program.ended and time.monotonic() < until:
+        while window_names() == before and not program.has_ended and time.monotonic() < until:
             time.sleep(STEP_S)
 
     def do_click(self, asked: dict[str, Any]) -> None:
         x, y = asked["x"], asked["y"]
         width, height, _ = map(int, SIZE.split("x"))
         if not (0 <= x < width and 0 <= y < height):
-            raise Mistake(f"{x}, {y} is not on the screen, which is {width} wide and {height} high")
+            raise DesktopRefusal(
+                f"{x}, {y} is not on the screen, which is {width} wide and {height} high"
+            )
         xdotool(
             "mousemove",
             "--sync",
@@ -166,8 +168,8 @@ def xdotool(*arguments: str, words: str = "") -> str:
     return done.stdout
 
 
-def windows() -> list[str]:
-    """What the windows that can be seen are called."""
+def window_names() -> list[str]:
+    """Return the names of the visible windows."""
     found = subprocess.run(
         ["xdotool", "search", "--onlyvisible", "--name", "."],
         capture_output=True,
@@ -181,7 +183,7 @@ def windows() -> list[str]:
     return list(dict.fromkeys(each.stdout.strip() for each in named if each.stdout.strip()))
 
 
-def picture() -> bytes:
+def take_picture() -> bytes:
     return subprocess.run(
         ["import", "-silent", "-window", "root", "png:-"],
         capture_output=True,
@@ -190,41 +192,41 @@ def picture() -> bytes:
     ).stdout
 
 
-def settled() -> bytes:
-    """The screen once it has stopped changing, or after a while: a cursor that
+def settled_picture() -> bytes:
+    """Return a picture of the screen once it has stopped changing, or after a while: a cursor that
     blinks never stops.
     """
     time.sleep(STEP_S)
-    until, before, now = time.monotonic() + SETTLE_S, b"", picture()
+    until, before, now = time.monotonic() + SETTLE_S, b"", take_picture()
     while before != now and time.monotonic() < until:
         time.sleep(STEP_S)
-        before, now = now, picture()
+        before, now = now, take_picture()
     return now
 
 
-def say(document: dict[str, Any]) -> None:
+def send(document: dict[str, Any]) -> None:
     OUT.write(json.dumps(document).encode() + b"\n")
     OUT.flush()
 
 
-def hear() -> dict[str, Any]:
+def receive() -> dict[str, Any]:
     line = sys.stdin.buffer.readline()
     if not line:
-        raise SystemExit(0)  # nobody is there any more
+        raise SystemExit(0)  # the other half has ended
     return json.loads(line)
 
 
-def reply(inside: Inside, asked: dict[str, Any]) -> dict[str, Any]:
+def reply(inside: DesktopInside, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         return inside.answer(asked)
-    except Mistake as error:
+    except DesktopRefusal as error:
         return {"refused": str(error)}
     except (OSError, subprocess.SubprocessError) as error:
         return {"failed": str(error)[:500]}
 
 
-def serve_screen() -> str:
-    """An X server of our own; it says itself on which display, so that none is taken twice."""
+def start_server() -> str:
+    """Start an X server of our own. It reports its display itself, so that none is taken twice."""
     reading, writing = os.pipe()
     command = [
         "Xvfb",
@@ -241,8 +243,8 @@ def serve_screen() -> str:
         command, pass_fds=(writing,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
     os.close(writing)
-    with os.fdopen(reading) as told:
-        display = told.readline().strip()
+    with os.fdopen(reading) as answer:
+        display = answer.readline().strip()
     if not display:
         raise SystemExit("Xvfb did not start")
     return f":{display}"
@@ -250,20 +252,20 @@ def serve_screen() -> str:
 
 def main() -> None:
     os.environ.update(
-        DISPLAY=serve_screen(),
+        DISPLAY=start_server(),
         GDK_BACKEND="x11",
         NO_AT_BRIDGE="1",
         GSETTINGS_BACKEND="memory",
         LIBGL_ALWAYS_SOFTWARE="1",
     )
-    os.environ.setdefault("LANG", "C.UTF-8")  # or what is typed is taken for ASCII
-    inside = Inside()
-    say({"ready": os.environ["DISPLAY"]})
+    os.environ.setdefault("LANG", "C.UTF-8")  # or typed text is taken for ASCII
+    inside = DesktopInside()
+    send({"ready": os.environ["DISPLAY"]})
     while True:
-        say(reply(inside, hear()))
+        send(reply(inside, receive()))
 
 
 if __name__ == "__main__":
     OUT = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else writes, writes elsewhere
+    os.dup2(2, 1)  # other output must not mix with the answers
     main()

@@ -1,10 +1,9 @@
-"""Which addresses a tool may reach.
+"""Egress: the addresses that a tool may reach.
 
-A rule names hosts as `api.example.com`, `*.example.org` (what is below it) or `*` (any public
+A rule names hosts as `api.example.com`, `*.example.org` (all hosts below it) or `*` (any public
 host), or addresses as `10.0.0.5` and `10.0.0.0/8`, each with `:8080` or `:*` behind it if another
 port than 80 and 443 is meant. A name never leads to a loopback, private, link-local or multicast
-address, whatever it resolves to: those have to be named as addresses (`localhost` stands for
-loopback).
+address, however it resolves: those have to be named as addresses (`localhost` stands for loopback).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _RULE = re.compile(
 )
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?\.?\Z")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_INNER = [  # which not every version of ipaddress knows to be none of the public ones
+_INNER = [  # not public, though some versions of ipaddress say so
     ipaddress.ip_network(each)
     for each in ("192.0.0.0/24", "192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "3fff::/20")
 ]
@@ -34,12 +33,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """The addresses that the system knows a host by."""
+    """Return the addresses that the system knows a host by."""
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
-class Target(NamedTuple):
-    """What a URL asks for, as it may be asked for."""
+class UrlTarget(NamedTuple):
+    """A URL taken apart and allowed by the rules."""
 
     url: str
     scheme: str
@@ -48,7 +47,7 @@ class Target(NamedTuple):
     path: str
 
 
-class _Rule(NamedTuple):
+class _HostRule(NamedTuple):
     host: str  # a name or pattern; "": a network
     network: ipaddress.IPv4Network | ipaddress.IPv6Network | None
     port: str  # "": 80 and 443; *: any
@@ -64,15 +63,15 @@ class _Rule(NamedTuple):
             return host != "localhost"
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
 
-    def names(self, address: Address, host: str) -> bool:
-        """Whether it allows this very address, though it is none of the public ones."""
+    def allows_inner(self, address: Address, host: str) -> bool:
+        """Return True if the rule names this very address, which is not a public one."""
         if self.network is not None:
             return address in self.network
         return self.host == host == "localhost" and address.is_loopback
 
 
 class Egress:
-    """An allow-list of hosts and addresses; what is not on it is refused."""
+    """An allow-list of hosts and addresses; all others are refused."""
 
     def __init__(
         self, rules: Sequence[str], schemes: Sequence[str] = ("https", "http"), step: str = ""
@@ -85,38 +84,40 @@ class Egress:
                 "pass them as a list",
             )
         self._rules, self._schemes, self._step = (
-            [_rule(each) for each in rules],
+            [_parse_rule(each) for each in rules],
             tuple(schemes),
             step,
         )
 
-    def target(self, url: str) -> Target:
-        """The URL taken apart, if such a host may be asked at all."""
-        parts, port = _split(url)
+    def target(self, url: str) -> UrlTarget:
+        """Take the URL apart, if its host is on the list."""
+        parts, port = _split_url(url)
         host = (parts.hostname or "").rstrip(".")
         if parts.scheme not in self._schemes:
             raise EgressRefused(
-                shown(url), f"only {' and '.join(self._schemes)} may be used", "Use another URL"
+                shown_url(url), f"only {' and '.join(self._schemes)} may be used", "Use another URL"
             )
         if parts.username is not None or parts.password is not None:
             raise EgressRefused(
-                shown(url), "a URL may not hold a name or password", "Leave them out"
+                shown_url(url), "a URL may not hold a name or password", "Leave them out"
             )
         if address_of(host) is None and not _HOST.match(host):
             raise EgressRefused(
-                shown(url), f"{host[:80]!r} is no name of a host", "Correct the URL"
+                shown_url(url), f"{host[:80]!r} is no name of a host", "Correct the URL"
             )
         if not any(rule.takes_host(host) and rule.takes_port(port) for rule in self._rules):
             raise EgressRefused(
-                shown(url), f"{host}:{port} is not on the list of what may be reached", self._step
+                shown_url(url),
+                f"{host}:{port} is not on the list of what may be reached",
+                self._step,
             )
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return Target(parts._replace(fragment="").geturl(), parts.scheme, host, port, path)
+        return UrlTarget(parts._replace(fragment="").geturl(), parts.scheme, host, port, path)
 
-    def addresses(self, target: Target, resolve: Resolve) -> list[str]:
-        """The addresses to connect to, each of them allowed.
+    def addresses(self, target: UrlTarget, resolve: Resolve) -> list[str]:
+        """Return the addresses to connect to, each of them allowed.
 
-        If one is not, none is: an honest name has no inner address.
+        If one is not, all are refused: an honest name has no inner address.
         """
         literal = address_of(target.host)
         found = (
@@ -126,34 +127,35 @@ class Egress:
         )
         for text in found:
             address = address_of(text)
-            if address is None or not self._may(address, target):
+            if address is None or not self._is_allowed(address, target):
                 why = f"{target.host} leads to {text}, which is not a public address"
                 raise EgressRefused(
-                    shown(target.url),
+                    shown_url(target.url),
                     why,
                     f"It may only be reached if it is allowed as an address, as in {text!r}",
                 )
         return found
 
-    def _may(self, address: Address, target: Target) -> bool:
+    def _is_allowed(self, address: Address, target: UrlTarget) -> bool:
         if is_public(address):
             return True
-        inner = within(address)
+        inner = unwrapped_address(address)
         return any(
-            rule.takes_port(target.port) and rule.names(inner, target.host) for rule in self._rules
+            rule.takes_port(target.port) and rule.allows_inner(inner, target.host)
+            for rule in self._rules
         )
 
 
-def _rule(text: str) -> _Rule:
+def _parse_rule(text: str) -> _HostRule:
     match = _RULE.match(text.strip().lower())
     host = match["host"] if match else ""
     bare, port = (host.strip("[]"), (match["port"] or "") if match else "")
     try:
-        return _Rule("", ipaddress.ip_network(bare), port)
+        return _HostRule("", ipaddress.ip_network(bare), port)
     except ValueError:
         pass
     try:  # an address of IPv6 without brackets has colons of its own
-        return _Rule("", ipaddress.ip_network(text.strip()), "")
+        return _HostRule("", ipaddress.ip_network(text.strip()), "")
     except ValueError:
         pass
     name = bare.removeprefix("*.")
@@ -167,11 +169,11 @@ def _rule(text: str) -> _Rule:
             f"{text!r} names no host",
             "write api.example.com, *.example.org, 10.0.0.5 or 10.0.0.0/8, with :port",
         )
-    return _Rule(bare, None, port)
+    return _HostRule(bare, None, port)
 
 
-def _split(url: str) -> tuple[SplitResult, int]:
-    """A URL in its parts, and its port."""
+def _split_url(url: str) -> tuple[SplitResult, int]:
+    """Return the parts of a URL, and its port."""
     if len(url) > 8_000 or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidValue(
             "url",
@@ -189,8 +191,8 @@ def _split(url: str) -> tuple[SplitResult, int]:
         raise InvalidValue("url", f"{url[:200]!r} is none: {error}", "write it anew") from error
 
 
-def shown(url: str) -> str:
-    """A URL without a name and password in it."""
+def shown_url(url: str) -> str:
+    """Return a URL without the name and password in it."""
     try:
         parts = urlsplit(url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -202,15 +204,15 @@ def shown(url: str) -> str:
 
 
 def address_of(text: str) -> Address | None:
-    """The address that a text is; None: it is none. A zone (%eth0) is left out."""
+    """Return the address that a text spells; None: it spells none. A zone (%eth0) is left out."""
     try:
         return ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
         return None
 
 
-def within(address: Address) -> Address:
-    """The address of IPv4 that one of IPv6 only wraps, or itself."""
+def unwrapped_address(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 one only wraps, or the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -223,10 +225,10 @@ def within(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is an ordinary address of the internet: no loopback, no private, link-local,
-    multicast or reserved one.
+    """Return True for an ordinary address of the internet: not loopback, private, link-local,
+    multicast or reserved.
     """
-    inner = within(address)
+    inner = unwrapped_address(address)
     if any(inner in network for network in _INNER):
         return False
     return (

@@ -1,13 +1,12 @@
 """Files: read, write, edit and list them, through the sandbox's own access to them, which leads
 nowhere else.
 
-What is read is exact, so that it can be handed back to `edit_file`; whatever is left out is said.
-What is written leaves the difference as evidence, not the number of bytes.
+Content is shown exactly, so that it can be handed back to `edit_file`; a note names the parts that
+are left out. A write leaves the difference as evidence, not the number of bytes.
 """
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,30 +16,29 @@ from plait.event import Json
 from plait.sandbox import Sandbox
 from plait.session import file, image
 from plait.tool import Result, tool
+from plait.tools.editing import replace_text
 from plait.tools.paths import HEAVY, entry_or_none, path_in
 from plait.tools.text import (
     DIFF_MAX,
     SHOWN_MAX,
-    as_crlf,
-    bounded,
+    bounded_text,
     changed_lines,
-    counted,
+    count_text,
     digest_of,
     image_type,
-    is_crlf,
     lines_of,
     media_type,
     text_or_none,
-    unified,
+    unified_diff,
 )
 from plait.workspace import PIECE, Entry
 
 LINE_MAX = 2_000  # characters of one line that are shown
 _SNIFFED = 8_192  # bytes that tell text from other things
-_COUNTED_MAX = 64 * PIECE  # bytes of a file whose lines are counted, or whose digest is told
+_COUNTED_MAX = 64 * PIECE  # bytes of a file whose lines are counted, or whose digest is shown
 _IMAGE_MAX = 8 * PIECE
 _EDITED_MAX = 16 * PIECE
-_SCAN_S = 20.0  # how long it may take to find the lines that are wanted
+_SCAN_S = 20.0  # seconds to find the requested lines
 
 _LINES_MAX = 2_000
 
@@ -66,14 +64,14 @@ def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_
         )
     name = path_in(sandbox, path)
     head = sandbox.files.read(name, size=_SNIFFED)
-    size = _size(sandbox, name, head)
+    size = _file_size(sandbox, name, head)
     if b"\0" in head or image_type(head) or not _is_utf8(head):
-        return _binary(sandbox, name, head, size)
+        return _binary_result(sandbox, name, head, size)
     if not size:
         return Result([f"[{name} is empty]"], delta={"path": name, "bytes": 0})
-    read = _lines(sandbox, name, size, offset, min(limit, _LINES_MAX))
+    read = _read_lines(sandbox, name, size, offset, min(limit, _LINES_MAX))
     if read is None:
-        return _binary(sandbox, name, head, size)
+        return _binary_result(sandbox, name, head, size)
     if not read.text:
         raise InvalidValue(
             "offset",
@@ -81,20 +79,22 @@ def read_file(path: str, sandbox: Sandbox, offset: int = 1, limit: int = _LINES_
             "read from an earlier line",
         )
     delta: dict[str, Json] = {"path": name, "bytes": size, "lines": [offset, read.last]}
-    note = _note(name, size, offset, read)
+    note = _read_note(name, size, offset, read)
     return Result([note, read.text] if note else [read.text], delta=delta)
 
 
-class _Read(NamedTuple):
+class _LinesRead(NamedTuple):
     text: str
     last: int  # the last line that is shown
-    more: bool  # whether others follow
+    more: bool  # True: others follow
     total: int | None  # lines of the file; None: it was not read to its end
     cut: tuple[int, ...]  # lines that are shown in part
 
 
-def _size(sandbox: Sandbox, name: str, head: bytes) -> int:
-    """How long a file is. A link is as long as what it leads to, which only reading tells."""
+def _file_size(sandbox: Sandbox, name: str, head: bytes) -> int:
+    """Return the size of a file. A link is as long as the file it leads to, which only reading
+    shows.
+    """
     entry = sandbox.files.entry(name)
     if entry.kind == "file":
         return entry.size
@@ -110,7 +110,9 @@ def _pieces(sandbox: Sandbox, name: str, start: int = 0) -> Iterator[bytes]:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Whether they can be the beginning of a text; the last character may be cut in two."""
+    """Return True if the bytes can be the beginning of a text; the last character may be cut in
+    two.
+    """
     try:
         head.decode()
     except UnicodeDecodeError as error:
@@ -118,16 +120,18 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _Read | None:
-    """The lines from there on, as many as may be shown; None: it is no text after all.
+def _read_lines(
+    sandbox: Sandbox, name: str, size: int, offset: int, limit: int
+) -> _LinesRead | None:
+    """Return the lines from `offset` on, as many as may be shown; None: it is no text after all.
 
-    Piece by piece: what comes before is counted and let go, and of a line without end only the
+    Read piece by piece: earlier lines are counted and dropped, and of a line without end only the
     beginning is held.
     """
     kept, cut, number, room, more = list[str](), list[int](), 1, SHOWN_MAX, False
     deadline = time.monotonic() + _SCAN_S
     count_all = size <= _COUNTED_MAX
-    for line, whole in _split(sandbox, name):
+    for line, whole in _split_lines(sandbox, name):
         if line is None:
             return None
         if time.monotonic() > deadline:
@@ -145,13 +149,13 @@ def _lines(sandbox: Sandbox, name: str, size: int, offset: int, limit: int) -> _
                 room -= len(shown)
                 cut += [number] if shown is not line else []
         if more and not count_all:
-            return _Read("".join(kept), offset + len(kept) - 1, True, None, tuple(cut))
+            return _LinesRead("".join(kept), offset + len(kept) - 1, True, None, tuple(cut))
         number += 1
-    return _Read("".join(kept), offset + len(kept) - 1, more, number - 1, tuple(cut))
+    return _LinesRead("".join(kept), offset + len(kept) - 1, more, number - 1, tuple(cut))
 
 
-def _split(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
-    """The lines of a file, each with whether it is whole: of a long one the beginning.
+def _split_lines(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
+    """Yield the lines of a file, each with True if it is whole: of a long one the beginning.
 
     None for a line that is no text.
     """
@@ -160,17 +164,17 @@ def _split(sandbox: Sandbox, name: str) -> Iterator[tuple[str | None, bool]]:
         *ended, rest = (rest + piece).split(b"\n")
         for line in ended:
             if not skipping:
-                yield _decoded(line + b"\n"), True
+                yield _decode_line(line + b"\n"), True
             skipping = False
         if len(rest) > LINE_MAX * 8:
             if not skipping:
-                yield _decoded(rest[: LINE_MAX * 8], cut=True), False
+                yield _decode_line(rest[: LINE_MAX * 8], cut=True), False
             rest, skipping = b"", True
     if rest and not skipping:
-        yield _decoded(rest), True
+        yield _decode_line(rest), True
 
 
-def _decoded(line: bytes, *, cut: bool = False) -> str | None:
+def _decode_line(line: bytes, *, cut: bool = False) -> str | None:
     if b"\0" in line:
         return None
     try:
@@ -179,8 +183,8 @@ def _decoded(line: bytes, *, cut: bool = False) -> str | None:
         return line[: error.start].decode() if cut and error.start >= len(line) - 3 else None
 
 
-def _note(name: str, size: int, offset: int, read: _Read) -> str:
-    """What is not shown, and how to see it; "": everything is."""
+def _read_note(name: str, size: int, offset: int, read: _LinesRead) -> str:
+    """Return a note on the lines that are not shown, and how to see them; "": all are."""
     notes: list[str] = []
     if read.more or offset > 1:
         of = f" of {read.total:,}" if read.total is not None else f" ({size:,} bytes in all)"
@@ -197,17 +201,19 @@ def _note(name: str, size: int, offset: int, read: _Read) -> str:
     return f"[{'; '.join(notes)}]" if notes else ""
 
 
-def _binary(sandbox: Sandbox, name: str, head: bytes, size: int) -> Result:
-    """What is no text: a picture as a picture, anything else by what can be said of it."""
+def _binary_result(sandbox: Sandbox, name: str, head: bytes, size: int) -> Result:
+    """Return the result for a file that is no text: a picture as a picture, any other by type, size
+    and digest.
+    """
     kind = media_type(name, head)
     delta: dict[str, Json] = {"path": name, "bytes": size, "media_type": kind}
     content = sandbox.files.read(name) if size <= _COUNTED_MAX else None
     if content is not None:
         delta["digest"] = digest_of(content)
-    told = (
+    digest = (
         f"sha256 {delta['digest']}" if content is not None else "too long for a digest to be told"
     )
-    words = f"[{name} is no UTF-8 text: {kind}, {size:,} bytes, {told}]"
+    words = f"[{name} is no UTF-8 text: {kind}, {size:,} bytes, {digest}]"
     if content is not None and image_type(head) and size <= _IMAGE_MAX:
         return Result([words, image(content, kind, alt=name)], delta=delta)
     return Result([words], delta=delta)
@@ -228,21 +234,21 @@ def write_file(path: str, content: str, sandbox: Sandbox) -> Result:
     """  # noqa: E501
     name = file_path(sandbox, path)
     there = entry_or_none(sandbox, name)
-    before = None if there is None else _before(sandbox, name, there)
+    before = None if there is None else _content_before(sandbox, name, there)
     after = content.encode("utf-8", "surrogatepass")
     sandbox.files.write(name, after)
-    return _written(name, before, after)
+    return _write_result(name, before, after)
 
 
 def file_path(sandbox: Sandbox, path: str) -> str:
-    """The path of a file that is to be written."""
+    """Return the path of a file that is to be written."""
     name = path_in(sandbox, path)
     if not name or path.endswith("/"):
         raise NotAFile(path, "a folder")
     return name
 
 
-def _before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
+def _content_before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
     if there.kind == "folder":
         raise NotAFile(name, "a folder")
     if there.kind == "file" and there.size > _COUNTED_MAX:
@@ -254,18 +260,18 @@ def _before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
     return sandbox.files.read(name)
 
 
-def _written(name: str, before: bytes | None, after: bytes) -> Result:
+def _write_result(name: str, before: bytes | None, after: bytes) -> Result:
     delta: dict[str, Json] = {"path": name, "created": before is None, "digest": digest_of(after)}
     delta["bytes"] = {"before": None if before is None else len(before), "after": len(after)}
     old, new = None if before is None else text_or_none(before), text_or_none(after) or ""
     if before is not None and old is None:
         delta["before"] = f"binary, sha256 {digest_of(before)}"
         return Result([f"overwrote {name}, which was binary; {len(after):,} bytes"], delta=delta)
-    parts = evidence(delta, name, unified(name, old, new))
+    parts = add_evidence(delta, name, unified_diff(name, old, new))
     if before is None:
         return Result(
             [
-                f"created {name}: {counted(len(lines_of(new)), 'line')}, {len(after):,} bytes",
+                f"created {name}: {count_text(len(lines_of(new)), 'line')}, {len(after):,} bytes",
                 *parts,
             ],
             delta=delta,
@@ -276,7 +282,7 @@ def _written(name: str, before: bytes | None, after: bytes) -> Result:
     return Result(
         [
             (
-                f"overwrote {name}: {counted(added, 'line')} added, {removed:,} removed,"
+                f"overwrote {name}: {count_text(added, 'line')} added, {removed:,} removed,"
                 f" {len(after):,} bytes"
             ),
             *parts,
@@ -285,9 +291,11 @@ def _written(name: str, before: bytes | None, after: bytes) -> Result:
     )
 
 
-def evidence(delta: dict[str, Json], name: str, diff: str) -> list[Any]:
-    """The difference into the delta; if it is long, bounded there, and whole as a part."""
-    delta["diff"] = bounded(diff, DIFF_MAX)
+def add_evidence(delta: dict[str, Json], name: str, diff: str) -> list[Any]:
+    """Put the difference into the delta; a long one is bounded there, and returned whole as
+    a part.
+    """
+    delta["diff"] = bounded_text(diff, DIFF_MAX)
     return (
         [
             file(
@@ -318,10 +326,10 @@ def edit_file(path: str, old: str, new: str, sandbox: Sandbox, replace_all: bool
         replace_all: whether to replace every one of them
     """  # noqa: E501
     name = file_path(sandbox, path)
-    before = _editable(sandbox, name)
-    after = replaced(name, before, old, new, every=replace_all)
+    before = _editable_text(sandbox, name)
+    after = replace_text(name, before, old, new, every=replace_all)
     sandbox.files.write(name, after.encode("utf-8", "surrogatepass"))
-    diff = unified(name, before, after)
+    diff = unified_diff(name, before, after)
     delta: dict[str, Json] = {
         "path": name,
         "bytes": {
@@ -329,11 +337,11 @@ def edit_file(path: str, old: str, new: str, sandbox: Sandbox, replace_all: bool
             "after": len(after.encode("utf-8", "surrogatepass")),
         },
     }
-    parts = evidence(delta, name, diff)
-    return Result([bounded(diff, SHOWN_MAX), *parts], delta=delta)
+    parts = add_evidence(delta, name, diff)
+    return Result([bounded_text(diff, SHOWN_MAX), *parts], delta=delta)
 
 
-def _editable(sandbox: Sandbox, name: str) -> str:
+def _editable_text(sandbox: Sandbox, name: str) -> str:
     entry = sandbox.files.entry(name)
     if entry.size > _EDITED_MAX:
         raise EditRefused(
@@ -345,102 +353,6 @@ def _editable(sandbox: Sandbox, name: str) -> str:
     if text is None:
         raise EditRefused(name, "it is no UTF-8 text", "Edit it with a program, through the shell")
     return text
-
-
-def replaced(name: str, text: str, old: str, new: str, *, every: bool = False) -> str:
-    """The text with the replacement, or EditRefused with the lines to look at."""
-    if not old:
-        raise EditRefused(
-            name,
-            "what to replace is empty",
-            "Copy the text to replace from the file; use write_file for a new one",
-        )
-    if old == new:
-        raise EditRefused(name, "old and new are the same", "Say what is to be different")
-    if is_crlf(text):
-        old, new = as_crlf(old), as_crlf(new)
-    places = _places(text, old)
-    if not places:
-        raise _not_there(name, text, old, new)
-    if len(places) > 1 and not every:
-        where = ", ".join(f"{_line_at(text, at):,}" for at in places[:20])
-        step = "Add lines around it until it is the only one, or pass replace_all=true"
-        raise EditRefused(name, f"the text is there {len(places)} times, at lines {where}", step)
-    return text.replace(old, new)
-
-
-def _places(text: str, old: str, limit: int = 10_000) -> list[int]:
-    """Where it stands, overlapping ones included: which of them was meant cannot be told."""
-    found: list[int] = []
-    at = text.find(old)
-    while at >= 0 and len(found) < limit:
-        found.append(at)
-        at = text.find(old, at + 1)
-    return found
-
-
-def _line_at(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
-
-
-def _not_there(name: str, text: str, old: str, new: str) -> EditRefused:
-    done = text.find(new) if new.strip() else -1
-    if done >= 0 and len(new) > 3:
-        step = "Read the file: the edit may have been made before"
-        return EditRefused(
-            name,
-            f"the text is not there, but what it is to become is, at line {_line_at(text, done):,}",
-            step,
-        )
-    lines = text.split("\n")
-    wanted = old.strip("\r\n").split("\n")
-    start, why = _alike(lines, wanted)
-    if start is None:
-        return EditRefused(
-            name,
-            "the text is not there, nor anything like it",
-            "Read the file, and copy the text from it",
-        )
-    shown = "\n".join(
-        f"{start + n + 1}\t{line[:300]}"
-        for n, line in enumerate(lines[start : start + min(len(wanted), 12) + 1])
-    )
-    return EditRefused(
-        name,
-        why,
-        f"The nearest lines are:\n{shown}\nCopy the text from the file exactly, without the"
-        " numbers",
-    )
-
-
-def _alike(lines: list[str], wanted: list[str]) -> tuple[int | None, str]:
-    """Where the lines are that come nearest, and in what they differ; None: nothing comes near."""
-    bare, sought = (
-        ["".join(line.split()) for line in lines[:50_000]],
-        ["".join(line.split()) for line in wanted],
-    )
-    for at in range(len(bare) - len(sought) + 1):
-        if bare[at] == sought[0] and bare[at : at + len(sought)] == sought and any(sought):
-            return (
-                at,
-                (
-                    f"the text is not there; lines {at + 1:,} to {at + len(sought):,} differ from"
-                    " it only in white space"
-                ),
-            )
-    mark = max(range(len(wanted)), key=lambda n: len(sought[n]))
-    best, score = None, 0.5
-    matcher = difflib.SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted[mark].strip()[:200])
-    for at, line in enumerate(lines[:20_000]):
-        matcher.set_seq1(line.strip()[:200])
-        if (
-            matcher.real_quick_ratio() > score
-            and matcher.quick_ratio() > score
-            and (ratio := matcher.ratio()) > score
-        ):
-            best, score = at, ratio
-    return (None if best is None else max(best - mark, 0)), "the text is not there"
 
 
 # ── listing ──────────────────────────────────────────────────────────────────────────────────
@@ -467,7 +379,7 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
     lines: list[str] = []
     deadline = time.monotonic() + _SCAN_S
     ended = ""
-    for where, entry in walk(sandbox, name, depth):
+    for where, entry in walk_folder(sandbox, name, depth):
         if len(lines) >= min(limit, 5_000):
             ended = (
                 f"[only the first {len(lines):,} are listed: name a folder, or raise limit (up to"
@@ -477,31 +389,31 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
             ended = f"[listing was ended after {_SCAN_S:g} s: name a folder]"
         if ended:
             break
-        lines.append(_listed(where, entry))
-    shown = bounded("\n".join(lines)) if lines else f"[{name or 'the workspace'} is empty]"
+        lines.append(_list_line(where, entry))
+    shown = bounded_text("\n".join(lines)) if lines else f"[{name or 'the workspace'} is empty]"
     return Result(
         [f"{shown}\n{ended}" if ended else shown],
         delta={"path": name, "listed": len(lines), "all": not ended},
     )
 
 
-def walk(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
-    """What is below a folder, names in order, folders before what is in them.
+def walk_folder(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
+    """Yield the entries below a folder, names in order, folders before their entries.
 
     Links are not followed.
     """
-    left = [iter(_within(sandbox, folder))]
+    left = [iter(_entries_below(sandbox, folder))]
     while left:
         for where, entry in left[-1]:
             yield where, entry
             if entry.kind == "folder" and len(left) < depth and entry.name not in HEAVY:
-                left.append(iter(_within(sandbox, where)))
+                left.append(iter(_entries_below(sandbox, where)))
                 break
         else:
             left.pop()
 
 
-def _within(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
+def _entries_below(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
     try:
         return [
             (f"{folder}/{entry.name}" if folder else entry.name, entry)
@@ -511,7 +423,7 @@ def _within(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
         return []
 
 
-def _listed(where: str, entry: Entry) -> str:
+def _list_line(where: str, entry: Entry) -> str:
     shown = where.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
     if entry.kind == "folder":
         return f"{shown}/"

@@ -1,7 +1,7 @@
-"""Notes: what an agent wants to stand in the record, besides what it says.
+"""Notes: facts that an agent wants on record, besides its messages.
 
-They are `pure`: all that they change is the session, and a call that is made again records the same
-under the same key. A rewind takes them back like everything else on the path.
+They are `pure`: all that they change is the session, and a repeated call records the same under the
+same key. A rewind takes them back like everything else on the path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plait.tool import tool
 
 B = TypeVar("B")
 
-_TRIES = 100  # whoever is too late was beaten by somebody who is done now
+_TRIES = 100  # each try lost to another writer, which is done now
 
 
 @tool(effect="pure", timeout_s=60)
@@ -28,7 +28,8 @@ def note(text: str, session: Session) -> str:
     Args:
         text: the finding, in a sentence that can be understood by itself
     """
-    return f"noted as {_last(_at_tip(session, lambda now: now.note(text)), FactRecorded).key}"
+    noted = _record_at_tip(session, lambda now: now.note(text))
+    return f"noted as {_last_body(noted, FactRecorded).key}"
 
 
 @tool(effect="pure", timeout_s=60)
@@ -40,7 +41,7 @@ def decide(key: str, value: Json, session: Session, reason: str = "") -> str:
         value: what was decided: a text, a number, a list or an object
         reason: why, in a sentence
     """  # noqa: E501
-    _at_tip(session, lambda now: now.decide(key, value, reason=reason))
+    _record_at_tip(session, lambda now: now.decide(key, value, reason=reason))
     return f"decided {key}"
 
 
@@ -52,10 +53,8 @@ def todo(what: str, session: Session, kind: PendingKind = "step") -> str:
         what: the work, in a sentence
         kind: step, question or hypothesis
     """
-    return (
-        "to do, as"
-        f" {_last(_at_tip(session, lambda now: now.todo(what, kind=kind)), PendingAdded).key}"
-    )
+    added = _record_at_tip(session, lambda now: now.todo(what, kind=kind))
+    return f"to do, as {_last_body(added, PendingAdded).key}"
 
 
 @tool(effect="pure", timeout_s=60)
@@ -66,13 +65,13 @@ def settle(key: str, session: Session, outcome: str = "") -> str:
         key: the key that todo gave, or its very words
         outcome: what came of it
     """
-    _at_tip(session, lambda now: now.settle(key, outcome))
+    _record_at_tip(session, lambda now: now.settle(key, outcome))
     return f"settled {key}"
 
 
-def _at_tip(session: Session, record: Callable[[Session], Session]) -> Session:
-    """Record at the end of the log, wherever that is by now: calls of one reply run side by side,
-    and each of them writes.
+def _record_at_tip(session: Session, record: Callable[[Session], Session]) -> Session:
+    """Record at the present end of the log: calls of one reply run side by side, and each of them
+    writes.
     """
     for _ in range(_TRIES):
         try:
@@ -82,8 +81,8 @@ def _at_tip(session: Session, record: Callable[[Session], Session]) -> Session:
     return record(session)
 
 
-def _last(session: Session, kind: type[B]) -> B:
-    """What was just recorded."""
+def _last_body(session: Session, kind: type[B]) -> B:
+    """Return the body of the event that was just recorded."""
     body = session.events[-1].body
     assert isinstance(body, kind)
     return body

@@ -1,8 +1,8 @@
-"""`history`: an agent reads in its own session what a compacted or narrowed prompt does not show
-it.
+"""`history`: an agent reads in its own session events that a compacted or narrowed prompt does not
+show it.
 
-What was read is recorded: the places stand in the delta of the call, so that what an agent knew can
-be told afterwards.
+The places that were read stand in the delta of the call, so that the record shows what the agent
+knew.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.saying import saying
 from plait.tool import Result, tool
-from plait.tools.text import SHOWN_MAX, bounded
+from plait.tools.text import SHOWN_MAX, bounded_text
 
 _EVENT_MAX = 2_000  # characters of one event that are shown
 _LAST_MAX = 200
-# What only keeps the books tells an agent nothing.
+# Bookkeeping events are of no use to an agent.
 _BOOKS = frozenset(
     {"ModelAsked", "CallStarted", "CallFinished", "ScratchSet", "BudgetSet", "RunResumed"}
 )
@@ -46,8 +46,8 @@ def history(session: Session, query: str = "", since: int = 0, last: int = 20) -
             "it shows nothing",
             "pass last from 1, and since from 0",
         )
-    found = list(_matching(session, query.casefold(), since))
-    shown, places = _newest(found, min(last, _LAST_MAX))
+    found = list(_matching_entries(session, query.casefold(), since))
+    shown, places = _newest_entries(found, min(last, _LAST_MAX))
     left = len(found) - len(shown)
     if not shown:
         return Result(
@@ -64,21 +64,23 @@ def history(session: Session, query: str = "", since: int = 0, last: int = 20) -
     )
 
 
-def _matching(session: Session, words: str, since: int) -> Iterator[tuple[int, str]]:
+def _matching_entries(session: Session, words: str, since: int) -> Iterator[tuple[int, str]]:
     for event in session.path:
         if event.seq >= since and event.kind not in _BOOKS:
-            text = _told(session, event)
+            text = _event_text(session, event)
             if not words or words in text.casefold():
                 yield event.seq, text
 
 
-def _newest(found: list[tuple[int, str]], last: int) -> tuple[list[str], list[int]]:
-    """As many of the newest as there is room for, in their order, and their places."""
+def _newest_entries(found: list[tuple[int, str]], last: int) -> tuple[list[str], list[int]]:
+    """Return as many of the newest entries as there is room for, in their order, and their
+    places.
+    """
     shown: list[str] = []
     places: list[int] = []
     room = SHOWN_MAX
     for place, text in reversed(found[-last:]):
-        entry = f"{place} {bounded(text, _EVENT_MAX)}"
+        entry = f"{place} {bounded_text(text, _EVENT_MAX)}"
         room -= len(entry) + 1
         if room < 0:
             break
@@ -87,27 +89,29 @@ def _newest(found: list[tuple[int, str]], last: int) -> tuple[list[str], list[in
     return shown[::-1], places[::-1]
 
 
-def _told(session: Session, event: Event) -> str:
-    """What an event says, whole: long texts are fetched."""
+def _event_text(session: Session, event: Event) -> str:
+    """Return the text of an event, whole: long texts are fetched."""
     body = event.body
     if isinstance(body, k.MessageSaid):
-        return f"{event.actor} said ({body.role}): {_text(session, body.parts)}"
+        return f"{event.actor} said ({body.role}): {_parts_text(session, body.parts)}"
     if isinstance(body, k.ModelReplied):
-        calls = "".join(f"\n  calls {call.tool}({_json(call.arguments)})" for call in body.calls)
-        return f"{event.actor} said: {_text(session, body.parts)}{calls}"
+        calls = "".join(
+            f"\n  calls {call.tool}({_json_text(call.arguments)})" for call in body.calls
+        )
+        return f"{event.actor} said: {_parts_text(session, body.parts)}{calls}"
     if isinstance(body, k.ToolRequested):
-        return f"{event.actor} called {body.tool}({_json(body.arguments)})"
+        return f"{event.actor} called {body.tool}({_json_text(body.arguments)})"
     if isinstance(body, k.ToolReturned):
         code = f" (exit code {body.exit_code})" if body.exit_code else ""
-        return f"it returned{code}: {_text(session, body.parts)}"
+        return f"it returned{code}: {_parts_text(session, body.parts)}"
     if isinstance(body, k.ToolFailed):
         return f"it failed: {body.failure.kind}: {body.failure.message}"
     return f"{event.actor}: {saying(event)}"
 
 
-def _text(session: Session, parts: k.Parts) -> str:
+def _parts_text(session: Session, parts: k.Parts) -> str:
     return text_of(unpack(parts, session.blob))
 
 
-def _json(value: Json) -> str:
+def _json_text(value: Json) -> str:
     return msgspec.json.encode(value).decode()

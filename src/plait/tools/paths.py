@@ -30,7 +30,7 @@ HEAVY = frozenset(
 
 
 def path_in(sandbox: Sandbox, path: str) -> str:
-    """The path relative to the workspace; "" is the workspace itself."""
+    """Return the path relative to the workspace; "" is the workspace itself."""
     raw = path.encode("utf-8", "surrogateescape")
     if "\0" in path:
         raise InvalidValue("path", "it holds a zero character", "name a file of the workspace")
@@ -45,12 +45,12 @@ def path_in(sandbox: Sandbox, path: str) -> str:
         raise OutsideWorkspace(path, f"it is absolute, and the workspace is {home}")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        parts = _climbed(path, parts)
+        parts = _resolve_parents(path, parts)
     return "/".join(parts)
 
 
-def _climbed(path: str, parts: list[str]) -> list[str]:
-    """Without `..`, which may not lead above the workspace."""
+def _resolve_parents(path: str, parts: list[str]) -> list[str]:
+    """Resolve `..`, which may not lead above the workspace."""
     made: list[str] = []
     for part in parts:
         if part != "..":
@@ -63,7 +63,7 @@ def _climbed(path: str, parts: list[str]) -> list[str]:
 
 
 def entry_or_none(sandbox: Sandbox, path: str) -> Entry | None:
-    """What is there; None: nothing."""
+    """Return the entry at a path; None: there is none."""
     try:
         return sandbox.files.entry(path)
     except NoSuchFile:

@@ -1,9 +1,9 @@
-"""What the browser and the desktop have in common: a resident in the sandbox that holds a screen,
-and lines of JSON to and from it.
+"""Screens, for the browser and the desktop: a resident in the sandbox that holds one, and lines of
+JSON to and from it.
 
-A screen is not part of the workspace: it does not fork with the files, ends when they are made
-others, and ends with the handle on its sandbox. Whoever finds none is told to open it anew; nothing
-is ever done twice to get back to where it was.
+A screen is not part of the workspace: it does not fork with the files, ends when the files become
+those of another tree, and ends with the handle on its sandbox. A call that finds none asks to open
+it anew; no act is ever repeated to get back to an earlier state.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from plait.sandbox import Sandbox
 from plait.sandbox.resident import Hosts, Resident
 
 START_S, ANSWER_S = 60.0, 60.0
-Serve = Callable[[str], Json]  # what a resident gets that needs a file of the workspace
+Serve = Callable[[str], Json]  # answers a resident that needs a file of the workspace
 
 
 class Screen:
-    """One resident and what is asked of it."""
+    """One resident, and requests to it."""
 
     def __init__(self, kind: str, resident: Resident) -> None:
         self.kind, self._resident = kind, resident
@@ -38,9 +38,11 @@ class Screen:
     def ask(
         self, what: str, request: Mapping[str, Json], serve: Serve | None = None
     ) -> Mapping[str, Any]:
-        """What it answers; raises SandboxFailed if it would not, could not, or is gone."""
+        """Return the answer to a request; raises SandboxFailed if it refused, failed, or is
+        gone.
+        """
         self._resident.send(msgspec.json.encode(request))
-        answer = self.hear(what, ANSWER_S, serve)
+        answer = self.receive(what, ANSWER_S, serve)
         if why := answer.get("refused"):
             raise SandboxFailed(self.kind, what, why, "nothing was done")
         if why := answer.get("failed"):
@@ -49,7 +51,9 @@ class Screen:
             )
         return answer
 
-    def hear(self, what: str, patience_s: float, serve: Serve | None = None) -> Mapping[str, Any]:
+    def receive(
+        self, what: str, patience_s: float, serve: Serve | None = None
+    ) -> Mapping[str, Any]:
         until = monotonic() + patience_s
         while line := self._resident.receive(max(0.0, until - monotonic())):
             answer: Mapping[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
@@ -58,10 +62,12 @@ class Screen:
             self._resident.send(
                 msgspec.json.encode({"content": serve(answer["need"]) if serve else None})
             )
-        raise self._lost(what)
+        raise self._lost_error(what)
 
-    def _lost(self, what: str) -> SandboxFailed:
-        """It says nothing: a screen that hangs is of no more use than one that is gone."""
+    def _lost_error(self, what: str) -> SandboxFailed:
+        """End a screen that does not answer, and return the error: one that hangs is of no more use
+        than one that is gone.
+        """
         gone = not self._resident.alive
         self._resident.end()
         words = self._resident.complaint().rpartition("\n")[2]
@@ -75,12 +81,12 @@ class Screen:
         )
 
 
-def started(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Screen:
-    """The screen of that kind, made if there is none.
+def start_screen(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Screen:
+    """Return the screen of that kind, started if there is none.
 
     `program` names the file beside this one that runs inside.
     """
-    if (screen := found(sandbox, kind)) is not None:
+    if (screen := find_screen(sandbox, kind)) is not None:
         return screen
     if not isinstance(sandbox, Hosts):
         raise NotSupported(
@@ -96,12 +102,12 @@ def started(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> Scree
         )
     source = (Path(__file__).parent / f"{program}.py").read_text()
     screen = Screen(kind, sandbox.start(kind, [_python(sandbox), "-c", source, *arguments]))
-    screen.hear("start", START_S)
+    screen.receive("start", START_S)
     return screen
 
 
-def found(sandbox: Sandbox, kind: str) -> Screen | None:
-    """The screen of that kind, if it is still there."""
+def find_screen(sandbox: Sandbox, kind: str) -> Screen | None:
+    """Return the screen of that kind, if it is still there."""
     resident = sandbox.resident(kind) if isinstance(sandbox, Hosts) else None
     return Screen(kind, resident) if resident is not None else None
 

@@ -22,12 +22,12 @@ import msgspec
 from plait.errors import InvalidValue, NotAFile, WorkspaceError
 from plait.sandbox import Sandbox
 from plait.tool import Result, tool
-from plait.tools.files import walk
+from plait.tools.files import walk_folder
 from plait.tools.paths import path_in
-from plait.tools.text import SHOWN_MAX, counted
+from plait.tools.text import SHOWN_MAX, count_text
 from plait.workspace import PIECE
 
-_FILE_MAX = 8 * PIECE  # bytes: what is longer is named, not searched
+_FILE_MAX = 8 * PIECE  # bytes: a longer file is named, not searched
 _TIME_S = 20.0
 _SHOWN_LINE = 400  # characters of a line that are shown
 _DEPTH = 64
@@ -66,8 +66,8 @@ for request in sys.stdin.buffer:
 """  # noqa: E501
 
 
-class _Found(msgspec.Struct, frozen=True):
-    """What the child says of one file, or of the expression."""
+class _FileMatches(msgspec.Struct, frozen=True):
+    """The child's answer on one file, or on the expression."""
 
     error: str = ""
     found: tuple[int, ...] = ()  # lines that match
@@ -108,22 +108,22 @@ def search_files(
     name = path_in(sandbox, path)
     deadline = time.monotonic() + _TIME_S
     with _Matcher(deadline, pattern, ignore_case, min(context, 20)) as matcher:
-        told = _Told(min(limit, 1_000), context > 0)
-        for where, size in _files(sandbox, name):
-            if told.ended or time.monotonic() > deadline:
+        report = _SearchReport(min(limit, 1_000), context > 0)
+        for where, size in _files_below(sandbox, name):
+            if report.ended or time.monotonic() > deadline:
                 break
-            if glob and not matches(where, glob):
+            if glob and not matches_glob(where, glob):
                 continue
             if size > _FILE_MAX:
-                told.skipped.append(where)
-            elif (text := _text(sandbox, where)) is not None:
-                told.files += 1
-                told.add(where, matcher.search(where, text, told.left))
-        return told.result(name, late=time.monotonic() > deadline)
+                report.skipped.append(where)
+            elif (text := _read_text(sandbox, where)) is not None:
+                report.files += 1
+                report.add(where, matcher.search(where, text, report.left))
+        return report.result(name, late=time.monotonic() > deadline)
 
 
-class _Told:
-    """What was found so far."""
+class _SearchReport:
+    """The matches found so far, as lines to show."""
 
     def __init__(self, limit: int, grouped: bool) -> None:
         self.left, self.files, self.matches = limit, 0, 0
@@ -132,7 +132,7 @@ class _Told:
         self.ended = False
         self._room, self._grouped = SHOWN_MAX, grouped
 
-    def add(self, where: str, answer: _Found) -> None:
+    def add(self, where: str, answer: _FileMatches) -> None:
         previous, hits = 0, set(answer.found)
         for number, text, length in answer.lines:
             if self._grouped and self.lines and number != previous + 1:
@@ -150,9 +150,11 @@ class _Told:
         self.ended = answer.more or self.left <= 0
 
     def result(self, name: str, *, late: bool) -> Result:
-        notes = [
-            f"{counted(self.matches, 'match', 'matches')} in {counted(self.files, 'file')} searched"
-        ]
+        matches, files = (
+            count_text(self.matches, "match", "matches"),
+            count_text(self.files, "file"),
+        )
+        notes = [f"{matches} in {files} searched"]
         if late:
             notes.append(f"ended after {_TIME_S:g} s: name a folder or a glob")
         elif self.ended:
@@ -172,22 +174,22 @@ class _Told:
         return Result(["\n".join([*self.lines, f"[{'; '.join(notes)}]"])], delta=delta)
 
 
-def _files(sandbox: Sandbox, name: str) -> Iterator[tuple[str, int]]:
-    """The files below a path with their sizes, or the one that it is."""
+def _files_below(sandbox: Sandbox, name: str) -> Iterator[tuple[str, int]]:
+    """Yield the files below a path with their sizes, or the file at the path itself."""
     if name and (entry := sandbox.files.entry(name)).kind != "folder":
         if entry.kind != "file":
             raise NotAFile(name, f"a {entry.kind}")
         yield name, entry.size
         return
-    for where, entry in walk(sandbox, name, _DEPTH):
+    for where, entry in walk_folder(sandbox, name, _DEPTH):
         if entry.kind == "file":
             yield where, entry.size
 
 
-def _text(sandbox: Sandbox, where: str) -> str | None:
-    """The text of a file; None: it is none, or is gone.
+def _read_text(sandbox: Sandbox, where: str) -> str | None:
+    """Return the text of a file; None: it is none, or is gone.
 
-    Odd bytes are replaced: what is almost text is searched, too.
+    Odd bytes are replaced, so that a file that is almost text is searched, too.
     """
     try:
         content = sandbox.files.read(where, size=_FILE_MAX)
@@ -242,13 +244,13 @@ class _Matcher:
         self._child.kill()
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:
-                _let_go(stream)
+                _close_stream(stream)
         self._child.wait()
 
-    def search(self, where: str, text: str, limit: int) -> _Found:
+    def search(self, where: str, text: str, limit: int) -> _FileMatches:
         return self._exchange({"text": text, "limit": limit}, where)
 
-    def _exchange(self, request: object, where: str) -> _Found:
+    def _exchange(self, request: object, where: str) -> _FileMatches:
         assert self._child.stdin is not None and self._child.stdout is not None
         answer = b""
         try:
@@ -269,22 +271,22 @@ class _Matcher:
                 f"{self._pattern[:100]!r}: {told}",
                 "write one without repetitions inside repetitions, or a glob",
             )
-        return msgspec.json.decode(answer, type=_Found)
+        return msgspec.json.decode(answer, type=_FileMatches)
 
 
-def _let_go(stream: IO[bytes]) -> None:
+def _close_stream(stream: IO[bytes]) -> None:
     try:
         stream.close()
     except OSError:
-        pass  # what was still to be written has no reader any more
+        pass  # the rest of the output has no reader any more
 
 
 # ── globs ────────────────────────────────────────────────────────────────────────────────────
 
 
-def matches(path: str, glob: str) -> bool:
-    """Whether a path is like that: by its name, or, if the glob has a slash, as a whole, ** for any
-    number of folders.
+def matches_glob(path: str, glob: str) -> bool:
+    """Return True if the glob fits a path: its name, or, if the glob has a slash, the whole path,
+    with ** for any number of folders.
     """
     if "/" not in glob:
         return fnmatchcase(path.rpartition("/")[2], glob)

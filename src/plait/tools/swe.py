@@ -5,7 +5,7 @@ with the files before and after.
     DefaultAgent(model, env, **config).run("Fix the failing test")
     env.session.diff()
 
-What it asks of an environment is small: `execute`, `get_template_vars`, `serialize` and a `config`.
+An environment has to have: `execute`, `get_template_vars`, `serialize` and a `config`.
 A session is a value, so the environment holds the newest one, as `session`.
 """
 
@@ -24,7 +24,7 @@ from plait.event.kinds import ToolReturned
 from plait.session import Session
 from plait.tools.commands import shell
 
-# what a command prints first to hand in the lines after it
+# a command prints it first to hand in the lines after it
 DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
@@ -59,9 +59,9 @@ class SweEnvironment:
         return output
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:
-        """What templates may name: the settings and the kind of machine.
+        """Return the variables for templates: the settings and the kind of machine.
 
-        The environment of this process is nobody's business.
+        The environment of this process is left out: it may hold secrets.
         """
         return {**msgspec.to_builtins(self.config), **platform.uname()._asdict(), **kwargs}
 
@@ -90,7 +90,7 @@ class SweEnvironment:
             self.session = error.session
             return {"output": "", "returncode": -1, "exception_info": error.message}
         result: Any = self.session.result
-        # what is too long to be shown is a file beside it
+        # output too long to be shown is a file beside it
         text = result if isinstance(result, str) else result[0]
         return {"output": text, "returncode": self._exit_code(), "exception_info": ""}
 

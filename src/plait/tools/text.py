@@ -1,4 +1,4 @@
-"""Text as tools show and compare it: lines, bounded views, differences, and what is no text at all.
+"""Text as tools show and compare it: lines, bounded views, differences, and media types.
 
 A line ends at its line feed and nowhere else, as git counts them: a carriage return is part of the
 line, so that files keep theirs.
@@ -16,7 +16,7 @@ from plait.sandbox import VIEW_MAX
 # characters of content in one result: there is room for a word about the rest
 SHOWN_MAX = VIEW_MAX - 1_000
 DIFF_MAX = 20_000  # characters of a difference that stand in the evidence itself
-# pairs of lines that are compared one by one; beyond, what differs is told as one block
+# pairs of lines that are compared one by one; beyond, the difference is one block
 _COMPARE_MAX = 4_000_000
 NO_NEWLINE = "\\ No newline at end of file"
 
@@ -29,26 +29,26 @@ _IMAGES = (
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines with their ends; only the last may have none."""
+    """Return the lines with their ends; only the last may have none."""
     lines = text.split("\n")
     last = lines.pop()
     return [line + "\n" for line in lines] + ([last] if last else [])
 
 
-def bounded(text: str, limit: int = SHOWN_MAX) -> str:
-    """Its beginning and its end, if it is longer than that."""
+def bounded_text(text: str, limit: int = SHOWN_MAX) -> str:
+    """Return the text, or its beginning and its end if it is longer than the limit."""
     if len(text) <= limit:
         return text
     head, tail = limit * 3 // 4, limit // 4
     return f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def count_text(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def text_or_none(content: bytes) -> str | None:
-    """The text that the bytes are; None: they are none."""
+    """Return the text that the bytes are; None: they are none."""
     try:
         return None if b"\0" in content else content.decode()
     except UnicodeDecodeError:
@@ -56,7 +56,9 @@ def text_or_none(content: bytes) -> str | None:
 
 
 def image_type(content: bytes) -> str | None:
-    """The media type of a picture that models can look at, by its first bytes; None: it is none."""
+    """Return the media type of a picture that models can look at, by its first bytes; None: it is
+    none.
+    """
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _IMAGES if content.startswith(magic)), None)
@@ -71,7 +73,7 @@ def digest_of(content: bytes) -> str:
 
 
 def is_crlf(text: str) -> bool:
-    """Whether every line of it ends as on Windows."""
+    """Return True if every line ends as on Windows."""
     return "\r\n" in text and text.count("\n") == text.count("\r\n")
 
 
@@ -79,41 +81,43 @@ def as_crlf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def unified(path: str, before: str | None, after: str | None, context: int = 3) -> str:
-    """The difference as git writes it, fit for `git apply`; None: there is no such file.
+def unified_diff(path: str, before: str | None, after: str | None, context: int = 3) -> str:
+    """Return the difference as git writes it, fit for `git apply`; None: there is no such file.
 
     "" if nothing differs.
     """
     old, new = lines_of(before or ""), lines_of(after or "")
     if before == after:
         return ""
-    head = [f"--- {_side('a', path, before)}", f"+++ {_side('b', path, after)}"]
-    body = [line for group in _groups(old, new, context) for line in _hunk(group, old, new)]
+    head = [f"--- {_side_name('a', path, before)}", f"+++ {_side_name('b', path, after)}"]
+    body = [
+        line for group in _hunk_groups(old, new, context) for line in _hunk_lines(group, old, new)
+    ]
     return "\n".join([*head, *body]) + "\n"
 
 
 def changed_lines(before: str, after: str) -> tuple[int, int]:
-    """How many lines were added, and how many removed."""
+    """Return the numbers of lines added and removed."""
     blocks = [block for block in _blocks(lines_of(before), lines_of(after)) if block[0] != "equal"]
     return sum(block[4] - block[3] for block in blocks), sum(
         block[2] - block[1] for block in blocks
     )
 
 
-# what was done, and to which lines: from and to in the old, from and to in the new
+# the operation, and its lines: from and to in the old, from and to in the new
 _Block = tuple[str, int, int, int, int]
 
 
-def _side(prefix: str, path: str, text: str | None) -> str:
+def _side_name(prefix: str, path: str, text: str | None) -> str:
     if text is None:
         return "/dev/null"
     name = f"{prefix}/{path}"
     odd = any(char in '"\\' or ord(char) < 32 or ord(char) == 127 for char in name)
-    return quoted(name) if odd else f"{name}\t" if " " in name else name
+    return quoted_name(name) if odd else f"{name}\t" if " " in name else name
 
 
-def quoted(name: str) -> str:
-    """A name with odd characters in it, as git writes it."""
+def quoted_name(name: str) -> str:
+    """Return a name with odd characters in it, as git writes it."""
     return (
         '"'
         + "".join(
@@ -124,8 +128,8 @@ def quoted(name: str) -> str:
     )
 
 
-def _groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_Block]]:
-    """Blocks that belong into one hunk, with a few equal lines around them."""
+def _hunk_groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_Block]]:
+    """Return groups of blocks, each for one hunk, with a few equal lines around them."""
     groups: list[list[_Block]] = []
     for tag, i1, i2, j1, j2 in _blocks(old, new):
         if tag != "equal":
@@ -140,12 +144,14 @@ def _groups(old: Sequence[str], new: Sequence[str], context: int) -> list[list[_
         else:
             groups[-1][-1] = (tag, i1, i2, j1, j2)
     return [
-        _trimmed(group, context) for group in groups if any(block[0] != "equal" for block in group)
+        _trim_group(group, context)
+        for group in groups
+        if any(block[0] != "equal" for block in group)
     ]
 
 
-def _trimmed(group: list[_Block], context: int) -> list[_Block]:
-    """Without more equal lines at its end than belong there."""
+def _trim_group(group: list[_Block], context: int) -> list[_Block]:
+    """Remove equal lines at the end of a group beyond the context."""
     tag, i1, i2, j1, j2 = group[-1]
     return (
         [*group[:-1], (tag, i1, min(i2, i1 + context), j1, min(j2, j1 + context))]
@@ -155,13 +161,13 @@ def _trimmed(group: list[_Block], context: int) -> list[_Block]:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
-    """What differs.
+    """Return the blocks of equal and of changed lines.
 
-    What both begin and end with is set aside first: comparing the rest takes the product of their
+    Equal lines at both ends are set aside first: comparing the rest takes the product of their
     lengths.
     """
-    start = _shared(old, new)
-    end = _shared(old[start:][::-1], new[start:][::-1])
+    start = _common_size(old, new)
+    end = _common_size(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     if len(a) * len(b) > _COMPARE_MAX:
         middle: list[_Block] = [("replace", 0, len(a), 0, len(b))]
@@ -178,26 +184,26 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
     ]
 
 
-def _shared(old: Sequence[str], new: Sequence[str]) -> int:
+def _common_size(old: Sequence[str], new: Sequence[str]) -> int:
     return next(
         (number for number, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
         min(len(old), len(new)),
     )
 
 
-def _hunk(group: Sequence[_Block], old: Sequence[str], new: Sequence[str]) -> list[str]:
+def _hunk_lines(group: Sequence[_Block], old: Sequence[str], new: Sequence[str]) -> list[str]:
     first, last = group[0], group[-1]
     lines = [f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@"]
     for tag, i1, i2, j1, j2 in group:
         if tag == "equal":
-            lines += [text for line in old[i1:i2] for text in _marked(" ", line)]
+            lines += [text for line in old[i1:i2] for text in _marked_lines(" ", line)]
             continue
-        lines += [text for line in old[i1:i2] for text in _marked("-", line)]
-        lines += [text for line in new[j1:j2] for text in _marked("+", line)]
+        lines += [text for line in old[i1:i2] for text in _marked_lines("-", line)]
+        lines += [text for line in new[j1:j2] for text in _marked_lines("+", line)]
     return lines
 
 
-def _marked(mark: str, line: str) -> list[str]:
+def _marked_lines(mark: str, line: str) -> list[str]:
     return [mark + line[:-1]] if line.endswith("\n") else [mark + line, NO_NEWLINE]
 
 

@@ -1,7 +1,7 @@
 """Files as content-addressed trees.
 
-What stands in a tree and how it is spelled is here at once; what touches disks is in the modules
-below, for those who need it.
+Trees and their spelling are imported at once; the modules that touch disks are imported by their
+users.
 """
 
 from plait.workspace.base import CHANGED_MAX, PIECE, Change, Entry, Files, Kind, Node, Snapshot

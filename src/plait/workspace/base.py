@@ -1,8 +1,8 @@
-"""The words of the workspace: what stands in a tree, what changed, and how files are reached.
+"""The words of the workspace: entries of a tree, changes between trees, and access to files.
 
 A tree is content-addressed: the blob that its digest names lists a folder, and the folders in it
-are trees of their own. Two trees that share a folder share its blobs, so what differs is found
-without looking at what is the same.
+are trees of their own. Two trees that share a folder share its blobs, so differences are found
+without looking at equal folders.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from plait.ids import Digest
 
 Kind = Literal["file", "link", "folder", "withheld"]
 
-PIECE = 1 << 20  # bytes of a file that go into one blob: what is longer has several
+PIECE = 1 << 20  # bytes of a file that go into one blob: a longer file has several
 
 
 class Entry(msgspec.Struct, frozen=True):
     """One thing in a folder.
 
-    Names are as `os.fsdecode` gives them, so that every name there is can be told.
+    Names are as `os.fsdecode` gives them, so that every possible name can be spelled.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """Something to be put into a tree, with its content."""
+    """A file, link or folder to be put into a tree, with its content."""
 
     kind: Literal["file", "link", "folder"]
     mode: int = 0o644
@@ -43,13 +43,13 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What the files were, and what the store does not have of it yet."""
+    """A tree of the files at one moment, with the blobs that the store may not have yet."""
 
     tree: Digest
     blobs: Mapping[Digest, bytes]  # to be written with the event that records the tree
     # paths that differ from the tree before, sorted, as people read them; at most CHANGED_MAX
     changed: tuple[str, ...] = ()
-    more: int = 0  # how many further ones
+    more: int = 0  # number of further ones
     # files that hold a secret: named in the tree, their content nowhere
     withheld: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()  # pipes, sockets and devices
@@ -68,22 +68,20 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Files(Protocol):
-    """The files of a workspace, reached by paths relative to it, never outside of it, whatever
-    links there are.
+    """The files of a workspace, reached by relative paths. Links never lead outside of it.
 
-    Raises NoSuchFile, NotAFile, OutsideWorkspace. What is neither file, link nor folder is never
-    opened.
+    Raises NoSuchFile, NotAFile, OutsideWorkspace. Pipes, sockets and devices are never opened.
     """
 
     def entry(self, path: str) -> Entry:
-        """What is there; a link is not followed if it is the last part of the path.
+        """Return the entry at a path. A link is not followed if it is the last part of the path.
 
         `blobs` is empty.
         """
         ...
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        """The bytes of a file; links are followed inside the workspace."""
+        """Return the bytes of a file; links are followed inside the workspace."""
         ...
 
     def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
@@ -93,11 +91,11 @@ class Files(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """A file, a link, or a folder with all that is in it."""
+        """Remove a file, a link, or a folder with all that is in it."""
         ...
 
     def list(self, path: str = "") -> Sequence[Entry]:
-        """What is in a folder, by name, what is no part of trees included."""
+        """List a folder by name, names that trees leave out included."""
         ...
 
     def make_folder(self, path: str) -> None: ...

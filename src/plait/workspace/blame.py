@@ -1,7 +1,7 @@
-"""Who wrote a line: each line of a text is followed back to the version that brought it.
+"""Blame: each line of a text is followed back to the version that brought it.
 
-This knows nothing of sessions: a version is a content, the versions it was made from, and a tag
-that is handed back.
+This module knows nothing of sessions: a version is a content, the versions it was made from, and a
+tag that is handed back.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from typing import Any, NamedTuple
 from plait.workspace.lines import matching, split
 
 
-class Version(NamedTuple):
+class FileVersion(NamedTuple):
     """One state of a file."""
 
     content: bytes | None  # None: the file was not there
     parents: tuple[int, ...]  # places of earlier versions in the sequence; several for a merge
-    tag: Any  # what stands for it in the answer
+    tag: Any  # stands for the version in the answer
 
 
-def attribute(versions: Sequence[Version]) -> list[tuple[Any, bytes]]:
-    """The lines of the last version, each with the tag of the version that brought it.
+def attribute(versions: Sequence[FileVersion]) -> list[tuple[Any, bytes]]:
+    """Return the lines of the last version, each with the tag of the version that brought it.
 
-    A version comes after those it was made from. Where several have a line, it is the first one's.
+    A version comes after those it was made from. If several parents have a line, the first one
+    wins.
     """
     if not versions:
         return []
-    needed = _needed(versions)
+    needed = _ancestors(versions)
     # equal lines are one object, so that comparing them costs nothing
     known: dict[bytes, bytes] = {}
     lines = {
@@ -60,8 +61,8 @@ def _origins(
     return [at if origin is None else origin for origin in found]
 
 
-def _needed(versions: Sequence[Version]) -> list[int]:
-    """The last version and all it comes from, in order."""
+def _ancestors(versions: Sequence[FileVersion]) -> list[int]:
+    """Return the places of the last version and of all versions it comes from, in order."""
     found: set[int] = set()
     open = [len(versions) - 1]
     while open:

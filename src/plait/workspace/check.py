@@ -1,6 +1,4 @@
-"""Following recorded trees: whether everything that they lead to is there, and is what its digest
-says.
-"""
+"""Following recorded trees: all blobs that they lead to must be there, and match their digests."""
 
 from __future__ import annotations
 
@@ -14,9 +12,8 @@ from plait.workspace.tree import EMPTY, decode, shown
 
 
 class TreeCheck:
-    """Follows trees.
-
-    Each folder is read once, and each content looked at once, however many trees lead there.
+    """Follows trees. Each folder is read once and each content is checked once, however many trees
+    share it.
     """
 
     def __init__(self, store: Store, *, hashed: bool) -> None:
@@ -27,8 +24,8 @@ class TreeCheck:
         self._sizes: dict[Digest, int] = {}
 
     def first_fault(self, tree: Digest) -> str | None:
-        """The first path of a tree that leads to something wrong, and what that is; None if nothing
-        is, or it was told.
+        """Return the first path of a tree that leads to something wrong, with the reason. None:
+        there is no fault, or it was returned before.
         """
         return next(self._faults(tree), None)
 
@@ -43,8 +40,8 @@ class TreeCheck:
                 entries = decode(self._store.get_blob(folder))
             except PlaitError as error:
                 yield (
-                    f"the tree {tree[:12]}… leads to a folder {_quoted(path)} that cannot be read:"
-                    f" {error}"
+                    f"the tree {tree[:12]}… leads to a folder {_path_text(path)} that cannot be"
+                    f" read: {error}"
                 )
                 continue
             for entry in entries:
@@ -59,13 +56,13 @@ class TreeCheck:
             size = sum([self._size(piece) for piece in entry.blobs])
         except PlaitError as error:
             yield (
-                f"the tree {tree[:12]}… leads to a file {_quoted(path)} that cannot be read:"
+                f"the tree {tree[:12]}… leads to a file {_path_text(path)} that cannot be read:"
                 f" {error}"
             )
             return
         if size != entry.size:
             yield (
-                f"the tree {tree[:12]}… says {_quoted(path)} has {entry.size} bytes, its content"
+                f"the tree {tree[:12]}… says {_path_text(path)} has {entry.size} bytes, its content"
                 f" has {size}"
             )
 
@@ -80,5 +77,5 @@ class TreeCheck:
         return self._sizes[blob]
 
 
-def _quoted(path: str) -> str:
+def _path_text(path: str) -> str:
     return repr(shown(path) or ".")

@@ -1,8 +1,8 @@
-"""From a tree to files on disk: all of them, or only what differs from those that are there.
+"""From a tree to files on disk: all of them, or only the ones that differ from those on disk.
 
-Where there is a lower layer, the upper one is made to hold the difference and nothing else: what is
-equal below is removed from it, what is gone is hidden. Withheld files are left out, because nobody
-has their content.
+Where there is a lower layer, the upper one is made to hold the difference and nothing else: files
+that are equal below are removed from it, removed ones are hidden. Withheld files are left out,
+because their content is stored nowhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plait.errors import NotApplied
 from plait.ids import Digest
 from plait.workspace import disk
 from plait.workspace.base import Entry
-from plait.workspace.scan import RACY_NS, Index, Seen, SeenFolder, stamp_of
+from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, stamp_of
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
 # beside the one that reads trees: for small files more of them wait for each other, and take twice
@@ -31,14 +31,14 @@ _QUEUED = 64  # chunks that wait: each holds a handle
 
 
 class Placed(NamedTuple):
-    """What a checkout left on disk."""
+    """The files that a checkout left on disk, and those that it could not."""
 
     seen: Index
     absent: dict[str, Entry]  # withheld, by path
 
 
 def checkout(objects: Objects, tree: Digest, folder: Path) -> Placed:
-    """All files of a tree, in a folder that is empty or not there yet."""
+    """Write all files of a tree into a folder that is empty or not there yet."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         root = disk.open_root(folder)
@@ -46,14 +46,14 @@ def checkout(objects: Objects, tree: Digest, folder: Path) -> Placed:
         raise NotApplied(
             str(folder), error.strerror or str(error), "name a folder that can be made"
         ) from error
-    with disk.held(root):
+    with disk.closing_handle(root):
         if os.listdir(root):
             raise NotApplied(
                 str(folder),
                 "something is in it already",
                 "name an empty folder, or one that is not there yet",
             )
-        return _Checkout(objects).run(root, tree)
+        return _Checkout(objects).write_tree(root, tree)
 
 
 class _Checkout:
@@ -61,12 +61,12 @@ class _Checkout:
         self._objects, self._reader = objects, TreeReader(objects, keep=64)
         self._index: Index = {}
         self._absent: dict[str, Entry] = {}
-        # folders whose mode forbids what is still to be done
+        # folders whose final mode would forbid the rest of the checkout
         self._late: list[tuple[int, int]] = []
         self._work: list[Future[None]] = []
         self._queued = threading.Semaphore(_QUEUED)
 
-    def run(self, root: int, tree: Digest) -> Placed:
+    def write_tree(self, root: int, tree: Digest) -> Placed:
         try:
             with ThreadPoolExecutor(THREADS, "plait-checkout") as pool:
                 self._pool = pool
@@ -78,11 +78,11 @@ class _Checkout:
         finally:
             for handle, _ in self._late:
                 os.close(handle)
-        return Placed(_settled(self._index), self._absent)
+        return Placed(_without_racy_stamps(self._index), self._absent)
 
     def _fill(self, folder: int, tree: Digest, path: str, depth: int) -> None:
         disk.check_depth(depth, path)
-        seen: dict[str, Seen] = {}
+        seen: dict[str, SeenEntry] = {}
         entries = self._reader.entries(tree)
         self._index[path] = SeenFolder(
             None if any(entry.kind == "withheld" for entry in entries) else tree, seen
@@ -94,7 +94,7 @@ class _Checkout:
                 self._absent[here] = entry
             elif entry.kind == "folder":
                 self._folder(folder, entry, here, depth)
-                seen[entry.name] = Seen(None, entry)
+                seen[entry.name] = SeenEntry(None, entry)
             else:
                 files.append(entry)
         for start in range(0, len(files), _CHUNK):
@@ -109,30 +109,32 @@ class _Checkout:
         handle = disk.make_folder(folder, entry.name, entry.mode | 0o700)
         if entry.mode & 0o700 != 0o700:
             self._late.append((os.dup(handle), entry.mode))
-        with disk.held(handle):
+        with disk.closing_handle(handle):
             self._fill(handle, entry.blobs[0], path, depth + 1)
 
-    def _write_all(self, folder: int, entries: list[Entry], seen: dict[str, Seen]) -> None:
-        with disk.held(folder):
+    def _write_all(self, folder: int, entries: list[Entry], seen: dict[str, SeenEntry]) -> None:
+        with disk.closing_handle(folder):
             for entry in entries:
-                seen[entry.name] = Seen(stamp_of(put(self._objects, folder, entry)), entry)
+                seen[entry.name] = SeenEntry(
+                    stamp_of(put_entry(self._objects, folder, entry)), entry
+                )
 
 
-def _settled(index: Index) -> Index:
-    """Without the stamps of what was written a moment ago: whoever writes in the same tick leaves
-    the same one.
+def _without_racy_stamps(index: Index) -> Index:
+    """Drop the stamps of files written a moment ago: a second write in the same tick of the clock
+    would leave the same stamp.
     """
     newest = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
     for _, seen, *_ in index.values():
         assert isinstance(seen, dict)
         for name, each in seen.items():
             if each.stamp is not None and each.stamp[2] >= newest:
-                seen[name] = Seen(None, each.entry)
+                seen[name] = SeenEntry(None, each.entry)
     return index
 
 
-def put(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
-    """A file or a link where nothing is."""
+def put_entry(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
+    """Create a file or a link where nothing is."""
     if entry.kind == "link":
         os.symlink(entry.target, entry.name, dir_fd=folder)
         return os.lstat(entry.name, dir_fd=folder)
@@ -146,14 +148,16 @@ def _pieces(objects: Objects, entry: Entry) -> Iterator[bytes]:
 # ── from one tree to another ─────────────────────────────────────────────────────────────────
 
 
-class Turn:
-    """Turns the files of one tree into those of another, touching only what differs."""
+class TreeSwitch:
+    """Turns the files of one tree into those of another, touching only the paths that differ."""
 
     def __init__(self, reader: TreeReader) -> None:
         self._reader = reader
 
-    def run(self, root: int, before: Digest, after: Digest, base: Digest | None) -> None:
-        """`root` is the folder itself, or with a base the upper folder over it."""
+    def switch(self, root: int, before: Digest, after: Digest, base: Digest | None) -> None:
+        """Switch the files below `root`: the folder itself, or with a base the upper folder over
+        it.
+        """
         self._folder(root, before, after, base, 0)
 
     def _folder(
@@ -170,8 +174,8 @@ class Turn:
                         folder,
                         name,
                         old.get(name),
-                        _placed(new.get(name)),
-                        _placed(low.get(name)),
+                        _entry_on_disk(new.get(name)),
+                        _entry_on_disk(low.get(name)),
                         depth,
                     )
 
@@ -193,7 +197,7 @@ class Turn:
         if new is None:
             disk.put_whiteout(folder, name)
         else:
-            put(self._reader.objects, folder, new)
+            put_entry(self._reader.objects, folder, new)
 
     def _to_folder(
         self, folder: int, old: Entry | None, new: Entry, low: Entry | None, depth: int
@@ -214,7 +218,7 @@ class Turn:
         else:
             disk.clear(folder, new.name)
             handle, before = disk.make_folder(folder, new.name, 0o700), base or EMPTY
-        with disk.held(handle):
+        with disk.closing_handle(handle):
             self._folder(handle, before, new.blobs[0], base, depth + 1)
             os.fchmod(handle, new.mode)
 
@@ -222,6 +226,6 @@ class Turn:
         return {entry.name: entry for entry in self._reader.entries(tree)}
 
 
-def _placed(entry: Entry | None) -> Entry | None:
-    """What is put on disk for it: nothing for a withheld file."""
+def _entry_on_disk(entry: Entry | None) -> Entry | None:
+    """Return the entry as it is put on disk: None for a withheld file."""
     return None if entry is not None and entry.kind == "withheld" else entry

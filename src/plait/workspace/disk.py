@@ -1,10 +1,10 @@
-"""Folders by handle: what is done to files on disk, without following a link on the way.
+"""Files and folders on disk, by handle, without following a link on the way.
 
-Everything here takes the handle of an open folder and the name of something in it. A link that
-somebody puts in a folder's place is not followed, because a name is only ever looked up with
-O_NOFOLLOW. Modes that forbid us something are widened for the moment where the files are ours; in a
-folder of the user (`ours=False`) no mode is ever changed, and what its owner locked stays locked,
-for root, too.
+Every function takes the handle of an open folder and the name of an entry in it. A link that
+replaces a folder at the wrong moment is not followed, because a name is only ever looked up with
+O_NOFOLLOW. Where the files are ours, modes that forbid access are widened for the moment; in a
+folder of the user (`ours=False`) no mode is ever changed, and a file that its owner locked stays
+locked, for root, too.
 """
 
 from __future__ import annotations
@@ -20,68 +20,67 @@ from pathlib import Path
 from plait.errors import WorkspaceError
 
 DEPTH_MAX = 300  # folders in folders: each takes a handle
-OPAQUE = "user.overlay.opaque"  # the overlay is mounted with userxattr, so that anybody may
+OPAQUE = (
+    "user.overlay.opaque"  # the overlay is mounted with userxattr, so that any user may mount it
+)
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLEAR_DEPTH = 100  # folders in folders that are entered to be removed
-_numbers = count(1)
+_temporary_numbers = count(1)  # of temporary names, unique in this process
 
 
 def open_root(path: Path | str) -> int:
-    """A handle on the workspace itself, which may be reached through links."""
+    """Open the workspace itself, which may be reached through links."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def open_folder(folder: int, name: str, *, ours: bool = True) -> int:
-    """A handle on a folder in a folder; one that is closed to us is opened for the moment, if it is
+    """Open a folder in a folder. One that is closed to us is opened up for the moment, if it is
     ours.
     """
     try:
-        return _checked(os.open(name, _FOLDER, dir_fd=folder), name, ours)
+        return _check_unlocked(os.open(name, _FOLDER, dir_fd=folder), name, ours)
     except PermissionError:
         if not ours:
             raise
-        with widened(folder, name, 0o500):
+        with widened_mode(folder, name, 0o500):
             return os.open(name, _FOLDER, dir_fd=folder)
 
 
 @contextmanager
-def entered(folder: int, name: str, *, ours: bool = True) -> Generator[tuple[int, int]]:
-    """A folder in a folder, to be read in for the moment whatever its mode, if it is ours; and the
-    mode that it has.
+def entered_folder(folder: int, name: str, *, ours: bool = True) -> Generator[tuple[int, int]]:
+    """Open a folder in a folder to read it, whatever its mode if it is ours; yield the handle and
+    the mode.
     """
-    with held(open_folder(folder, name, ours=ours)) as handle:
+    with closing_handle(open_folder(folder, name, ours=ours)) as handle:
         mode = stat.S_IMODE(os.fstat(handle).st_mode)
-        with opened(handle, 0o500):
+        with widened_folder(handle, 0o500):
             yield handle, mode
 
 
 def open_file(folder: int, name: str, *, ours: bool = True) -> int:
-    """A handle to read by.
+    """Open a file to read it.
 
-    Never waits for a pipe; whoever opens it looks what it is before reading.
+    Never waits for a pipe: the caller checks the kind of the opened file before reading.
     """
     try:
-        return _checked(os.open(name, _READ, dir_fd=folder), name, ours)
+        return _check_unlocked(os.open(name, _READ, dir_fd=folder), name, ours)
     except PermissionError:
         if not ours:
             raise
-        with widened(folder, name, 0o400):
+        with widened_mode(folder, name, 0o400):
             return os.open(name, _READ, dir_fd=folder)
 
 
 def is_locked(mode: int) -> bool:
-    """Whether its mode keeps its own owner from reading it.
-
-    Root could; a lock is respected all the same.
-    """
+    """Return True if the mode keeps the owner from reading. Root could; the lock is respected."""
     bits = 0o500 if stat.S_ISDIR(mode) else 0o400
     return (stat.S_ISDIR(mode) or stat.S_ISREG(mode)) and mode & bits != bits
 
 
-def _checked(handle: int, name: str, ours: bool) -> int:
+def _check_unlocked(handle: int, name: str, ours: bool) -> int:
     if not ours and is_locked(os.fstat(handle).st_mode):
         os.close(handle)
         raise PermissionError(errno.EACCES, "its owner locked it", name)
@@ -89,8 +88,8 @@ def _checked(handle: int, name: str, ours: bool) -> int:
 
 
 @contextmanager
-def widened(folder: int, name: str, bits: int) -> Generator[None]:
-    """For the moment, the mode has these bits too.
+def widened_mode(folder: int, name: str, bits: int) -> Generator[None]:
+    """Add these bits to the mode for the moment.
 
     By handle: chmod would follow a link put in its place.
     """
@@ -109,7 +108,7 @@ def widened(folder: int, name: str, bits: int) -> Generator[None]:
 
 
 @contextmanager
-def held(handle: int) -> Generator[int]:
+def closing_handle(handle: int) -> Generator[int]:
     try:
         yield handle
     finally:
@@ -117,17 +116,17 @@ def held(handle: int) -> Generator[int]:
 
 
 def writable(folder: int, *, ours: bool = True) -> AbstractContextManager[None]:
-    """An open folder in which things may be made and removed for the moment; whatever its mode, if
+    """Allow entries of an open folder to be made and removed for the moment, whatever its mode if
     it is ours.
     """
     if not ours and not os.fstat(folder).st_mode & stat.S_IWUSR:
         raise PermissionError(errno.EACCES, "its owner made the folder read-only")
-    return opened(folder, 0o700) if ours else nullcontext()
+    return widened_folder(folder, 0o700) if ours else nullcontext()
 
 
 @contextmanager
-def opened(folder: int, bits: int) -> Generator[None]:
-    """An open folder whose mode has these bits for the moment.
+def widened_folder(folder: int, bits: int) -> Generator[None]:
+    """Add these bits to the mode of an open folder for the moment.
 
     A handle alone does not help: every name is looked up by the mode.
     """
@@ -137,7 +136,7 @@ def opened(folder: int, bits: int) -> Generator[None]:
         return
     try:
         os.fchmod(folder, mode | bits)
-    except PermissionError:  # not ours: what is done there is refused, or not, by itself
+    except PermissionError:  # not ours: the system refuses forbidden acts there
         yield
         return
     try:
@@ -147,7 +146,7 @@ def opened(folder: int, bits: int) -> Generator[None]:
 
 
 def look(folder: int, name: str) -> os.stat_result | None:
-    """What is there, links not followed. None: nothing."""
+    """Return the status of an entry, links not followed. None: there is none."""
     try:
         return os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
@@ -166,12 +165,12 @@ def check_depth(depth: int, path: str) -> None:
 
 
 def temporary_name() -> str:
-    return f".plait-{os.getpid()}-{next(_numbers)}.tmp"
+    return f".plait-{os.getpid()}-{next(_temporary_numbers)}.tmp"
 
 
 def put_file(folder: int, name: str, pieces: Iterable[bytes], mode: int) -> os.stat_result:
-    """A new file where nothing is."""
-    with held(os.open(name, _NEW, 0o600, dir_fd=folder)) as handle:
+    """Create a file where nothing is."""
+    with closing_handle(os.open(name, _NEW, 0o600, dir_fd=folder)) as handle:
         for piece in pieces:
             write_all(handle, piece)
         os.fchmod(handle, mode)
@@ -179,7 +178,7 @@ def put_file(folder: int, name: str, pieces: Iterable[bytes], mode: int) -> os.s
 
 
 def replace_file(folder: int, name: str, pieces: Iterable[bytes], mode: int) -> None:
-    """A file, whole or not at all, in place of whatever file or link was there."""
+    """Write a file, whole or not at all, in place of a file or link of this name."""
     temporary = temporary_name()
     try:
         put_file(folder, temporary, pieces, mode)
@@ -196,7 +195,7 @@ def write_all(handle: int, content: bytes) -> None:
 
 
 def make_folder(folder: int, name: str, mode: int = 0o755) -> int:
-    """A new folder, and the handle on it."""
+    """Make a folder, and return a handle on it."""
     os.mkdir(name, 0o700, dir_fd=folder)
     handle = open_folder(folder, name)
     os.fchmod(handle, mode)
@@ -204,7 +203,7 @@ def make_folder(folder: int, name: str, mode: int = 0o755) -> int:
 
 
 def put_whiteout(folder: int, name: str) -> None:
-    """Hide what the lower layer has under this name. Anybody may make this one device."""
+    """Hide the entry of this name in the lower layer. Any user may make this one device."""
     os.mknod(name, stat.S_IFCHR | 0o000, os.makedev(0, 0), dir_fd=folder)
 
 
@@ -213,7 +212,7 @@ def is_whiteout(found: os.stat_result) -> bool:
 
 
 def set_opaque(folder: int) -> None:
-    """Hide all that the lower layer has in this folder."""
+    """Hide the lower layer's entries of this folder."""
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     os.fchmod(folder, mode | 0o200)  # an attribute is a write
     os.setxattr(folder, OPAQUE, b"y")
@@ -228,8 +227,9 @@ def is_opaque(folder: int) -> bool:
 
 
 def clear(folder: int, name: str, *, ours: bool = True) -> bool:
-    """Remove what is there, with all that is in it, at any depth, and return whether something was;
-    modes hold if it is not ours.
+    """Remove an entry, with all that is in it, at any depth. Return True if there was one.
+
+    Modes are respected if it is not ours.
     """
     found = look(folder, name)
     if found is None:
@@ -247,7 +247,10 @@ def clear(folder: int, name: str, *, ours: bool = True) -> bool:
 def _clear_folder(
     folder: int, name: str, top: int, deeper: list[str], depth: int, ours: bool
 ) -> None:
-    with held(open_folder(folder, name, ours=ours)) as inside, writable(inside, ours=ours):
+    with (
+        closing_handle(open_folder(folder, name, ours=ours)) as inside,
+        writable(inside, ours=ours),
+    ):
         with os.scandir(inside) as listing:
             found = [(item.name, item.is_dir(follow_symlinks=False)) for item in listing]
         for each, is_folder in found:
@@ -258,14 +261,14 @@ def _clear_folder(
             else:
                 deeper.append(temporary_name())
                 # a folder that moves is written to
-                with widened(inside, each, 0o700) if ours else nullcontext():
+                with widened_mode(inside, each, 0o700) if ours else nullcontext():
                     os.rename(each, deeper[-1], src_dir_fd=inside, dst_dir_fd=top)
     os.rmdir(name, dir_fd=folder)
 
 
 @contextmanager
-def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
-    """The folder that holds the last name of a path, and that name.
+def _folder_above(root: int, path: str) -> Generator[tuple[int, str]]:
+    """Open the folder that holds the last name of a path, and yield it with that name.
 
     No link on the way is followed.
     """
@@ -273,18 +276,18 @@ def _reached(root: int, path: str) -> Generator[tuple[int, str]]:
     with ExitStack() as stack:
         folder = root
         for each in above.split("/") if above else ():
-            folder, _ = stack.enter_context(entered(folder, each))
+            folder, _ = stack.enter_context(entered_folder(folder, each))
         stack.enter_context(writable(folder))
         yield folder, name
 
 
 def clear_path(root: int, path: str, *, keep_empty: bool = False) -> bool:
-    """Remove what is at a path, and return whether something was.
+    """Remove the entry at a path. Return True if there was one.
 
     `keep_empty`: an empty folder stays, as it is a mount point.
     """
     try:
-        with _reached(root, path) as (folder, name):
+        with _folder_above(root, path) as (folder, name):
             found = look(folder, name)
             if (
                 keep_empty
@@ -299,24 +302,24 @@ def clear_path(root: int, path: str, *, keep_empty: bool = False) -> bool:
 
 
 def hide_path(root: int, path: str) -> None:
-    """Hide what the lower layer has at a path; the folders above it are there."""
-    with _reached(root, path) as (folder, name):
+    """Hide the lower layer's entry at a path; the folders above it must be there."""
+    with _folder_above(root, path) as (folder, name):
         put_whiteout(folder, name)
 
 
 def _is_empty(folder: int, name: str) -> bool:
-    with entered(folder, name) as (inside, _), os.scandir(inside) as listing:
+    with entered_folder(folder, name) as (inside, _), os.scandir(inside) as listing:
         return next(listing, None) is None
 
 
 def empty_folder(folder: int, name: str) -> None:
-    """Make it an empty folder in a folder, whatever was there before."""
+    """Make an empty folder of this name, in place of any entry that was there."""
     found = look(folder, name)
     if found is None or not stat.S_ISDIR(found.st_mode):
         clear(folder, name)
         os.close(make_folder(folder, name))
         return
-    with held(open_folder(folder, name)) as inside, writable(inside):
+    with closing_handle(open_folder(folder, name)) as inside, writable(inside):
         with os.scandir(inside) as listing:
             names = [item.name for item in listing]
         for each in names:
@@ -324,13 +327,13 @@ def empty_folder(folder: int, name: str) -> None:
 
 
 def clear_odd(folder: int, *, keep_whiteouts: bool, depth: int = 0) -> None:
-    """Remove what is neither file, link nor folder, at any depth."""
+    """Remove pipes, sockets and devices, at any depth."""
     check_depth(depth, "")
     with os.scandir(folder) as listing:
         found = [(item.name, item.stat(follow_symlinks=False)) for item in listing]
     for name, each in found:
         if stat.S_ISDIR(each.st_mode):
-            with held(open_folder(folder, name)) as inside, writable(inside):
+            with closing_handle(open_folder(folder, name)) as inside, writable(inside):
                 clear_odd(inside, keep_whiteouts=keep_whiteouts, depth=depth + 1)
         elif not (
             stat.S_ISREG(each.st_mode)
@@ -341,10 +344,10 @@ def clear_odd(folder: int, *, keep_whiteouts: bool, depth: int = 0) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """A folder of ours by its path, and all that is in it."""
+    """Remove a folder of ours by its path, with all that is in it."""
     try:
         parent = open_root(path.parent)
     except FileNotFoundError:
         return
-    with held(parent):
+    with closing_handle(parent):
         clear(parent, path.name)

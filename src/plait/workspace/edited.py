@@ -1,5 +1,6 @@
-"""A tree from another by paths, without files on disk: how a backend that only tells what changed
-gets its snapshots.
+"""A new tree from another one by paths, without files on disk.
+
+A backend that only lists changed paths makes its snapshots by this.
 """
 
 from __future__ import annotations
@@ -26,39 +27,39 @@ from plait.workspace.tree import (
 )
 
 
-class _Plan:
-    """What is to become of one folder: of the things in it, and of the folders below."""
+class _FolderPlan:
+    """The new state of one folder: of the entries in it, and of the folders below."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node | None] = {}
-        self.below: dict[str, _Plan] = {}
+        self.below: dict[str, _FolderPlan] = {}
 
 
-class _Made(NamedTuple):
+class _TreeBuild(NamedTuple):
     reader: TreeReader
     blobs: dict[Digest, bytes]
     withheld: list[str]
 
 
 def edited(objects: Objects, before: Digest, changes: Mapping[str, Node | None]) -> Snapshot:
-    """The tree with these paths as told; None: removed.
+    """Return a snapshot of the tree with these paths changed; None: removed.
 
     Folders on the way are made. Touches only the folders that change.
     """
-    made = _Made(TreeReader(objects), {}, [])
-    tree = _folder(made, before, _plan(changes), "")
-    paths = sorted(shown(change.path) for change in differing(made.reader, before, tree))
+    build = _TreeBuild(TreeReader(objects), {}, [])
+    tree = _edit_folder(build, before, _plan_folders(changes), "")
+    paths = sorted(shown(change.path) for change in differing(build.reader, before, tree))
     return Snapshot(
         tree,
-        made.blobs,
+        build.blobs,
         tuple(paths[:CHANGED_MAX]),
         max(len(paths) - CHANGED_MAX, 0),
-        tuple(sorted(made.withheld)),
+        tuple(sorted(build.withheld)),
     )
 
 
-def _plan(changes: Mapping[str, Node | None]) -> _Plan:
-    root = _Plan()
+def _plan_folders(changes: Mapping[str, Node | None]) -> _FolderPlan:
+    root = _FolderPlan()
     for path, node in changes.items():
         check_path(path)
         *above, name = parts_of(path) or [".."]
@@ -66,41 +67,41 @@ def _plan(changes: Mapping[str, Node | None]) -> _Plan:
             raise OutsideWorkspace(path)
         plan = root
         for folder in above:
-            plan = plan.below.setdefault(folder, _Plan())
+            plan = plan.below.setdefault(folder, _FolderPlan())
         plan.nodes[name] = node
     return root
 
 
-def _folder(made: _Made, before: Digest, plan: _Plan, path: str) -> Digest:
-    entries = {entry.name: entry for entry in made.reader.entries(before)}
+def _edit_folder(build: _TreeBuild, before: Digest, plan: _FolderPlan, path: str) -> Digest:
+    entries = {entry.name: entry for entry in build.reader.entries(before)}
     for name, node in plan.nodes.items():
         there = entries.pop(name, None)
         if node is not None:
-            entries[name] = _entry(made, name, node, there, f"{path}{name}")
+            entries[name] = _new_entry(build, name, node, there, f"{path}{name}")
     for name, inside in plan.below.items():
         there = entries.get(name)
         is_folder = there is not None and there.kind == "folder"
-        tree = _folder(
-            made,
+        tree = _edit_folder(
+            build,
             there.blobs[0] if there is not None and is_folder else EMPTY,
             inside,
             f"{path}{name}/",
         )
-        # nothing is made for the sake of something that is to be removed
+        # no folder is made only for a path to be removed from it
         if is_folder or tree != EMPTY:
             entries[name] = Entry(
                 name, "folder", there.mode if there is not None and is_folder else 0o755, 0, (tree,)
             )
-    return _kept(made, entries)
+    return _add_folder(build, entries)
 
 
-def _kept(made: _Made, entries: Mapping[str, Entry]) -> Digest:
+def _add_folder(build: _TreeBuild, entries: Mapping[str, Entry]) -> Digest:
     if not entries:
         return EMPTY
     raw = encode(entries.values())
     tree = digest_of(raw)
-    made.blobs[tree] = raw
-    made.reader.learn(
+    build.blobs[tree] = raw
+    build.reader.learn(
         tree,
         tuple(
             sorted(
@@ -111,36 +112,38 @@ def _kept(made: _Made, entries: Mapping[str, Entry]) -> Digest:
     return tree
 
 
-def _entry(made: _Made, name: str, node: Node, there: Entry | None, path: str) -> Entry:
+def _new_entry(build: _TreeBuild, name: str, node: Node, there: Entry | None, path: str) -> Entry:
     if node.kind == "link":
         return Entry(name, "link", 0o777, target=node.target)
-    if node.kind == "folder":  # what is in it stays
+    if node.kind == "folder":  # its entries stay
         tree = there.blobs[0] if there is not None and there.kind == "folder" else EMPTY
         return Entry(name, "folder", node.mode & 0o777, 0, (tree,))
     hidden = secrets.hide_bytes(node.content)
     if hidden != node.content:
-        made.withheld.append(shown(path))
+        build.withheld.append(shown(path))
         return Entry(name, "withheld", node.mode & 0o777, len(node.content), (digest_of(hidden),))
     pieces = [node.content[start : start + PIECE] for start in range(0, len(node.content), PIECE)]
-    made.blobs.update((digest_of(piece), piece) for piece in pieces)
+    build.blobs.update((digest_of(piece), piece) for piece in pieces)
     return Entry(name, "file", node.mode & 0o777, len(node.content), tuple(map(digest_of, pieces)))
 
 
 def restored(objects: Objects, before: Digest, after: Digest, paths: Iterable[str]) -> Snapshot:
-    """The tree `after`, with these paths, and all below them, as they are in `before`."""
-    made, root = _Made(TreeReader(objects), {}, []), _Plan()
+    """Return a snapshot of the tree `after`, with these paths, and all below them, as in
+    `before`.
+    """
+    build, root = _TreeBuild(TreeReader(objects), {}, []), _FolderPlan()
     for path in paths:
         *above, name = parts_of(path)
         plan = root
         for folder in above:
-            plan = plan.below.setdefault(folder, _Plan())
+            plan = plan.below.setdefault(folder, _FolderPlan())
         plan.nodes[name] = None
-    return Snapshot(_restored(made, before, after, root), made.blobs)
+    return Snapshot(_restore_folder(build, before, after, root), build.blobs)
 
 
-def _restored(made: _Made, before: Digest, after: Digest, plan: _Plan) -> Digest:
-    old = {entry.name: entry for entry in made.reader.entries(before)}
-    entries = {entry.name: entry for entry in made.reader.entries(after)}
+def _restore_folder(build: _TreeBuild, before: Digest, after: Digest, plan: _FolderPlan) -> Digest:
+    old = {entry.name: entry for entry in build.reader.entries(before)}
+    entries = {entry.name: entry for entry in build.reader.entries(after)}
     for name in plan.nodes:
         entries.pop(name, None)
         entries.update({name: old[name]} if name in old else {})
@@ -148,13 +151,13 @@ def _restored(made: _Made, before: Digest, after: Digest, plan: _Plan) -> Digest
         if name in plan.nodes:
             continue
         was, now = old.get(name), entries.get(name)
-        tree = _restored(made, _tree_in(was), _tree_in(now), inside)
+        tree = _restore_folder(build, _tree_in(was), _tree_in(now), inside)
         if now is not None and now.kind == "folder":
             entries[name] = msgspec.structs.replace(now, blobs=(tree,))
-        # it stays for what is in it, whatever came in its place
+        # the old folder stays for the restored paths in it, in place of any new entry
         elif was is not None and was.kind == "folder" and tree != EMPTY:
             entries[name] = msgspec.structs.replace(was, blobs=(tree,))
-    return _kept(made, entries)
+    return _add_folder(build, entries)
 
 
 def _tree_in(entry: Entry | None) -> Digest:

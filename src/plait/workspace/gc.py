@@ -1,14 +1,14 @@
-"""Blobs that nothing leads to any more, and how they go.
+"""Removing blobs that no event leads to.
 
-Events point to trees, and trees to the blobs of files. What no tree of any event leads to can go:
-contents of snapshots that were never recorded. Sessions may go on meanwhile. The number of the last
-commit is noted first, then the trees are followed, and only what was put before that number is
-removed. So a blob that an append brings along is safe, whether its event was seen or not, and what
-the tree of a later event shares with an earlier one was followed.
+Events point to trees, and trees to the blobs of files. Blobs that no tree of any event leads to can
+be removed: contents of snapshots that were never recorded. Sessions may go on meanwhile. The number
+of the last commit is noted first, then the trees are followed, and only blobs put before that
+number are removed. So a blob that an append brings along is safe, whether its event was seen or
+not, and blobs that the tree of a later event shares with an earlier one were followed.
 
 A writer that puts blobs first, as the first look at a large folder does, and records their tree in
-a later append, is not covered by that. So what is young stays, too, unless the caller says
-otherwise: whoever says so has to know that nobody is between the two.
+a later append, is not covered by that. So young blobs stay, too, unless the caller passes `before`,
+and thereby says that no writer is between the two steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plait.ids import Digest
 from plait.store import Store
 from plait.workspace.tree import EMPTY, Objects, decode
 
-YOUNG_S = 3600  # how long a blob may wait for the event that records its tree
+YOUNG_S = 3600  # time that a blob may wait for the event that records its tree
 
 TREE_KINDS = frozenset(
     kind.__name__
@@ -48,10 +48,10 @@ def collect(store: Store, *, before: int | None = None) -> Collected:
     """Remove blobs that no event leads to and that were put when `number` was below `before`; None:
     an hour before the last event.
 
-    Raises StoreCorrupt, and removes nothing, if a tree is damaged: what it led to could still be
-    wanted to mend it.
+    Raises StoreCorrupt, and removes nothing, if a tree is damaged: the blobs it led to could be
+    needed to mend it.
     """
-    number = store.number  # first of all: what is put from now on stays
+    number = store.number  # first of all: blobs put from now on stay
     reached = follow(store, roots_of(store))
     removed = store.sweep_blobs(
         before=min(_aged(store) if before is None else before, number), keep=reached.there
@@ -60,7 +60,9 @@ def collect(store: Store, *, before: int | None = None) -> Collected:
 
 
 def _aged(store: Store) -> int:
-    """The number of the last commit that is not young; the last event says what time it is."""
+    """Return the number of the last commit that is not young; the time of the last event is the
+    present.
+    """
     newest = None
     for number, event in store.feed(reverse=True):
         newest = event.time if newest is None else newest
@@ -70,12 +72,14 @@ def _aged(store: Store) -> int:
 
 
 def reachable(store: Objects, roots: Iterable[Digest]) -> set[Digest]:
-    """All blobs that these trees lead to, themselves included, as far as the trees are there."""
+    """Return all blobs that these trees lead to, themselves included, as far as the trees are
+    there.
+    """
     return follow(store, roots).there
 
 
 def follow(store: Objects, roots: Iterable[Digest]) -> Reached:
-    """Reads each tree once, however many lead to it."""
+    """Follow these trees; each is read once, however many lead to it."""
     trees, contents, missing = set[Digest](), set[Digest](), set[Digest]()
     open = list(roots)
     while open:
@@ -97,12 +101,12 @@ def follow(store: Objects, roots: Iterable[Digest]) -> Reached:
 
 
 def roots_of(store: Store) -> set[Digest]:
-    """Every tree that an event names."""
+    """Return every tree that an event of the store names."""
     return {tree for _, event in store.feed(kinds=TREE_KINDS) for tree in trees_in(event)}
 
 
 def trees_in(event: Event) -> Iterator[Digest]:
-    """The trees that an event names."""
+    """Yield the trees that an event names."""
     body = event.body
     if isinstance(body, (k.ToolReturned, k.ToolFailed)):
         if body.trees is not None:

@@ -1,8 +1,8 @@
 """Lines, and which of them two texts share.
 
-A line ends with a line feed and nothing else: a carriage return belongs to the line, and what
-Unicode calls a line separator is a character. So the lines of a text, put together again, are the
-text, byte for byte.
+A line ends with a line feed and nothing else: a carriage return belongs to the line, and a line
+separator of Unicode is a character. So the lines of a text, put together again, are the text, byte
+for byte.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from difflib import Match, SequenceMatcher
 
 _NEAR = 128  # lines added and removed, up to which the shortest way is looked for at once
-# the same where no line is unique on both sides: what differs more than that is told as replaced
+# the same where no line is unique on both sides: beyond, the lines count as replaced
 _FAR = 1024
 
 Block = tuple[int, int, int]  # where it is on the left, where on the right, how many lines
 
 
 def split(content: bytes) -> list[bytes]:
-    """The lines, each with its end; the last may have none."""
+    """Return the lines, each with its end; the last may have none."""
     parts = content.split(b"\n")
     last = parts.pop()
     lines = [part + b"\n" for part in parts]
@@ -28,21 +28,21 @@ def split(content: bytes) -> list[bytes]:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether it can be taken line by line. A NUL stands in no text."""
+    """Return True if the content can be split into lines: it has no NUL."""
     return b"\0" not in content
 
 
 def as_text(content: bytes) -> str | None:
-    """What a person can read; None if it is not UTF-8, or has a NUL in it."""
+    """Return the content as text; None if it is not UTF-8, or has a NUL in it."""
     try:
         return content.decode() if is_text(content) else None
     except UnicodeDecodeError:
         return None
 
 
-class Lines(SequenceMatcher[bytes]):
-    """What difflib does with two texts, on blocks that are found by `matching`: every line counts,
-    and long texts are fast.
+class LineMatcher(SequenceMatcher[bytes]):
+    """difflib's comparison of two texts, on blocks that `matching` finds: every line counts, and
+    long texts are fast.
     """
 
     def set_seqs(self, a: Sequence[bytes], b: Sequence[bytes]) -> None:
@@ -56,11 +56,11 @@ class Lines(SequenceMatcher[bytes]):
 
 
 def matching(left: Sequence[bytes], right: Sequence[bytes]) -> list[Block]:
-    """The stretches that both have, in order.
+    """Return the blocks of lines that both have, in order.
 
-    What is the same at both ends is put aside. Of the rest the longest common part is found where
+    Equal lines at both ends are set aside. Of the rest the longest common part is found where
     little differs; where much does, lines that are unique on both sides hold the texts together,
-    and what is between them is looked at by itself.
+    and the gaps between them are compared one by one.
     """
     found: list[Block] = []
     open = [(0, len(left), 0, len(right))]
@@ -73,10 +73,10 @@ def matching(left: Sequence[bytes], right: Sequence[bytes]) -> list[Block]:
         i_end, j_end = i_end - end, j_end - end
         found.append((i_end, j_end, end))
         if i < i_end and j < j_end:
-            blocks, gaps = _between(left[i:i_end], right[j:j_end])
+            blocks, gaps = _match_middle(left[i:i_end], right[j:j_end])
             found += [(i + x, j + y, size) for x, y, size in blocks]
             open += [(i + x, i + x_end, j + y, j + y_end) for x, x_end, y, y_end in gaps]
-    return _joined(found)
+    return _join_blocks(found)
 
 
 def _common(left: Sequence[bytes], right: Sequence[bytes], i: int, j: int, most: int) -> int:
@@ -103,10 +103,10 @@ def _common_end(left: Sequence[bytes], right: Sequence[bytes], i: int, j: int, m
     return size
 
 
-def _between(
+def _match_middle(
     left: Sequence[bytes], right: Sequence[bytes]
 ) -> tuple[list[Block], list[tuple[int, int, int, int]]]:
-    """Blocks that are settled, and gaps that are to be looked at again."""
+    """Return matching blocks that are final, and gaps that are to be compared again."""
     if set(left).isdisjoint(right):
         return [], []
     blocks = _shortest(left, right, _NEAR)
@@ -123,8 +123,8 @@ def _between(
 
 
 def _shortest(left: Sequence[bytes], right: Sequence[bytes], most: int) -> list[Block] | None:
-    """The shortest way from one to the other (Myers, 1986); None if it takes more than `most` lines
-    added and removed.
+    """Return the shortest way from one to the other (Myers, 1986); None if it takes more than
+    `most` lines added and removed.
     """
     n, m = len(left), len(right)
     reach = {1: 0}  # by diagonal: how far on the left one gets
@@ -144,12 +144,12 @@ def _shortest(left: Sequence[bytes], right: Sequence[bytes], most: int) -> list[
                 y += 1
             reach[k] = x
             if x >= n and y >= m:
-                return _walked(trail, n, m)
+                return _trace_back(trail, n, m)
     return None
 
 
-def _walked(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
-    """The way back from the end, step by step."""
+def _trace_back(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
+    """Return the blocks on the way back from the end, step by step."""
     blocks: list[Block] = []
     for step in range(len(trail) - 1, -1, -1):
         reach, k = trail[step], x - y
@@ -167,7 +167,7 @@ def _walked(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
 
 
 def _anchors(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Lines that stand once on each side, as many as are in the same order on both."""
+    """Return lines that stand once on each side, as many as are in the same order on both."""
     once = {line for line, times in Counter(left).items() if times == 1}
     once &= {line for line, times in Counter(right).items() if times == 1}
     places = {line: y for y, line in enumerate(right) if line in once}
@@ -175,7 +175,7 @@ def _anchors(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, i
 
 
 def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest part whose right sides rise, too."""
+    """Return the longest subsequence of pairs whose right sides rise, too."""
     tops: list[int] = []
     last: list[int] = []
     before: list[int | None] = []
@@ -192,8 +192,8 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def _joined(blocks: list[Block]) -> list[Block]:
-    """In order, without empty ones, and those that touch put together."""
+def _join_blocks(blocks: list[Block]) -> list[Block]:
+    """Return the blocks in order, without empty ones, those that touch joined."""
     found: list[Block] = []
     for i, j, size in sorted(block for block in blocks if block[2]):
         if found and found[-1][0] + found[-1][2] == i and found[-1][1] + found[-1][2] == j:

@@ -1,15 +1,15 @@
 """Secrets in heavy folders: files that a sandbox shows without them.
 
-A heavy folder is mounted where it lies, so nothing of it passes through a scan. What is looked for
-instead: values that this process knows to be secret, in files of moderate size; and credentials in
-files that are known to carry them, at any depth (`.git/config` with `https://user:token@host`, an
-`.npmrc`, a lock file with addresses), whether the process knows the value or not. What is shown in
-such a file's place is the same text without them.
+A heavy folder is mounted where it lies, so nothing of it passes through a scan. Instead it is
+searched for values that this process knows to be secret, in files of moderate size; and for
+credentials in files that are known to carry them, at any depth (`.git/config` with
+`https://user:token@host`, an `.npmrc`, a lock file with addresses), also if the process does not
+know the value. In the place of such a file the same text is shown without them.
 
-Those that are short are looked at each time. All others once per process, and again where a folder
+Short carriers are searched each time. All other files once per process, and again where a folder
 has changed, or where another value has become a secret: never more than so many files and bytes at
-a time, and what was not looked at is said. What is compressed (git's objects) cannot be looked
-into.
+a time, and files that were not searched are counted in a note. Compressed files (git's objects)
+cannot be searched.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _LOCKS = re.compile(
 )
 # one for each package: read when its folder has changed
 _ONCE = re.compile(r"package\.json|direct_url\.json")
-# Of a folder of version control all is a carrier, but for what is compressed, or names nothing but
-# objects.
+# Of a folder of version control every file is a carrier, except compressed ones and those that name
+# nothing but objects.
 _VERSIONS = frozenset((".git", ".hg", ".jj", ".bzr", ".sl", ".svn", "CVS", "_darcs", ".pijul"))
 _OBJECTS = re.compile(
     r"(.+/)?((lfs|annex|store)/)?(objects|refs|rr-cache|pristine)/.+|(.+/)?(index|sharedindex\..*|packed-refs|ORIG_HEAD|HEAD|commondir|gitdir|wc\.db.*)"
     r"|.*\.(pack|idx|rev|bitmap|mtimes|graph|sample|i|d|n)|(repo/)?store/(?!git/).+|(.+/)?(dirstate|branchheads|cache/.+)"
 )
 
-# Looked at byte by byte, with limits of their own: what is text comes first. One that is not shown
-# as it is is shown empty, since without some of its bytes it is broken (Python takes empty bytecode
-# for old, and reads the source).
+# Searched byte by byte, with limits of their own, so that text comes first. One with a secret is
+# shown empty, since without some of its bytes it is broken (Python takes empty bytecode for old,
+# and reads the source).
 _BINARY = (".so", ".a", ".o", ".pyc", ".pyo", ".zip", ".whl", ".egg", ".jar", ".node", ".wasm")
 _UNREAD = (
     ".png",
@@ -79,7 +79,7 @@ _UNREAD = (
 )
 _OWNED = _VERSIONS | frozenset(HEAVY)  # folders in which a carrier is known by its name
 
-# What a credential looks like, and what stays of it.
+# Patterns of credentials; the first group stays.
 _WEB = re.compile(rb"(?i)(\b(?:https?|ftps?)://)[^\s/\"'<>]+@")
 _OTHER = re.compile(rb"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*):[^\s/\"'<>]+@")
 _SETTING = re.compile(
@@ -104,10 +104,10 @@ _WORD = b"withheld"
 
 
 class Masked(NamedTuple):
-    """What of a heavy folder is not shown as it is."""
+    """The files of a heavy folder that are not shown as they are."""
 
-    files: Mapping[str, bytes]  # by path in it: what is shown instead
-    unlooked: str = ""  # what was not looked at, and why; "": all that can be
+    files: Mapping[str, bytes]  # by path in it: the content that is shown instead
+    unlooked: str = ""  # the files that were not searched, and why; "": none
 
 
 class Carrier(NamedTuple):
@@ -118,8 +118,9 @@ class Carrier(NamedTuple):
 
 
 def carrier_at(path: str) -> Carrier | None:
-    """The carrier that a file is by its path, in which a heavy folder, or one of version control,
-    stands. None: it is none.
+    """Return the kind of carrier that a file is by its path. None: it is none.
+
+    Only files in a heavy folder, or in one of version control, are carriers.
     """
     parts = path.split("/")
     name = parts[-1]
@@ -137,8 +138,9 @@ def carrier_at(path: str) -> Carrier | None:
 
 
 def without_secrets(path: str, content: bytes) -> bytes:
-    """The content of a file at this path, in which a heavy folder stands, without what must not be
-    seen.
+    """Return the content of a file without secrets and credentials.
+
+    The path must name the heavy folder that the file lies in.
     """
     if secrets.armed():
         content = secrets.hide_bytes(content)
@@ -162,26 +164,26 @@ def _without_credentials(carrier: Carrier, content: bytes) -> bytes:
 
 
 def is_carrier(path: str) -> bool:
-    """Whether a file of a tree is one that carries credentials: it lies in a heavy folder, or one
-    of version control's.
+    """Return True if a file carries credentials: by its name, in a heavy folder or one of version
+    control.
     """
     return carrier_at(path) is not None
 
 
 def masked_files(heavy: str) -> Masked:
-    """The files of a heavy folder, by its absolute path, that hold what must not be seen."""
+    """Return the files with secrets of a heavy folder, which is named by its absolute path."""
     with _lock:
-        seen = _seen.pop(heavy, None) or _Seen(heavy)
-        _seen[heavy] = seen
-        for other in list(_seen)[:-KEPT]:
-            del _seen[other]
-        seen.look()
-        return Masked(seen.files, seen.unlooked)
+        seen = _searches.pop(heavy, None) or _SecretSearch(heavy)
+        _searches[heavy] = seen
+        for other in list(_searches)[:-KEPT]:
+            del _searches[other]
+        seen.search()
+        return Masked(seen.files, seen.skipped_note)
 
 
 def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list[str]]:
-    """What is said of the heavy folders of a folder: files that are shown without their secrets,
-    and what was not looked at.
+    """Return a report on the heavy folders of a folder: files that are shown without their secrets,
+    and files that were not searched.
     """
     masked, unlooked = list[str](), list[str]()
     for name in heavy if folder is not None else ():
@@ -192,7 +194,9 @@ def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list
 
 
 def _text_shown(heavy: str, path: str) -> bytes | None:
-    """What is shown of a file instead of it. None: it can be shown as it is, or is not there."""
+    """Return the content that is shown instead of a file's own. None: its own is shown, or it is
+    not there.
+    """
     try:
         handle = os.open(
             os.path.join(heavy, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -205,18 +209,18 @@ def _text_shown(heavy: str, path: str) -> bytes | None:
         content = file.read(CARRIER_MAX + 1)
     if len(content) > CARRIER_MAX:
         return b""  # a carrier that cannot be looked at as a whole is not shown
-    text = without_secrets(_named(heavy, path), content)
+    text = without_secrets(_path_with_heavy(heavy, path), content)
     if text == content:
         return None
     return b"" if path.endswith(_BINARY) else text
 
 
-def _named(heavy: str, path: str) -> str:
-    """The path of a file with the name of its heavy folder."""
+def _path_with_heavy(heavy: str, path: str) -> str:
+    """Return the path of a file with the name of its heavy folder."""
     return f"{os.path.basename(heavy)}/{path}"
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
+def _sorted_listing(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as listing:
             return sorted(listing, key=lambda entry: entry.name)
@@ -225,13 +229,13 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_objects(entry: os.DirEntry[str]) -> bool:
-    """Whether git keeps its objects there: they are compressed, and cannot be looked into."""
+    """Return True if git keeps its objects there: they are compressed, and cannot be searched."""
     return entry.name == "objects" and os.path.lexists(
         os.path.join(os.path.dirname(entry.path), "HEAD")
     )
 
 
-class _Folder(NamedTuple):
+class _SearchedFolder(NamedTuple):
     stamp: int  # when its list of names last changed
     below: list[str]
     files: dict[str, bytes]  # those that are not shown as they are
@@ -241,19 +245,21 @@ class _Folder(NamedTuple):
     large: int = 0  # files that were not: too large
     left: int = 0  # files that were not: there were too many
     binary: tuple[int, int] = (0, 0)  # files and bytes that were looked at and are no text
-    unread: int = 0  # files that were not: pictures, fonts, and what is compressed
+    unread: int = 0  # files that were not: pictures, fonts, and compressed ones
 
 
-class _Seen:
-    """What is known of one heavy folder, by its folders: one whose names did not change is not read
-    again.
+class _SecretSearch:
+    """The search of one heavy folder, remembered by its folders: one whose list of names did not
+    change is not read again.
     """
 
     def __init__(self, heavy: str) -> None:
         self._heavy = heavy
         self._known = 0
-        self._folders: dict[str, _Folder] = {}
-        self._carried: dict[str, bytes | None] = {}  # what is shown of carriers, as of now
+        self._folders: dict[str, _SearchedFolder] = {}
+        self._carried: dict[
+            str, bytes | None
+        ] = {}  # content shown of carriers, as of now; None: their own
         self._unentered = 0
 
     @property
@@ -264,7 +270,7 @@ class _Seen:
         return {path: text for path, text in (once | self._carried).items() if text is not None}
 
     @property
-    def unlooked(self) -> str:
+    def skipped_note(self) -> str:
         large, left, unread = (
             sum(getattr(each, name) for each in self._folders.values())
             for name in ("large", "left", "unread")
@@ -276,12 +282,12 @@ class _Seen:
             [*said, *([f"{unread:,} pictures, fonts and compressed files"] if unread else [])]
         )
 
-    def look(self) -> None:
+    def search(self) -> None:
         known = secrets.known_hash()
         before = self._folders if known == self._known else {}
         self._known, self._folders, self._carried = known, {}, {}
         open_, count, size, binary = deque([""]), 0, 0, (0, 0)
-        # nearest first: what is deep down is left out first
+        # nearest first: deep folders are left out first
         while open_ and len(self._folders) < FOLDERS_MAX:
             path = open_.popleft()
             try:
@@ -290,7 +296,7 @@ class _Seen:
                 continue
             folder = before.get(path)
             if folder is None or folder.stamp != stamp:
-                folder = self._look_into(path, stamp, (count, size), binary)
+                folder = self._search_folder(path, stamp, (count, size), binary)
             elif len(self._carried) < CARRIERS_MAX:
                 self._carried.update(
                     (each, _text_shown(self._heavy, each)) for each in folder.carriers
@@ -301,10 +307,12 @@ class _Seen:
             open_ += folder.below
         self._unentered = len(open_)
 
-    def _look_into(
+    def _search_folder(
         self, path: str, stamp: int, texts: tuple[int, int], binaries: tuple[int, int]
-    ) -> _Folder:
-        """`texts`, `binaries`: how many files and bytes of each were looked at before."""
+    ) -> _SearchedFolder:
+        """Search one folder. `texts`, `binaries`: numbers of files and bytes of each kind searched
+        before.
+        """
         below, files, carriers, large, left, unread = (
             list[str](),
             dict[str, bytes](),
@@ -314,12 +322,12 @@ class _Seen:
             0,
         )
         spent, is_armed = {False: texts, True: binaries}, secrets.armed()
-        for entry in _listed(os.path.join(self._heavy, path)):
+        for entry in _sorted_listing(os.path.join(self._heavy, path)):
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.is_dir(follow_symlinks=False):
                 below += [here] if not _is_objects(entry) else []
                 continue
-            carries = is_carrier(_named(self._heavy, here))
+            carries = is_carrier(_path_with_heavy(self._heavy, here))
             if not (carries or is_armed) or not entry.is_file(follow_symlinks=False):
                 continue
             if carries:
@@ -346,12 +354,14 @@ class _Seen:
                     files[here] = text
         looked, read = spent[False][0] - texts[0], spent[False][1] - texts[1]
         binary = spent[True][0] - binaries[0], spent[True][1] - binaries[1]
-        return _Folder(stamp, below, files, carriers, looked, read, large, left, binary, unread)
+        return _SearchedFolder(
+            stamp, below, files, carriers, looked, read, large, left, binary, unread
+        )
 
 
 def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
-    """Whether a carrier is short, and of a kind of which there are few: it may be written to while
-    its folder stays as it is.
+    """Return True if a carrier is short, and of a kind of which there are few: it may be written to
+    while its folder's list of names stays the same.
     """
     try:
         return (
@@ -362,5 +372,6 @@ def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
         return True
 
 
-_seen: dict[str, _Seen] = {}
+# Searches are kept for the life of the process: a heavy folder is mounted for every command.
+_searches: dict[str, _SecretSearch] = {}
 _lock = Lock()

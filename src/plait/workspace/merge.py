@@ -1,12 +1,12 @@
-"""Two trees that came from the same one, made into one again.
+"""Merging two trees that came from the same one.
 
-Each path is looked at by itself. A side that has there what a base has did not change it. What only
-one side changed is taken, what both changed alike is taken once, and where both changed a text file
-in different lines, the lines of both are taken. Everything else is a conflict, named by its path,
-and nothing is chosen: the caller settles it with `resolve`.
+Each path is decided by itself. A side that has there the entry of a base did not change it. A
+change of only one side is taken, an equal change of both is taken once, and where both changed a
+text file in different lines, the lines of both are taken. Everything else is a conflict, named by
+its path, and nothing is chosen: the caller settles it with `resolve`.
 
-There can be several bases, where branches were merged crosswise. They have to agree on what comes
-out, or it is a conflict.
+There can be several bases, where branches were merged crosswise. They have to agree on the outcome,
+or it is a conflict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from plait.errors import InvalidValue
 from plait.ids import Digest
 from plait.workspace.base import PIECE, Entry, Kind
-from plait.workspace.diff import changes, is_folder, reading
+from plait.workspace.diff import changes, is_folder, reader_of
 from plait.workspace.lines import as_text, is_text, matching, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader, digest_of, encode
 
@@ -33,7 +33,7 @@ there.
 
 
 class Version(msgspec.Struct, frozen=True):
-    """What one side has at a path in conflict."""
+    """The entry of one side at a path in conflict."""
 
     entry: Entry | None  # None: nothing is there
     # of a file of at most TEXT_MAX bytes that is text, or where a link points
@@ -59,18 +59,20 @@ class Version(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.entry is None:
             return "nothing"
-        told = "no text" if self.text is None else self.text
+        text = "no text" if self.text is None else self.text
         return f"a {self.entry.kind}, mode {self.entry.mode:o}" + (
-            "" if self.entry.kind == "folder" else f": {told}"
+            "" if self.entry.kind == "folder" else f": {text}"
         )
 
 
 class Merging(msgspec.Struct, frozen=True):
-    """What came of a merge."""
+    """The outcome of a merge: a tree, or conflicts."""
 
     tree: Digest | None  # None: there are conflicts
-    blobs: dict[Digest, bytes]  # what the store does not have of the tree
-    conflicts: dict[str, dict[str, Version]]  # by path: what each side has, by its name
+    blobs: dict[Digest, bytes]  # blobs of the tree that the store does not have
+    conflicts: dict[
+        str, dict[str, Version]
+    ]  # by path: the entry of each side, by the name of the side
 
 
 def merge_trees(
@@ -80,7 +82,7 @@ def merge_trees(
     theirs: Digest,
     names: tuple[str, str],
 ) -> Merging:
-    """Merge two trees by what changed since the bases.
+    """Merge two trees by their changes since the bases.
 
     None, or no base at all: there was nothing.
     """
@@ -95,17 +97,22 @@ def resolve(
     names: tuple[str, str],
     choices: Mapping[str, Choice],
 ) -> Merging:
-    """The same merge, with conflicts settled by path. Those that are not settled come back.
+    """Merge again, with conflicts settled by path. Those that are not settled come back.
 
     An entry is one of either side (`Version.entry`), or any other whose blobs the store has. Bytes
     keep the mode that the sides agree on, else that of ours. Where only the mode of a folder is in
-    conflict, a folder settles the mode and what is in it is merged.
+    conflict, a folder settles the mode and its entries are merged.
     """
     if names[0] == names[1]:
         raise InvalidValue("names", f"both sides are called {names[0]!r}", "give them two names")
-    work = _Work(reading(objects), names, choices)
+    work = _TreeMerge(reader_of(objects), names, choices)
     work.merge(
-        _At("", _distinct([_root(base) for base in bases] or [None]), _root(ours), _root(theirs))
+        _PathSides(
+            "",
+            _distinct([_root_entry(base) for base in bases] or [None]),
+            _root_entry(ours),
+            _root_entry(theirs),
+        )
     )
     strangers = sorted(choices.keys() - work.settled)
     if strangers:
@@ -117,15 +124,15 @@ def resolve(
     return Merging(work.edits.rebuild(work.reader, ours), work.edits.blobs, {})
 
 
-def _root(tree: Digest | None) -> Entry | None:
+def _root_entry(tree: Digest | None) -> Entry | None:
     return Entry("", "folder", 0o755, 0, (tree or EMPTY,))
 
 
 # ── path by path ─────────────────────────────────────────────────────────────────────────────
 
 
-class _At(NamedTuple):
-    """One path, and what stands there."""
+class _PathSides(NamedTuple):
+    """The entries of the bases and of both sides at one path."""
 
     path: str
     bases: tuple[Entry | None, ...]  # those that differ from each other
@@ -134,14 +141,14 @@ class _At(NamedTuple):
 
 
 class _Unclear:
-    """No answer that both sides would give."""
+    """No result that follows from both sides."""
 
 
 UNCLEAR = _Unclear()
 
 
-class _Work:
-    """A merge under way: what is to be changed in our tree, and what is in conflict."""
+class _TreeMerge:
+    """A merge under way: edits of our tree, and conflicts."""
 
     def __init__(
         self, reader: TreeReader, names: tuple[str, str], choices: Mapping[str, Choice]
@@ -151,7 +158,7 @@ class _Work:
         self.conflicts: dict[str, dict[str, Version]] = {}
         self.settled: set[str] = set()
 
-    def merge(self, root: _At) -> None:
+    def merge(self, root: _PathSides) -> None:
         open = [root]
         while open:
             at = open.pop()
@@ -159,34 +166,34 @@ class _Work:
                 continue
             folders = is_folder(at.ours) + is_folder(at.theirs)
             if folders == 2 or (folders == 1 and None in (at.ours, at.theirs)):
-                open += self._folders(at)
+                open += self._merge_folders(at)
             elif folders:
-                self._folder_and_file(at)
+                self._merge_folder_and_leaf(at)
             else:
-                self._ends(at)
+                self._merge_leaves(at)
 
-    def _folders(self, at: _At) -> Iterator[_At]:
-        """A folder on both sides, or a folder that the other side does not have: it is decided by
-        what is in it.
+    def _merge_folders(self, at: _PathSides) -> Iterator[_PathSides]:
+        """Merge a folder of both sides, or one that the other side does not have: its entries
+        decide.
         """
         if (
             len(at.bases) == 1
             and (found := _one_changed(at.bases, at.ours, at.theirs)) is not UNCLEAR
         ):
-            self._take(at, found)
-        elif self._folder_itself(at):
-            yield from self._inside(at)
+            self._take_entry(at, found)
+        elif self._merge_folder_mode(at):
+            yield from self._sides_below(at)
 
-    def _folder_itself(self, at: _At) -> bool:
-        """The mode of the folder, and whether it stays.
+    def _merge_folder_mode(self, at: _PathSides) -> bool:
+        """Decide the mode of the folder, and if it may go when it is empty.
 
-        Says whether what is in it is still to be merged.
+        Return True if its entries are still to be merged.
         """
         if at.ours is None or at.theirs is None:
             there = at.ours or at.theirs
             assert there is not None
             self.edits.modes[at.path] = there.mode
-            # one side removed it: it stays only for what the other has put in
+            # one side removed it: it stays only for entries that the other side added
             if all(map(is_folder, at.bases)):
                 self.edits.prunable.add(at.path)
             return True
@@ -198,35 +205,35 @@ class _Work:
         if not isinstance(mode, _Unclear):
             self.edits.modes[at.path] = mode
             return True
-        chosen = self._settle(at, None)
+        chosen = self._apply_choice(at, None)
         if isinstance(chosen, Entry) and chosen.kind == "folder":
             self.edits.modes[at.path] = chosen.mode
             del self.edits.entries[at.path]
             return True
-        # nobody chose: what else is in conflict is to be told, too
+        # without a choice, conflicts below are reported as well
         return isinstance(chosen, _Unclear)
 
-    def _inside(self, at: _At) -> Iterator[_At]:
-        bases = [self._listed(base) for base in at.bases]
-        ours, theirs = self._listed(at.ours), self._listed(at.theirs)
+    def _sides_below(self, at: _PathSides) -> Iterator[_PathSides]:
+        bases = [self._entries_of(base) for base in at.bases]
+        ours, theirs = self._entries_of(at.ours), self._entries_of(at.theirs)
         for name in sorted(ours.keys() | theirs.keys()):
             here = f"{at.path}/{name}" if at.path else name
-            yield _At(
+            yield _PathSides(
                 here,
                 _distinct([base.get(name) for base in bases]),
                 ours.get(name),
                 theirs.get(name),
             )
 
-    def _listed(self, entry: Entry | None) -> dict[str, Entry]:
+    def _entries_of(self, entry: Entry | None) -> dict[str, Entry]:
         return (
             {each.name: each for each in self.reader.entries(entry.blobs[0])}
             if entry and entry.kind == "folder"
             else {}
         )
 
-    def _folder_and_file(self, at: _At) -> None:
-        """One side has a folder and the other something else: only one of them can stand there."""
+    def _merge_folder_and_leaf(self, at: _PathSides) -> None:
+        """Decide between a folder of one side and another kind of entry of the other."""
         found = _one_changed(at.bases, at.ours, at.theirs)
         if isinstance(found, _Unclear):
             folder, other = (at.ours, at.theirs) if is_folder(at.ours) else (at.theirs, at.ours)
@@ -236,7 +243,7 @@ class _Work:
                 and self._only_removed(at.bases[0], folder)
             )
             found = other if only_less else UNCLEAR
-        self._take_or_settle(at, found)
+        self._take_or_choose(at, found)
 
     def _only_removed(self, base: Entry | None, folder: Entry | None) -> bool:
         assert base is not None and folder is not None
@@ -244,8 +251,8 @@ class _Work:
             change.after is None for change in changes(self.reader, base.blobs[0], folder.blobs[0])
         )
 
-    def _ends(self, at: _At) -> None:
-        """Files, links, what is withheld, or nothing, on both sides."""
+    def _merge_leaves(self, at: _PathSides) -> None:
+        """Merge files, links, withheld files, or nothing, of both sides."""
         bases = _distinct([None if is_folder(base) else base for base in at.bases])
         found = _one_changed(bases, at.ours, at.theirs)
         if (
@@ -254,17 +261,19 @@ class _Work:
             or at.theirs is None
             or (at.ours.kind, at.theirs.kind) != ("file", "file")
         ):
-            return self._take_or_settle(at, found)
+            return self._take_or_choose(at, found)
         files = [base for base in bases if base is not None and base.kind == "file"]
-        pieces = self._content(files, at.ours, at.theirs)
+        pieces = self._merge_content(files, at.ours, at.theirs)
         mode = _one_changed([file.mode for file in files], at.ours.mode, at.theirs.mode)
         if isinstance(pieces, _Unclear) or isinstance(mode, _Unclear):
-            self._settle(at, None if isinstance(mode, _Unclear) else mode)
+            self._apply_choice(at, None if isinstance(mode, _Unclear) else mode)
         else:
-            self._take(at, msgspec.structs.replace(pieces, mode=mode))
+            self._take_entry(at, msgspec.structs.replace(pieces, mode=mode))
 
-    def _content(self, bases: Sequence[Entry], ours: Entry, theirs: Entry) -> Entry | _Unclear:
-        """A file with the content that both sides lead to."""
+    def _merge_content(
+        self, bases: Sequence[Entry], ours: Entry, theirs: Entry
+    ) -> Entry | _Unclear:
+        """Return a file with the merged content, or UNCLEAR."""
         blobs = _one_changed([base.blobs for base in bases], ours.blobs, theirs.blobs)
         if not isinstance(blobs, _Unclear):
             return ours if blobs == ours.blobs else theirs
@@ -277,20 +286,22 @@ class _Work:
             return UNCLEAR
         return self.edits.file(ours.name, ours.mode, content)
 
-    # ── what is decided
+    # ── decisions
 
-    def _take_or_settle(self, at: _At, found: Entry | None | _Unclear) -> None:
+    def _take_or_choose(self, at: _PathSides, found: Entry | None | _Unclear) -> None:
         if isinstance(found, _Unclear):
-            self._settle(at, None)
+            self._apply_choice(at, None)
         else:
-            self._take(at, found)
+            self._take_entry(at, found)
 
-    def _take(self, at: _At, entry: Entry | None) -> None:
+    def _take_entry(self, at: _PathSides, entry: Entry | None) -> None:
         if entry != at.ours:
             self.edits.entries[at.path] = entry
 
-    def _settle(self, at: _At, mode: int | None) -> Entry | None | _Unclear:
-        """What the caller chose; without a choice it is a conflict."""
+    def _apply_choice(self, at: _PathSides, mode: int | None) -> Entry | None | _Unclear:
+        """Apply the caller's choice and return it; without one, note a conflict and return
+        UNCLEAR.
+        """
         self.settled.add(at.path)
         if at.path not in self.choices:
             self.conflicts[at.path] = {
@@ -322,8 +333,8 @@ class _Work:
 
 
 def _one_changed(bases: Collection[Any], ours: Any, theirs: Any) -> Any:
-    """What is right if at most one side changed it, or both did alike, whichever base one starts
-    from; else UNCLEAR.
+    """Return the result if at most one side changed it, or both did alike, from every base; else
+    UNCLEAR.
     """
     if ours == theirs:
         return ours
@@ -337,16 +348,16 @@ def _distinct(entries: Sequence[Entry | None]) -> tuple[Entry | None, ...]:
 
 
 def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """The lines of both; None if they changed the same ones, or if it is not text.
+    """Return the lines of both; None if they changed the same ones, or if it is not text.
 
-    Where lines repeat, it cannot be told which of them a side took away or added, and one change
-    may be counted as two. So it is done from the end as well: what comes out has to be the same.
+    Where lines repeat, it is unclear which of them a side removed or added, and one change may be
+    counted as two. So the merge is done from the end as well: both results have to be the same.
     """
     if not (is_text(base) and is_text(ours) and is_text(theirs)):
         return None
     sides = split(base), split(ours), split(theirs)
-    found = _woven(*sides)
-    if found is None or found != _mirrored(_woven(*map(_backwards, sides))):
+    found = _weave_lines(*sides)
+    if found is None or found != _reversed_or_none(_weave_lines(*map(_backwards, sides))):
         return None
     return b"".join(found)
 
@@ -355,14 +366,14 @@ def _backwards(lines: list[bytes]) -> list[bytes]:
     return lines[::-1]
 
 
-def _mirrored(lines: list[bytes] | None) -> list[bytes] | None:
+def _reversed_or_none(lines: list[bytes] | None) -> list[bytes] | None:
     return lines[::-1] if lines is not None else None
 
 
-def _woven(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] | None:
+def _weave_lines(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] | None:
     found: list[bytes] = []
     i = j = k = 0
-    for i_same, j_same, k_same, size in _in_all(old, one, two):
+    for i_same, j_same, k_same, size in _common_spans(old, one, two):
         was, left, right = old[i:i_same], one[j:j_same], two[k:k_same]
         if left != right and was not in (left, right):
             return None
@@ -372,10 +383,10 @@ def _woven(old: list[bytes], one: list[bytes], two: list[bytes]) -> list[bytes] 
     return found
 
 
-def _in_all(
+def _common_spans(
     old: list[bytes], one: list[bytes], two: list[bytes]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """The stretches that all three have: where they are in each, and how long.
+    """Yield the spans that all three have: their start in each, and their size.
 
     The last one is the end.
     """
@@ -393,14 +404,14 @@ def _in_all(
     yield len(old), len(one), len(two), 0
 
 
-# ── a tree from what is decided ──────────────────────────────────────────────────────────────
+# ── a tree from the decisions ────────────────────────────────────────────────────────────────
 
 
 class _Edits:
-    """What makes another tree of one, path by path, with the blobs it takes."""
+    """Edits that make another tree of one, path by path, with the new blobs."""
 
     def __init__(self) -> None:
-        # what stands there instead; a folder stands for all that is in it
+        # the new entry; a folder stands for all that is in it
         self.entries: dict[str, Entry | None] = {}
         self.modes: dict[str, int] = {}  # of folders that are looked into
         self.prunable: set[str] = set()  # folders that go if nothing is left in them
@@ -413,16 +424,16 @@ class _Edits:
         return Entry(name, "file", mode, len(content), digests)
 
     def rebuild(self, reader: TreeReader, tree: Digest) -> Digest:
-        """The tree with the edits, from the deepest folder up, since each has the digests of those
-        in it.
+        """Return the tree with the edits, built from the deepest folder up, since each holds the
+        digests of those in it.
         """
         whole = self.entries.get("")
         if whole is not None:
             return whole.blobs[0]
         waiting = self._by_folder()
-        before = _standing(reader, tree, waiting)
+        before = _folder_listings(reader, tree, waiting)
         for path in reversed(before):
-            digest = self._folder(before[path], waiting[path])
+            digest = self._rebuild_folder(before[path], waiting[path])
             if path:
                 parent, _, name = path.rpartition("/")
                 gone = digest == EMPTY and path in self.prunable
@@ -433,8 +444,8 @@ class _Edits:
         return tree  # the root comes last
 
     def _by_folder(self) -> dict[str, dict[str, Entry | None]]:
-        """What is new in each folder that has to be made again; all those above it
-        have to be, too.
+        """Return the new entries of each folder to be rebuilt. All folders above one are rebuilt,
+        too.
         """
         waiting: dict[str, dict[str, Entry | None]] = {}
         for path, entry in self.entries.items():
@@ -447,7 +458,9 @@ class _Edits:
         waiting.setdefault("", {})
         return waiting
 
-    def _folder(self, before: Mapping[str, Entry], new: Mapping[str, Entry | None]) -> Digest:
+    def _rebuild_folder(
+        self, before: Mapping[str, Entry], new: Mapping[str, Entry | None]
+    ) -> Digest:
         entries: dict[str, Entry | None] = {**before, **new}
         raw = encode([entry for entry in entries.values() if entry is not None])
         digest = digest_of(raw)
@@ -456,17 +469,17 @@ class _Edits:
         return digest
 
 
-def _standing(
+def _folder_listings(
     reader: TreeReader, tree: Digest, paths: Collection[str]
 ) -> dict[str, dict[str, Entry]]:
-    """What these folders list now, those above before those in them.
+    """Return the present entries of these folders, upper folders first.
 
-    All that is above them is asked for, too.
+    The paths must include all folders above each.
     """
     found: dict[str, dict[str, Entry]] = {}
     for path in sorted(paths, key=lambda path: path.count("/") + bool(path)):
         parent, _, name = path.rpartition("/")
-        folder = found[parent].get(name) if path else _root(tree)
+        folder = found[parent].get(name) if path else _root_entry(tree)
         found[path] = (
             {entry.name: entry for entry in reader.entries(folder.blobs[0])}
             if folder and folder.kind == "folder"

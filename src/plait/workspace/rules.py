@@ -1,8 +1,8 @@
-"""What is no part of a workspace.
+"""Rules: the names that are no part of a workspace.
 
 `.plait` never is, at any depth. Heavy folders (a virtual environment, node_modules, .git) are left
 out because they can be made again and would cost more than all the rest; a sandbox mounts them
-read-only where they lie. Junk is what tools leave behind. A caller can name more, and so can a
+read-only where they lie. Junk are leftovers of tools. A caller can name more, and so can a
 `.plaitignore` in the root: one name or glob per line, with a `/` in it a path from the root, with a
 `/` at its end folders only.
 """
@@ -38,7 +38,7 @@ FILE = ".plaitignore"
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What to leave out.
+    """Names to leave out.
 
     The same rules belong to the first snapshot of a folder and to every later one.
     """
@@ -48,15 +48,17 @@ class Rules(msgspec.Struct, frozen=True):
     ignore: tuple[str, ...] = ()  # further names, globs and paths
 
     def leaves_out(self, folder: str, name: str, *, is_folder: bool) -> bool:
-        """Whether something of this name, in the folder of this path, is no part of the tree."""
-        return compiled(self).leaves_out(folder, name, is_folder)
+        """Return True if an entry of this name, in the folder of this path, is no part of
+        the tree.
+        """
+        return compile_rules(self).leaves_out(folder, name, is_folder)
 
 
 USUAL = Rules()
 
 
 class Compiled(NamedTuple):
-    """Rules, made quick: they are asked about every file."""
+    """Rules compiled for speed: they are applied to every file."""
 
     names: frozenset[str]
     folders: frozenset[str]
@@ -82,19 +84,19 @@ class Compiled(NamedTuple):
 
 
 @lru_cache(64)
-def compiled(rules: Rules) -> Compiled:
+def compile_rules(rules: Rules) -> Compiled:
     lines = [*NEVER, *rules.junk, *(line for line in map(str.strip, rules.ignore) if line)]
     both = [line for line in lines if not line.endswith("/")]
     only = [*(f"{name}/" for name in rules.heavy), *(line for line in lines if line.endswith("/"))]
-    names, globs, paths = _sorted(both)
-    folders, folder_globs, folder_paths = _sorted(line.rstrip("/") for line in only)
+    names, globs, paths = _sort_patterns(both)
+    folders, folder_globs, folder_paths = _sort_patterns(line.rstrip("/") for line in only)
     return Compiled(names, folders, globs, folder_globs, paths, folder_paths)
 
 
-def _sorted(
+def _sort_patterns(
     lines: Iterable[str],
 ) -> tuple[frozenset[str], re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Plain names, globs of names, and globs of whole paths."""
+    """Sort lines into plain names, globs of names, and globs of whole paths."""
     names: list[str] = []
     globs: list[str] = []
     paths: list[str] = []
@@ -115,20 +117,20 @@ def _any_of(globs: list[str]) -> re.Pattern[str] | None:
 def rules_for(
     folder: Path | str, *, ignore: Iterable[str] = (), store: Path | str | None = None
 ) -> Rules:
-    """The rules of a folder on this machine: what the caller names, its `.plaitignore`, and the
+    """Return the rules of a folder on this machine: the caller's names, its `.plaitignore`, and the
     store's own folder if it lies inside.
     """
     root = os.path.realpath(folder)
-    lines = [*ignore, *_lines(Path(root, FILE))]
+    lines = [*ignore, *_ignore_lines(Path(root, FILE))]
     inside = os.path.relpath(os.path.realpath(store), root) if store is not None else ".."
     if inside.split(os.sep)[0] not in ("..", "."):
         lines.append("/" + re.sub(r"([*?\[])", r"[\1]", inside))
     return Rules(ignore=tuple(dict.fromkeys(lines)))
 
 
-def _lines(file: Path) -> list[str]:
+def _ignore_lines(file: Path) -> list[str]:
     try:
-        # A link is none: a repository could bring one along that leads to a file of the machine.
+        # A link is not read: a repository could bring one that leads to a file of the machine.
         text = (
             file.read_text("utf-8", "surrogateescape")
             if file.is_file() and not file.is_symlink()
@@ -148,13 +150,13 @@ def _lines(file: Path) -> list[str]:
 
 
 def heavy_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
-    """Paths of the heavy folders that are there, at any depth; none is looked into."""
+    """Return the paths of the heavy folders in a folder, at any depth; none is entered."""
     found: list[str] = []
     heavy = frozenset(rules.heavy)
     below = [""]
     while below:
         path = below.pop()
-        for name in _folders(os.path.join(folder, path)):
+        for name in _folder_names(os.path.join(folder, path)):
             here = f"{path}/{name}" if path else name
             if name in heavy:
                 found.append(here)
@@ -164,12 +166,12 @@ def heavy_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
 
 
 def stores_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
-    """Paths of what is called like a store, at any depth, heavy folders aside."""
+    """Return the paths that have the name of a store, at any depth, heavy folders aside."""
     found: list[str] = []
     below = [""]
     while below:
         path = below.pop()
-        for name in _folders(os.path.join(folder, path)):
+        for name in _folder_names(os.path.join(folder, path)):
             here = f"{path}/{name}" if path else name
             if name == STORE:
                 found.append(here)
@@ -178,7 +180,7 @@ def stores_in(folder: Path | str, rules: Rules = USUAL) -> list[str]:
     return sorted(found)
 
 
-def _folders(path: str) -> list[str]:
+def _folder_names(path: str) -> list[str]:
     try:
         with os.scandir(path) as listing:
             found = [item for item in listing if item.is_dir(follow_symlinks=False)]

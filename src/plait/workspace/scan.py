@@ -1,12 +1,12 @@
-"""Scanning: from files on disk to a tree, hashing only what may have changed.
+"""Scanning: from files on disk to a tree, hashing only files that may have changed.
 
 An index remembers, per folder, the tree that was found there and for each file size, times, inode
 and mode. A file whose numbers are the same is taken for unchanged, unless it was written so shortly
 before the scan that a second write could have left the same times: those are hashed again, as git
 does with racy entries.
 
-The upper folder of an overlay is scanned in the same way, over the tree of the lower one: what it
-does not mention is as it was below.
+The upper folder of an overlay is scanned in the same way, over the tree of the lower one: names
+that it does not mention are as they were below.
 """
 
 from __future__ import annotations
@@ -18,124 +18,64 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
-from typing import NamedTuple, Protocol
-
-import msgspec
+from typing import NamedTuple
 
 from plait import secrets
 from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.workspace import disk
 from plait.workspace.base import PIECE, Entry
+from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, Stamp, stamp_of
 from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
-from plait.workspace.rules import Rules, compiled
-from plait.workspace.tree import EMPTY, TreeReader, decode, digest_of, encode, shown
+from plait.workspace.rules import Rules, compile_rules
+from plait.workspace.sink import Sink
+from plait.workspace.tree import EMPTY, TreeReader, digest_of, encode, shown
 
 THREADS = 4
-BATCH = 8 << 20  # bytes of content that are held before they go to the store
 _CHUNK = 64  # files that one thread takes at a time
 _QUEUED = 64  # chunks that wait: each holds a handle
-RACY_NS = 20_000_000  # two ticks of the clock that files are stamped by
 _TRIES = 5
 # bytes of the piece before that are looked at with a piece: a secret may lie across
 _OVERLAP = 1 << 16
 
-Stamp = tuple[int, int, int, int, int]  # size, mtime, ctime, inode, mode
 
-
-class Seen(NamedTuple):
-    """One thing in a folder as it was last seen. Without a stamp it is looked at again."""
-
-    stamp: Stamp | None
-    entry: Entry
-
-
-class SeenFolder(NamedTuple):
-    """A folder as it was last seen; in an upper layer also over what, and what it hid of that."""
-
-    # None: it lists something that is not on this disk, and is spelled anew each time
-    tree: Digest | None
-    seen: Mapping[str, Seen]
-    base: Digest | None = None
-    hidden: frozenset[str] = frozenset()
-
-
-Index = dict[str, SeenFolder]  # by the folder's path
-
-
-class Blobs(Protocol):
-    """Where content goes in batches."""
-
-    def put_blobs(self, contents: Mapping[Digest, bytes]) -> None: ...
-
-
-class Sink:
-    """Content that the store may not have yet.
-
-    More than a batch of it goes to the store at once.
-    """
-
-    def __init__(self, store: Blobs) -> None:
-        self._store, self._lock = store, threading.Lock()
-        self.waiting: dict[Digest, bytes] = {}
-        self._size = 0
-
-    def add(self, content: bytes) -> Digest:
-        digest = digest_of(content)
-        full: dict[Digest, bytes] = {}
-        with self._lock:
-            if digest not in self.waiting:
-                self.waiting[digest] = content
-                self._size += len(content) + 200
-            if self._size > BATCH:
-                full, self.waiting, self._size = self.waiting, {}, 0
-        if full:
-            self._store.put_blobs(full)
-        return digest
-
-    def flush(self) -> None:
-        waiting, self.waiting, self._size = self.waiting, {}, 0
-        if waiting:
-            self._store.put_blobs(waiting)
-
-
-class Found(NamedTuple):
-    """What came of a scan."""
+class ScanResult(NamedTuple):
+    """The tree that a scan found, and the new index."""
 
     tree: Digest
     seen: Index
     withheld: tuple[str, ...]  # those that are on this disk
     skipped: tuple[str, ...]
-    read: int  # how many files
+    read: int  # number of files that were read
     # paths on this disk that are in no tree: by the rules, by a secret, or as pipes and the like
     left_out: tuple[str, ...] = ()
 
 
 class _Item(NamedTuple):
-    """A file that has to be read, or a link."""
+    """A file or a link to be read."""
 
     name: str
     is_link: bool
 
 
-class _Folder:
+class _OpenFolder:
     """A folder in the middle of a scan."""
 
     def __init__(self, path: str, base: Digest | None, old: SeenFolder | None) -> None:
         self.path, self.base, self.old = path, base, old
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, SeenEntry] = {}
         self.hidden: set[str] = set()  # by whiteouts
-        self.folders: list[tuple[str, int, _Folder]] = []
-        self.work: list[Future[list[tuple[str, Seen | None]]]] = []
+        self.folders: list[tuple[str, int, _OpenFolder]] = []
+        self.work: list[Future[list[tuple[str, SeenEntry | None]]]] = []
 
     def tree_before(self) -> Digest | None:
-        """The tree it had, if it still has it."""
+        """Return the folder's tree of the last scan, if nothing in it changed."""
         old = self.old
         same = (
             old is not None
             and old.base == self.base
             and old.hidden == frozenset(self.hidden)
-            and _same(self.seen, old.seen)
+            and _is_same(self.seen, old.seen)
         )
         return old.tree if old is not None and same else None
 
@@ -155,14 +95,14 @@ class Scan:
         threads: int = 0,
         ours: bool = True,
     ) -> None:
-        """`reader`: of the base, and told of every new folder. `absent`: withheld files that never
+        """`reader`: of the base; it learns every new folder. `absent`: withheld files that never
         were on this disk, by path.
 
-        `ours`: whether the files are a copy of ours. In a folder of the user no mode is changed,
-        and what is locked is withheld.
+        `ours`: the files are a copy of ours. In a folder of the user no mode is changed, and locked
+        files are withheld.
         """
         self._sink, self._index, self._reader = sink, index, reader
-        self._rules = compiled(rules)
+        self._rules = compile_rules(rules)
         self._armed = secrets.armed()
         self._layered, self._ours = layered, ours
         self._absent = _by_folder(absent or {})
@@ -176,35 +116,37 @@ class Scan:
         # Files are stamped by this very clock: it is not time that goes on record.
         self._settled_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - RACY_NS
 
-    def run(self, root: int, base: Digest | None = None) -> Found:
+    def scan_folder(self, root: int, base: Digest | None = None) -> ScanResult:
         try:
-            tree = self._finish(self._walk(root, "", base, 0))
+            tree = self._finish_folder(self._walk_folder(root, "", base, 0))
         finally:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
         withheld, skipped = tuple(sorted(self._withheld)), tuple(sorted(self._skipped))
-        return Found(tree, self._fresh, withheld, skipped, self._read_count, tuple(self._left_out))
+        return ScanResult(
+            tree, self._fresh, withheld, skipped, self._read_count, tuple(self._left_out)
+        )
 
-    # ── down: what is there ──────────────────────────────────────────────────────────────────
+    # ── down: entries ────────────────────────────────────────────────────────────────────────
 
-    def _walk(
+    def _walk_folder(
         self, folder: int, path: str, base: Digest | None, depth: int, *, at_once: bool = False
-    ) -> _Folder:
-        """`at_once`: the folder is open to us for the moment only, so no thread can come back to
-        it.
+    ) -> _OpenFolder:
+        """Walk a folder and those below. `at_once`: it is open to us for the moment only, so no
+        thread can come back to it.
         """
         disk.check_depth(depth, path)
-        here = _Folder(path, base, self._index.get(path))
-        below, items = self._list(folder, here)
-        self._take_up(folder, here, items, at_once)
-        kept = {entry.name: entry for entry in self._base(base) if entry.kind == "folder"}
+        here = _OpenFolder(path, base, self._index.get(path))
+        below, items = self._list_folder(folder, here)
+        self._read_or_queue(folder, here, items, at_once)
+        kept = {entry.name: entry for entry in self._base_entries(base) if entry.kind == "folder"}
         for name in below:
             self._descend(folder, here, name, kept.get(name), depth)
         return here
 
-    def _list(self, folder: int, here: _Folder) -> tuple[list[str], list[_Item]]:
-        """Folders to enter, and files to read; what is unchanged is taken over."""
-        known: Mapping[str, Seen] = here.old.seen if here.old else {}
+    def _list_folder(self, folder: int, here: _OpenFolder) -> tuple[list[str], list[_Item]]:
+        """Return the folders to enter, and the files to read; unchanged entries are taken over."""
+        known: Mapping[str, SeenEntry] = here.old.seen if here.old else {}
         below: list[str] = []
         items: list[_Item] = []
         leaves_out, path = self._rules.leaves_out, here.path
@@ -220,15 +162,15 @@ class Scan:
                     and disk.is_locked(found.st_mode)
                     and not leaves_out(path, name, stat.S_ISDIR(found.st_mode))
                 ):
-                    self._withheld.append(self._told(_join(path, name)))
+                    self._withheld.append(self._shown_path(_join(path, name)))
                     continue
                 before = known.get(name)
                 if (
                     self._armed
                     and before is not None
-                    and (_tells(name) or _tells(before.entry.target))
+                    and (_holds_secret(name) or _holds_secret(before.entry.target))
                 ):
-                    before = None  # remembered from before it was known to be one
+                    before = None  # remembered from before the value became a secret
                 if before is not None and before.stamp == (
                     found.st_size,
                     found.st_mtime_ns,
@@ -239,7 +181,7 @@ class Scan:
                     here.seen[name] = before
                     continue
                 mode = found.st_mode
-                if leaves_out(path, name, stat.S_ISDIR(mode)) or self._named_after_a_secret(
+                if leaves_out(path, name, stat.S_ISDIR(mode)) or self._name_holds_secret(
                     folder, here, name, mode
                 ):
                     self._leave_out(here, name)
@@ -255,61 +197,64 @@ class Scan:
                     self._leave_out(here, name)
         return below, items
 
-    def _leave_out(self, here: _Folder, name: str) -> None:
-        """Note what is in no tree.
-
-        What the lower layer has under its name was replaced by it, and is in none either.
+    def _leave_out(self, here: _OpenFolder, name: str) -> None:
+        """Note an entry that is in no tree. It replaced the lower layer's entry of its name, which
+        is in none either.
         """
         self._left_out.append(_join(here.path, name))
-        if any(entry.name == name for entry in self._base(here.base)):
+        if any(entry.name == name for entry in self._base_entries(here.base)):
             here.hidden.add(name)
 
-    def _named_after_a_secret(self, folder: int, here: _Folder, name: str, mode: int) -> bool:
-        """Whether its name, or what a link points to, holds a secret: a tree would tell it, so it
-        is in none.
+    def _name_holds_secret(self, folder: int, here: _OpenFolder, name: str, mode: int) -> bool:
+        """Return True if the name, or the target of a link, holds a secret: a tree would
+        reveal it.
         """
         if not self._armed or not (
-            _tells(name) or (stat.S_ISLNK(mode) and _tells(_target(folder, name)))
+            _holds_secret(name) or (stat.S_ISLNK(mode) and _holds_secret(_target(folder, name)))
         ):
             return False
-        if not (self._layered and stat.S_ISCHR(mode)):  # what hides it below hides it still
-            self._withheld.append(self._told(_join(here.path, name)))
+        if not (self._layered and stat.S_ISCHR(mode)):  # a whiteout still hides the entry below
+            self._withheld.append(self._shown_path(_join(here.path, name)))
             return True
         return False
 
     def _descend(
-        self, folder: int, here: _Folder, name: str, lower: Entry | None, depth: int
+        self, folder: int, here: _OpenFolder, name: str, lower: Entry | None, depth: int
     ) -> None:
         path = _join(here.path, name)
         try:
-            with disk.entered(folder, name, ours=self._ours) as (handle, mode):
+            with disk.entered_folder(folder, name, ours=self._ours) as (handle, mode):
                 base = lower.blobs[0] if lower is not None and not disk.is_opaque(handle) else None
                 here.folders.append(
                     (
                         name,
                         mode & 0o777,
-                        self._walk(handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500),
+                        self._walk_folder(
+                            handle, path, base, depth + 1, at_once=mode & 0o500 != 0o500
+                        ),
                     )
                 )
         except FileNotFoundError:
             return
         except PermissionError:  # another user's
-            self._refused(path)
+            self._note_refused(path)
 
-    def _refused(self, path: str) -> None:
-        """Note what we may not read: in a folder of the user it is withheld, like all that is
-        locked.
+    def _note_refused(self, path: str) -> None:
+        """Note a path that we may not read: in a folder of the user it is withheld, like locked
+        ones.
         """
-        (self._skipped if self._ours else self._withheld).append(self._told(path))
+        (self._skipped if self._ours else self._withheld).append(self._shown_path(path))
 
-    def _told(self, path: str) -> str:
+    def _shown_path(self, path: str) -> str:
         return secrets.hide_text(shown(path)) if self._armed else shown(path)
 
-    def _take_up(self, folder: int, here: _Folder, items: list[_Item], at_once: bool) -> None:
+    def _read_or_queue(
+        self, folder: int, here: _OpenFolder, items: list[_Item], at_once: bool
+    ) -> None:
         """Read the files now, or hand them to the threads."""
         self._read_count += len(items)
         if self._pool is None or at_once:
-            self._note(here, self._read_all(folder, here.path, items))
+            self._add_seen(here, self._read_all(folder, here.path, items))
             return
         for start in range(0, len(items), _CHUNK):
             self._queued.acquire()
@@ -321,53 +266,53 @@ class Scan:
 
     def _read_all(
         self, folder: int, path: str, items: list[_Item], *, close: bool = False
-    ) -> list[tuple[str, Seen | None]]:
+    ) -> list[tuple[str, SeenEntry | None]]:
         try:
-            return [(item.name, self._read(folder, path, item)) for item in items]
+            return [(item.name, self._read_item(folder, path, item)) for item in items]
         finally:
             if close:
                 os.close(folder)
 
-    def _note(self, here: _Folder, read: list[tuple[str, Seen | None]]) -> None:
+    def _add_seen(self, here: _OpenFolder, read: list[tuple[str, SeenEntry | None]]) -> None:
         here.seen.update((name, seen) for name, seen in read if seen is not None)
 
     # ── files ────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, folder: int, path: str, item: _Item) -> Seen | None:
-        """One file or link, read again if it changes meanwhile. None: it is gone."""
+    def _read_item(self, folder: int, path: str, item: _Item) -> SeenEntry | None:
+        """Read one file or link, again if it changes meanwhile. None: it is gone."""
         try:
             return (
-                self._link(folder, item.name)
+                self._read_link(folder, item.name)
                 if item.is_link
-                else self._file(folder, path, item.name)
+                else self._read_file(folder, path, item.name)
             )
         except FileNotFoundError:
             return None
         except PermissionError:
-            self._refused(_join(path, item.name))
+            self._note_refused(_join(path, item.name))
             return None
 
-    def _link(self, folder: int, name: str) -> Seen | None:
+    def _read_link(self, folder: int, name: str) -> SeenEntry | None:
         found = os.lstat(name, dir_fd=folder)
         if not stat.S_ISLNK(found.st_mode):
-            raise _changing(name)
-        return Seen(
+            raise _changing_error(name)
+        return SeenEntry(
             self._stamp(found), Entry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder))
         )
 
-    def _file(self, folder: int, path: str, name: str) -> Seen | None:
+    def _read_file(self, folder: int, path: str, name: str) -> SeenEntry | None:
         for _ in range(_TRIES):
-            with disk.held(disk.open_file(folder, name, ours=self._ours)) as handle:
+            with disk.closing_handle(disk.open_file(folder, name, ours=self._ours)) as handle:
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
-                    raise _changing(_join(path, name))
-                entry = self._content(handle, path, name, before)
+                    raise _changing_error(_join(path, name))
+                entry = self._read_content(handle, path, name, before)
                 after = os.fstat(handle)
             if stamp_of(before) == stamp_of(after) and entry.size == after.st_size:
-                return Seen(self._stamp(after), entry)
-        raise _changing(_join(path, name))
+                return SeenEntry(self._stamp(after), entry)
+        raise _changing_error(_join(path, name))
 
-    def _content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
+    def _read_content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
         mode = stat.S_IMODE(found.st_mode) & 0o777
         # credentials in it are no secrets that are known
         if path and is_carrier(whole := _join(path, name)):
@@ -376,7 +321,7 @@ class Scan:
             content = b"".join(_pieces(handle, found.st_size))
             if (hidden := without_secrets(whole, content)) != content:
                 return Entry(name, "withheld", mode, found.st_size, (digest_of(hidden),))
-        if secrets.armed() and _holds_a_secret(handle):
+        if secrets.armed() and _content_holds_secret(handle):
             return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
         blobs: list[Digest] = []
         size = 0
@@ -390,17 +335,19 @@ class Scan:
 
     # ── up: trees ────────────────────────────────────────────────────────────────────────────
 
-    def _finish(self, here: _Folder) -> Digest:
+    def _finish_folder(self, here: _OpenFolder) -> Digest:
         for work in here.work:
-            self._note(here, work.result())
+            self._add_seen(here, work.result())
         for name, mode, inside in here.folders:
-            here.seen[name] = Seen(None, Entry(name, "folder", mode, 0, (self._finish(inside),)))
-        tree = self._tree(here)
+            here.seen[name] = SeenEntry(
+                None, Entry(name, "folder", mode, 0, (self._finish_folder(inside),))
+            )
+        tree = self._build_tree(here)
         known = None if here.path in self._absent else tree
         self._fresh[here.path] = SeenFolder(known, here.seen, here.base, frozenset(here.hidden))
         return tree
 
-    def _tree(self, here: _Folder) -> Digest:
+    def _build_tree(self, here: _OpenFolder) -> Digest:
         self._withheld += [
             shown(_join(here.path, seen.entry.name))
             for seen in here.seen.values()
@@ -411,7 +358,7 @@ class Scan:
             return before
         entries = {
             entry.name: entry
-            for entry in self._base(here.base)
+            for entry in self._base_entries(here.base)
             if entry.name not in here.hidden and entry.kind != "withheld"
         }
         entries.update(self._absent.get(here.path, {}))
@@ -419,7 +366,7 @@ class Scan:
             entries = {
                 name: entry
                 for name, entry in entries.items()
-                if not _tells(name) and not _tells(entry.target)
+                if not _holds_secret(name) and not _holds_secret(entry.target)
             }
         entries.update((name, seen.entry) for name, seen in here.seen.items())
         raw = encode(entries.values())
@@ -429,22 +376,22 @@ class Scan:
         self._reader.learn(tree, tuple(entries[name] for name in sorted(entries, key=os.fsencode)))
         return tree
 
-    def _base(self, base: Digest | None) -> tuple[Entry, ...]:
+    def _base_entries(self, base: Digest | None) -> tuple[Entry, ...]:
         return () if base is None else self._reader.entries(base)
 
 
-def _tells(text: str) -> bool:
+def _holds_secret(text: str) -> bool:
     return secrets.hide_text(text) != text
 
 
 def _target(folder: int, name: str) -> str:
     try:
         return os.readlink(name, dir_fd=folder)
-    except OSError:  # gone, or something else now: then it is read as what it is
+    except OSError:  # gone, or no link any more: reading it will notice
         return ""
 
 
-def _same(seen: Mapping[str, Seen], old: Mapping[str, Seen]) -> bool:
+def _is_same(seen: Mapping[str, SeenEntry], old: Mapping[str, SeenEntry]) -> bool:
     return len(seen) == len(old) and all(
         name in old and (before is old[name] or before.entry == old[name].entry)
         for name, before in seen.items()
@@ -458,15 +405,11 @@ def _by_folder(absent: Mapping[str, Entry]) -> dict[str, dict[str, Entry]]:
     return found
 
 
-def stamp_of(found: os.stat_result) -> Stamp:
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode
-
-
 def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _changing(path: str) -> WorkspaceError:
+def _changing_error(path: str) -> WorkspaceError:
     return WorkspaceError(
         f"{shown(path)!r} changes faster than it can be read. Stop what writes to it, or keep it"
         " out with .plaitignore."
@@ -477,8 +420,8 @@ def _changing(path: str) -> WorkspaceError:
 
 
 def _pieces(handle: int, size: int) -> Iterator[bytes]:
-    """The file from its beginning, piece by piece; one byte more is asked for, so that one that
-    grew is noticed.
+    """Yield the file from its beginning, piece by piece. One byte more is asked for, so that a file
+    that grew is noticed.
     """
     offset = 0
     while offset <= size:
@@ -502,12 +445,12 @@ def _read_at(handle: int, offset: int, wanted: int) -> bytes:
     return piece
 
 
-def _holds_a_secret(handle: int) -> bool:
+def _content_holds_secret(handle: int) -> bool:
     return any(secrets.hide_bytes(window) != window for window in _windows(handle))
 
 
 def _hidden_digest(handle: int) -> Digest:
-    """Says which content it is, without saying what the secret is."""
+    """Return a digest that identifies the content without revealing the secret in it."""
     found = sha256()
     for window in _windows(handle):
         found.update(secrets.hide_bytes(window))
@@ -515,69 +458,10 @@ def _hidden_digest(handle: int) -> Digest:
 
 
 def _windows(handle: int) -> Iterator[bytes]:
-    """Pieces, each with the end of the one before."""
+    """Yield the file in pieces, each with the end of the one before."""
     offset = 0
     while window := _read_at(handle, max(offset - _OVERLAP, 0), PIECE + _OVERLAP):
         yield window
         offset = max(offset - _OVERLAP, 0) + len(window)
         if len(window) < PIECE + _OVERLAP:
             return
-
-
-# ── the index on disk ────────────────────────────────────────────────────────────────────────
-
-
-class _StoredFolder(msgspec.Struct, frozen=True, array_like=True):
-    path: bytes
-    tree: str | None
-    listed: bytes  # spelled as a tree
-    stamps: list[Stamp | None]
-    base: str | None
-    hidden: list[bytes]
-
-
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    rules: Rules
-    folders: list[_StoredFolder]
-
-
-def pack_index(index: Index, rules: Rules) -> bytes:
-    folders: list[_StoredFolder] = []
-    for path, (tree, seen, base, hidden) in index.items():
-        names = sorted(seen, key=os.fsencode)
-        listed = encode(seen[name].entry for name in names)
-        stamps = [seen[name].stamp for name in names]
-        folders.append(
-            _StoredFolder(
-                os.fsencode(path),
-                tree,
-                listed,
-                stamps,
-                base,
-                [os.fsencode(name) for name in hidden],
-            )
-        )
-    raw = msgspec.msgpack.encode(_Stored(rules, folders))
-    return sha256(raw).digest() + raw
-
-
-def unpack_index(raw: bytes, rules: Rules) -> Index:
-    """What was packed; nothing if it is damaged, or was made by other rules."""
-    if sha256(raw[32:]).digest() != raw[:32]:
-        return {}
-    stored = msgspec.msgpack.decode(raw[32:], type=_Stored)
-    if stored.rules != rules:
-        return {}
-    index: Index = {}
-    for folder in stored.folders:
-        entries = decode(folder.listed)
-        seen = {
-            entry.name: Seen(stamp, entry)
-            for entry, stamp in zip(entries, folder.stamps, strict=True)
-        }
-        tree = None if folder.tree is None else Digest(folder.tree)
-        base = None if folder.base is None else Digest(folder.base)
-        index[os.fsdecode(folder.path)] = SeenFolder(
-            tree, seen, base, frozenset(map(os.fsdecode, folder.hidden))
-        )
-    return index

@@ -36,7 +36,7 @@ _KEPT = 4096  # folders that a reader keeps decoded
 
 
 class Objects(Protocol):
-    """Where trees and contents are: all that is asked of a store."""
+    """Reads trees and contents: all that is needed of a store."""
 
     def get_blob(self, digest: Digest) -> bytes: ...
 
@@ -49,18 +49,18 @@ def digest_of(content: bytes) -> Digest:
 
 
 def encode(entries: Iterable[Entry]) -> bytes:
-    """The one spelling of a folder with these entries, in whatever order they come."""
+    """Return the one spelling of a folder with these entries, given in any order."""
     named: dict[bytes, Entry] = {}
     for entry in entries:
         if named.setdefault(os.fsencode(entry.name), entry) is not entry:
             raise InvalidValue("tree", f"two entries are called {entry.name!r}")
-    return TAG + b"".join([_spelled(name, named[name]) for name in sorted(named)])
+    return TAG + b"".join([_spell_entry(name, named[name]) for name in sorted(named)])
 
 
 def decode(raw: bytes) -> list[Entry]:
-    """The entries of a folder, by name.
+    """Return the entries of a folder, by name.
 
-    Whatever is not spelled as `encode` does is refused: a tree may come from anywhere.
+    Bytes that are not spelled as `encode` does are refused: a tree may come from anywhere.
     """
     if not raw.startswith(TAG) or not raw.endswith(b"\0"):
         raise StoreCorrupt("a tree", "its bytes are not those of a folder")
@@ -72,11 +72,11 @@ def decode(raw: bytes) -> list[Entry]:
         if match is None or match[5] in (b".", b"..") or match[5] <= last:
             raise StoreCorrupt("a tree", f"it has an entry that cannot be: {head[:100]!r}")
         last = match[5]
-        found.append(_entry(match, parts))
+        found.append(_parse_entry(match, parts))
     return found
 
 
-def _spelled(name: bytes, entry: Entry) -> bytes:
+def _spell_entry(name: bytes, entry: Entry) -> bytes:
     if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
         raise InvalidValue("name", f"{entry.name!r} cannot be the name of something in a folder")
     head = f"{_LETTERS[entry.kind]}{entry.mode & 0o777:o} {entry.size} {','.join(entry.blobs) or '-'} ".encode()  # noqa: E501
@@ -85,7 +85,7 @@ def _spelled(name: bytes, entry: Entry) -> bytes:
     return b"%b%b\0" % (head, name)
 
 
-def _entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
+def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
     letter, mode, size, blobs, name = match.groups()
     kind = _KINDS[letter]
     pieces = () if blobs == b"-" else tuple(map(Digest, blobs.decode().split(",")))
@@ -114,7 +114,7 @@ class TreeReader:
         self._known: OrderedDict[Digest, tuple[Entry, ...]] = OrderedDict()
 
     def entries(self, tree: Digest) -> tuple[Entry, ...]:
-        """What one folder lists, by name."""
+        """Return the entries of one folder, by name."""
         found = self._known.get(tree)
         if found is None:
             found = () if tree == EMPTY else tuple(decode(self.objects.get_blob(tree)))
@@ -124,15 +124,15 @@ class TreeReader:
         return found
 
     def learn(self, tree: Digest, entries: tuple[Entry, ...]) -> None:
-        """Know a folder that was just made, perhaps before the store has it."""
+        """Remember a folder that was just made, perhaps before the store has it."""
         self._known[tree] = entries
         while len(self._known) > self._keep:
             self._known.popitem(last=False)
 
     def find(self, tree: Digest, path: str) -> Entry | None:
-        """What stands at a path, without following links; the root is a folder without a name.
+        """Return the entry at a path, without following links; the root is a folder without a name.
 
-        None: nothing.
+        None: there is none.
         """
         entry = Entry("", "folder", 0o755, 0, (tree,))
         for name in parts_of(path):
@@ -145,7 +145,7 @@ class TreeReader:
         return entry
 
     def walk(self, tree: Digest, path: str = "") -> Iterator[tuple[str, Entry]]:
-        """Everything below, a folder before what is in it, each with its path."""
+        """Yield every entry below, with its path, a folder before its entries."""
         for entry in self.entries(tree):
             here = f"{path}/{entry.name}" if path else entry.name
             yield here, entry
@@ -153,16 +153,16 @@ class TreeReader:
                 yield from self.walk(entry.blobs[0], here)
 
     def content(self, entry: Entry) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return b"".join([self.objects.get_blob(piece) for piece in entry.blobs])
 
 
 def differing(
     reader: TreeReader, before: Digest | None, after: Digest | None, path: str = ""
 ) -> Iterator[Change]:
-    """Every path that differs, a folder before what is in it.
+    """Yield every path that differs, a folder before its entries.
 
-    What both share is not looked at. None: there is no such folder.
+    Equal folders are not read. None: there is no such folder.
     """
     if before == after:
         return
@@ -197,7 +197,7 @@ def find(objects: Objects, tree: Digest, path: str) -> Entry | None:
 
 
 def parts_of(path: str) -> list[str]:
-    """The names on a path, without what says nothing: `./a//b/` is a, b.
+    """Return the names on a path, empty ones and `.` left out: `./a//b/` is a, b.
 
     `..` stays, and finds nothing in a tree.
     """

@@ -9,14 +9,15 @@ from plait.errors import FileWithheld, NoSuchFile, NotAFile, OutsideWorkspace, W
 from plait.ids import Digest
 from plait.workspace.base import Entry
 from plait.workspace.checkout import checkout
-from plait.workspace.files import LINKS_MAX, check_path
+from plait.workspace.files import check_path
+from plait.workspace.folder_walk import LINKS_MAX
 from plait.workspace.tree import Objects, TreeReader, parts_of, shown
 
 
 class Workspace:
-    """The files of one tree.
+    """The files of one tree, to be read.
 
-    To be read; whoever wants to change them checks them out, or places the session.
+    To change them, check them out, or place the session.
     """
 
     def __init__(self, objects: Objects, tree: Digest) -> None:
@@ -24,7 +25,7 @@ class Workspace:
         self._objects, self._reader = objects, TreeReader(objects)
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file; links are followed inside the workspace."""
+        """Return the bytes of a file; links are followed inside the workspace."""
         entry = self._find(path, follow=True)
         if entry.kind == "withheld":
             raise FileWithheld(path)
@@ -33,21 +34,21 @@ class Workspace:
         return self._reader.content(entry)
 
     def text(self, path: str) -> str:
-        """The file as UTF-8; what is none is replaced."""
+        """Return the file as UTF-8; other bytes are replaced."""
         return self.read(path).decode("utf-8", "replace")
 
     def entry(self, path: str) -> Entry:
-        """What is there; a link is not followed if it is the last part of the path."""
+        """Return the entry at a path. A link is not followed if it is the last part of the path."""
         return self._find(path, follow=False)
 
     def files(self) -> list[str]:
-        """The paths of all files and links, as people read them."""
+        """Return the paths of all files and links, as people read them."""
         return [
             shown(path) for path, entry in self._reader.walk(self.tree) if entry.kind != "folder"
         ]
 
     def list(self, path: str = "") -> list[Entry]:
-        """What is in a folder, by name."""
+        """Return the entries of a folder, by name."""
         entry = self._find(path, follow=True)
         if entry.kind != "folder":
             raise NoSuchFile(path, "it is a file: read it")
@@ -79,7 +80,7 @@ class Workspace:
                     raise OutsideWorkspace(path)
                 above.pop()
                 continue
-            found = self._named(above[-1], name, path)
+            found = self._entry_named(above[-1], name, path)
             if found.kind == "link" and (rest or follow):
                 links += 1
                 if links > LINKS_MAX:
@@ -91,7 +92,7 @@ class Workspace:
                 above.append(found)
         return above[-1]
 
-    def _named(self, folder: Entry, name: str, path: str) -> Entry:
+    def _entry_named(self, folder: Entry, name: str, path: str) -> Entry:
         entries = self._reader.entries(folder.blobs[0]) if folder.kind == "folder" else ()
         found = [entry for entry in entries if entry.name == name] or [
             entry for entry in entries if shown(entry.name) == name
