@@ -348,7 +348,7 @@ class _Reader:
 
     def _class(self, cls: type[Any]) -> Any:
         if not is_own_class(cls):
-            return ["class", f"{cls.__module__}:{cls.__qualname__}"]
+            return ["class", f"{_home_of(cls)}:{cls.__qualname__}"]
         if issubclass(cls, enum.Enum):
             members = [[name, self.read(each.value)] for name, each in cls.__members__.items()]
             return [
@@ -827,6 +827,16 @@ def is_own_class(cls: type[Any]) -> bool:
     functions = [each for each in vars(cls).values() if isinstance(each, FunctionType)]
     modules = {str(each.__globals__.get("__name__")) for each in functions}
     return any(name in sys.modules and is_own(name, _file_of(name)) for name in modules)
+
+
+def _home_of(cls: type[Any]) -> str:
+    """The module that a class is named by in a digest."""
+    module = cls.__module__
+    return next((home for home in _HOMES if module.startswith(f"{home}.")), module)
+
+
+# Packages that name their classes as one module: a class may move inside, and no digest changes.
+_HOMES = ("plait.errors", "plait.event.kinds")
 
 
 def own_types(hints: Iterable[Any]) -> tuple[type[Any], ...]:

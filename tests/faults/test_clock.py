@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from plait import Session, Store, open_store
-from plait.event.codec import without_measured
+from plait.event import without_measured
 from plait.ids import LogId, Micros, derived
 from plait.runtime.write import DirectWriter
 from plait.session import verify

@@ -324,7 +324,6 @@ __all__ = [
     "hide_with",
 ]
 
-# One name per error, wherever its class stands: fingerprints of tools, recorded tracebacks and
-# pickles say `plait.errors.NoStore`.
+# One name per error, wherever its class stands: recorded tracebacks say `plait.errors.NoStore`.
 for _name in __all__:
     globals()[_name].__module__ = __name__

@@ -34,9 +34,9 @@ from plait import inside
 from plait.errors import EffectError, InvalidValue, PlaitError, RunLost, StaleEpoch, StaleHead
 from plait.event import Body, Event, Json
 from plait.event import kinds as k
-from plait.event.codec import VOCABULARY
 from plait.event.hidden import without_secrets
 from plait.event.kinds import Budget, ForkedFrom, Place, Purpose, SessionOpened
+from plait.event.vocabulary import VOCABULARY
 from plait.ids import Digest, LogId, Micros, derived, digest, inbox_of, short
 from plait.model.base import Delta
 from plait.runtime import bypass

@@ -15,8 +15,8 @@ from plait import inside
 from plait.errors import BudgetExceeded, InvalidInput, InvalidValue, ToolFailed, UnknownBlob
 from plait.event import Event, Json
 from plait.event import kinds as k
-from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
+from plait.event.vocabulary import VOCABULARY
 from plait.ids import Digest
 from plait.model.base import OutputDelta
 from plait.runtime.bracket import Bracket
