@@ -28,7 +28,7 @@ def without_secrets(value: S) -> S:
     if not secrets.armed():
         return value
     try:
-        return _hide_within(value) if secrets.spotted(_encode(value)) else value
+        return _hide_within(value) if secrets.may_hold_secret(_encode(value)) else value
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return value  # it cannot be sealed either, and sealing says why
 

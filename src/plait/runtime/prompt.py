@@ -149,7 +149,7 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
         data = _encode(self)
         return (
             _encode(secrets.hide(msgspec.json.decode(data)))
-            if secrets.armed() and secrets.spotted(data)
+            if secrets.armed() and secrets.may_hold_secret(data)
             else data
         )
 
