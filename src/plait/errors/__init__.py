@@ -222,7 +222,7 @@ from plait.errors.stores import (
     UntrustedStore,
 )
 
-__all__ = [
+__all__ = (
     "AlreadyAnswered",
     "AmbiguousRevision",
     "AskExpired",
@@ -322,7 +322,7 @@ __all__ = [
     "WorkspaceError",
     "WrongStatus",
     "hide_with",
-]
+)
 
 # One name per error, wherever its class stands: recorded tracebacks say `plait.errors.NoStore`.
 for _name in __all__:

@@ -13,7 +13,7 @@ from plait.event.kinds import KINDS, Body
 from plait.event.strict import Json, parse
 from plait.event.vocabulary import VOCABULARY, Vocabulary, without_measured
 
-__all__ = [
+__all__ = (
     "KINDS",
     "VOCABULARY",
     "Body",
@@ -28,4 +28,4 @@ __all__ = [
     "seal",
     "seal_all",
     "without_measured",
-]
+)

@@ -31,7 +31,7 @@ from plait.fingerprint.ownership import is_own
 from plait.fingerprint.reader import NODES_MAX, ValueReader
 from plait.ids import Digest, digest
 
-__all__ = [
+__all__ = (
     "NODES_MAX",
     "TARGET",
     "Fingerprint",
@@ -40,7 +40,7 @@ __all__ = [
     "module_spec",
     "own_types",
     "source_file",
-]
+)
 
 
 class Fingerprint(NamedTuple):

@@ -26,7 +26,7 @@ from plait.model.base import (
 )
 from plait.model.scripted import ScriptedModel
 
-__all__ = [
+__all__ = (
     "Delta",
     "Fault",
     "Model",
@@ -40,7 +40,7 @@ __all__ = [
     "ToolCall",
     "ToolDelta",
     "find",
-]
+)
 
 _known: dict[str, Model] = {}
 _lock = Lock()

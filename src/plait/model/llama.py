@@ -191,27 +191,34 @@ def _settings(native: Any, path: Path, context_tokens: int, socket: str) -> Any:
 
 # ── one per process ──────────────────────────────────────────────────────────────────────────
 
-_engines: dict[tuple[Path, int], Engine] = {}
-_lock = Lock()
-_forked = False  # True: this process was forked from one that had a model loaded
+
+class _EngineTable:
+    """The engines of this process, by weights and size of the context."""
+
+    def __init__(self) -> None:
+        self.engines: dict[tuple[Path, int], Engine] = {}
+        self.lock = Lock()
+        self.is_forked = False  # True: it was forked from a process that had a model loaded
+
+
+_process = _EngineTable()
 
 
 def engine(path: Path, context_tokens: int) -> Engine:
     """Return the engine for these weights. Nothing is loaded yet."""
-    with _lock:
-        return _engines.setdefault((path, context_tokens), Engine(path, context_tokens))
+    with _process.lock:
+        return _process.engines.setdefault((path, context_tokens), Engine(path, context_tokens))
 
 
 def _close() -> None:
-    for one in _engines.values():
-        one.forget() if _forked else one.close()
+    for one in _process.engines.values():
+        one.forget() if _process.is_forked else one.close()
 
 
 def _after_fork() -> None:
-    global _lock, _forked
-    _lock = Lock()
-    if any([one.forget() for one in _engines.values()]) and not _forked:
-        _forked = True
+    _process.lock = Lock()
+    if any([one.forget() for one in _process.engines.values()]) and not _process.is_forked:
+        _process.is_forked = True
         _leave_at_once()
 
 

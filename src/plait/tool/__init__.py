@@ -349,8 +349,8 @@ def tool(
     effect_of: EffectOf | None = None,
     version: str | None = None,
 ) -> Any:
-    """Make a function a tool. `attempts` above 1, for calls that may be repeated, runs it again when it
-    raises.
+    """Make a function a tool. `attempts` above 1, for calls that may be repeated, runs it again
+    when it raises.
 
     `probe=` (for `effect="probeable"`) and `compensate=` (for `"compensatable"`) are called with
     those of the arguments that they name, `idempotency_key` among them, when a call was lost with

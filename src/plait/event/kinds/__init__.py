@@ -129,7 +129,7 @@ from plait.event.kinds.values import (
     Value,
 )
 
-__all__ = [
+__all__ = (
     "BOUNDARIES",
     "KINDS",
     "Action",
@@ -229,7 +229,7 @@ __all__ = [
     "Value",
     "VerdictAwaited",
     "VerdictHeard",
-]
+)
 
 KINDS: tuple[type[Body], ...] = tuple(
     [
