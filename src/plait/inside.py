@@ -13,6 +13,7 @@ run tools in a sandbox and keep the store out of it.
 from __future__ import annotations
 
 import _thread
+import inspect
 import os
 import subprocess
 import sys
@@ -263,7 +264,9 @@ def _remembering(start: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def _starts_for_plait() -> bool:
     """Return True if Plait itself starts a thread: it hands the context on."""
-    frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    here = inspect.currentframe()
+    wrapper = here.f_back if here is not None else None
+    frame = wrapper.f_back if wrapper is not None else None
     while frame is not None:
         name = str(frame.f_globals.get("__name__") or "")
         if name.partition(".")[0] not in sys.stdlib_module_names:

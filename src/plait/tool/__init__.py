@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -365,7 +364,9 @@ def tool(
     `version=` names the version that consent is for, where it cannot be read off the function:
     change it whenever the tool does something else.
     """
-    around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
+    here = inspect.currentframe()
+    # types may be defined beside the function
+    around = here.f_back.f_locals if here is not None and here.f_back is not None else {}
     more: dict[str, Any] = {
         "observe": observe,
         "attempts": attempts,
