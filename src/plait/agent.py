@@ -14,9 +14,9 @@ from typing import Any, Self, get_args
 
 from plait.errors import InvalidValue, NoModel, ResultInvalid
 from plait.event import Json
-from plait.event.codec import VOCABULARY
 from plait.event.kinds import Purpose, ScratchSet
 from plait.event.strict import check_text
+from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
 from plait.inside import ends_run
 from plait.model import find

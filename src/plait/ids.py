@@ -1,9 +1,9 @@
-"""Digests and ids: how things are named.
+"""Digests and ids.
 
 A digest is SHA-256 in lowercase hex, always over a tag that says what is hashed, so that the bytes
 of one thing can never stand in for another. Logs have UUIDs: version 7 when fresh (made by the
-`Source`), version 8 when derived by hashing from something that is known already, so that whoever
-derives it again finds the same log.
+`Source`), version 8 when derived by hashing from something that is known already, so that
+deriving it again finds the same log.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[78][0-9a-f]{3}-[89ab][0-9a-f]{3}-[
 
 
 class Source(Protocol):
-    """Where time, ids and salt come from: the live one asks the system, a seeded one computes them.
+    """Gives time, ids and salt: the live one asks the system, a seeded one computes them.
 
-    A seeded source answers by what is asked about and never by how often it was asked, so that
+    A seeded source answers by its arguments and never by the number of earlier calls, so that
     threads do not change a simulated history.
     """
 
@@ -45,7 +45,7 @@ def digest(*parts: bytes) -> Digest:
 
 
 def derived(tag: str, *parts: str | int) -> LogId:
-    """The id that follows from the parts: their SHA-256 in the shape of a UUID, version 8."""
+    """Return the id that follows from the parts: their SHA-256 as a UUID, version 8."""
     raw = bytearray(sha256(msgspec.json.encode([tag, *parts])).digest()[:16])
     raw[6] = raw[6] & 0x0F | 0x80
     raw[8] = raw[8] & 0x3F | 0x80
@@ -65,7 +65,7 @@ def house_of(store: LogId) -> LogId:
 
 
 def short(log: LogId) -> str:
-    """What people type: the start of the random tail.
+    """Return the id as people type it: the start of the random tail.
 
     The front of a UUIDv7 is the time, the same for all of an hour.
     """

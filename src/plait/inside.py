@@ -1,18 +1,19 @@
-"""Whether code belongs to a run: code of a run decides nothing for people, wherever it has itself
-executed.
+"""Finds out if code belongs to a run: code of a run decides nothing for people, in any thread or
+process that it starts.
 
 The context says so where Plait calls the code. A thread that such code starts is remembered, work
 that it hands to a pool of threads is marked, and a process that it starts carries a mark in its
 environment, with the stores that the runs are in. The mark is inherited, so it outlives the run.
 
 This is a notice, and no wall. Code in this process can undo all of it, a process can drop its
-environment, and whoever can reach a server that takes decisions can make one there. For a wall, run
-tools in a sandbox and keep the store out of it.
+environment, and code that can reach a server that takes decisions can make one there. For a wall,
+run tools in a sandbox and keep the store out of it.
 """
 
 from __future__ import annotations
 
 import _thread
+import inspect
 import os
 import subprocess
 import sys
@@ -27,43 +28,52 @@ from hashlib import sha256
 from typing import Any
 from weakref import WeakKeyDictionary
 
-VARIABLE = "PLAIT_INSIDE_RUN"  # tokens of stores: of the runs from whose code a process was started
+VARIABLE = "PLAIT_INSIDE_RUN"  # tokens of the stores with the runs that started this process
 
-Code = object  # a run, or whatever else stands for it
+Code = object  # a run, or an object that stands for it
 
 
 def _nothing() -> Code | None:
     return None
 
 
-_current: Callable[[], Code | None] = _nothing
-
-
-class _Work(threading.local):
-    """What a thread does just now."""
+class _ThreadWork(threading.local):
+    """The present work of a thread."""
 
     handed: Context | None = None  # the context of the code of a run that gave it this work
 
 
-_work = _Work()
-# the run whose approver is being asked
+_work = _ThreadWork()
+# the run that is asking its approver
 _deciding: ContextVar[Code | None] = ContextVar("plait_deciding", default=None)
-# by thread: the context of the code that started it
-_threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()
-_stores: dict[str, None] = {}  # tokens of the stores in which runs were opened here
 _started_with = os.environ.get(VARIABLE, "")
-_lock = threading.RLock()
-_installed = False
-_is_marking = False  # whether code of a run was ever executed here, or work of it marked
-_has_threads = False  # whether code of a run ever started a thread
+
+
+class _ProcessMarks:
+    """The facts about this process that every thread shares."""
+
+    def __init__(self) -> None:
+        # returns the run that the code in the current context belongs to
+        self.current: Callable[[], Code | None] = _nothing
+        # by thread: the context of the code that started it
+        self.threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()
+        self.stores: dict[str, None] = {}  # tokens of the stores in which runs were opened here
+        self.lock = threading.RLock()
+        self.is_installed = False
+        self.is_marking = False  # True: code of a run was executed here, or work of it marked
+        self.has_threads = False  # True: code of a run started a thread
+
+
+_process = _ProcessMarks()
 
 start_thread = threading.Thread.start  # for Plait's own threads, which take the context along
 
 
 def bind(current: Callable[[], Code | None]) -> None:
-    """From now on this says which run's code executes in the current context. None: no run's."""
-    global _current
-    _current = current
+    """Set the function that returns the run to which the current context belongs. None: to no
+    run.
+    """
+    _process.current = current
 
 
 class Stop(BaseException):
@@ -74,7 +84,7 @@ class Stop(BaseException):
 
 
 def ends_run(error: BaseException) -> bool:
-    """Say whether an error that left code of a run is about the whole run: a stop of it, or Ctrl-C.
+    """Return True if an error that left code of a run ends the whole run: a stop of it, or Ctrl-C.
 
     Python raises Ctrl-C in the main thread only, and as itself: in another thread, or of a class of
     its own, it is the code's.
@@ -90,20 +100,22 @@ def ends_run(error: BaseException) -> bool:
 
 
 def is_inside(address: str) -> str:
-    """Why the calling code may not decide in the store at this address. "": it may."""
+    """Return the reason why the calling code may not decide in the store at this address. "": it
+    may.
+    """
     if is_code_of_run():
         return "code of a run does not decide for people"
-    marks = {*os.environ.get(VARIABLE, "").split(), *_told_at_start().split()}
+    marks = {*os.environ.get(VARIABLE, "").split(), *_marks_at_start().split()}
     if marks and marks & set(tokens(address)):
         return "this process was started by code of a run, which does not decide for people"
     return ""
 
 
 def is_code_of_run() -> bool:
-    """Say whether this is code of a run, other than the approver that the caller of the run handed
-    in.
+    """Return True if this is code of a run, other than the approver that the caller of the run
+    handed in.
     """
-    run = _current()
+    run = _process.current()
     if run is not None:
         return _deciding.get() is not run
     return starter_context() is not None
@@ -114,41 +126,43 @@ def starter_context() -> Context | None:
 
     None: no run's code did.
     """
-    if not _is_marking:  # no code of a run was ever executed here
+    if not _process.is_marking:  # no code of a run was ever executed here
         return None
-    return _work.handed or (_threads.get(threading.current_thread()) if _has_threads else None)
+    return _work.handed or (
+        _process.threads.get(threading.current_thread()) if _process.has_threads else None
+    )
 
 
 def enter_code() -> Context | None:
-    """Remember for this thread that code of a run executes here, whatever context it makes for
-    itself; for `leave_code`.
+    """Remember for this thread that code of a run executes here, even in a new context. Return the
+    argument for `leave_code`.
     """
-    global _is_marking
     before = _work.handed
-    if _current() is not None:
-        _is_marking = True
+    if _process.current() is not None:
+        _process.is_marking = True
         _work.handed = copy_context()
     return before
 
 
 def leave_code(before: Context | None) -> None:
-    """Forget it again: `before` is what `enter_code` returned."""
+    """Forget it again: `before` comes from `enter_code`."""
     _work.handed = before
 
 
 def _context_here() -> Context | None:
-    """Return the context to be kept for what is started here. None: this is no code of a run."""
-    global _is_marking
+    """Return the context to keep for threads and work started here. None: this is no code of a
+    run.
+    """
     if not is_code_of_run():
         return None
-    _is_marking = True
-    return copy_context() if _current() is not None else starter_context()
+    _process.is_marking = True
+    return copy_context() if _process.current() is not None else starter_context()
 
 
 @contextmanager
 def deciding() -> Generator[None]:
-    """What is called within was handed in by the caller of the run, to be asked: it may decide."""
-    before = _deciding.set(_current())
+    """Allow decisions within: the approver called there was handed in by the caller of the run."""
+    before = _deciding.set(_process.current())
     try:
         yield
     finally:
@@ -156,7 +170,7 @@ def deciding() -> Generator[None]:
 
 
 def tokens(address: str) -> list[str]:
-    """Names of a store that do not depend on how its address is spelled.
+    """Return names of a store that do not depend on the spelling of its address.
 
     Empty: no other process can reach it.
     """
@@ -181,28 +195,27 @@ def _token(*words: object) -> str:
 
 
 def open_store(address: str) -> None:
-    """A run is opened in this store: from now on what its code starts is marked."""
+    """Note that a run is opened in this store: from now on its threads and processes are marked."""
     for token in tokens(address):
-        _stores[token] = None
+        _process.stores[token] = None
     _install()
 
 
 def mark() -> dict[str, str]:
-    """What the environment of a process has to hold that is started here; empty,
-    outside of runs.
+    """Return the variables that the environment of a process started here needs; empty outside of
+    runs.
     """
     if not is_code_of_run():
         return {}
-    inherited = f"{os.environ.get(VARIABLE, '')} {_told_at_start()}".split()
-    return {VARIABLE: " ".join(dict.fromkeys([*inherited, *_stores]))}
+    inherited = f"{os.environ.get(VARIABLE, '')} {_marks_at_start()}".split()
+    return {VARIABLE: " ".join(dict.fromkeys([*inherited, *_process.stores]))}
 
 
 def _install() -> None:
-    global _installed
-    with _lock:
-        if _installed:
+    with _process.lock:
+        if _process.is_installed:
             return
-        _installed = True
+        _process.is_installed = True
     sys.addaudithook(_hook)
     os.register_at_fork(after_in_child=_mark_child)
     _replace(threading.Thread, "start", _remembering)
@@ -239,20 +252,21 @@ def _remembering(start: Callable[[Any], None]) -> Callable[[Any], None]:
 
     @wraps(start)
     def remembering(self: threading.Thread) -> None:
-        global _has_threads
-        # What a worker of a pool does is marked piece by piece: the next piece may be another's.
+        # The work of a pool's thread is marked piece by piece: the next may be of another run.
         works = getattr(self, "_target", None) is pools._worker  # pyright: ignore
         context = None if works else _context_here()
         if context is not None and not _starts_for_plait():
-            _threads[self], _has_threads = context, True
+            _process.threads[self], _process.has_threads = context, True
         start(self)
 
     return remembering
 
 
 def _starts_for_plait() -> bool:
-    """Whether Plait itself starts a thread: it hands the context on."""
-    frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    """Return True if Plait itself starts a thread: it hands the context on."""
+    here = inspect.currentframe()
+    wrapper = here.f_back if here is not None else None
+    frame = wrapper.f_back if wrapper is not None else None
     while frame is not None:
         name = str(frame.f_globals.get("__name__") or "")
         if name.partition(".")[0] not in sys.stdlib_module_names:
@@ -262,7 +276,7 @@ def _starts_for_plait() -> bool:
 
 
 def _mark_child() -> None:
-    """In a forked child: what it executes next may replace it by another program."""
+    """Mark the environment of a forked child: it may replace itself by another program."""
     os.environ.update(mark())
 
 
@@ -285,26 +299,26 @@ def _handing_bare(start: Callable[..., int]) -> Callable[..., int]:
 
 
 def marked_work(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that another thread is to call, so that it is known there whose it is."""
+    """Return a function for another thread to call, marked with the run that it belongs to."""
     context = _context_here()
     if context is None:
         return function
 
     @wraps(function)
-    def marked(*args: Any, **kwargs: Any) -> Any:
+    def call_marked(*args: Any, **kwargs: Any) -> Any:
         before, _work.handed = _work.handed, context
         try:
             return function(*args, **kwargs)
         finally:
             _work.handed = before
 
-    return marked
+    return call_marked
 
 
 def _marking_popen(begin: Callable[..., None]) -> Callable[..., None]:
     @wraps(begin)
     def marking(self: Any, *args: Any, **kwargs: Any) -> None:
-        # Plait says itself what its own processes are told
+        # Plait marks its own processes itself
         marked = {} if _starts_for_plait() else mark()
         if marked and len(args) > _ENV:
             args = (
@@ -349,9 +363,7 @@ def _with_mark(start: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mark_processes() -> None:
-    """Let processes of `multiprocessing` know what they were started by, however
-    they are started.
-    """
+    """Mark processes of `multiprocessing`, in all ways in which they are started."""
     base: Any = sys.modules["multiprocessing.process"].BaseProcess
     if not hasattr(base.start, "__wrapped__"):
         base.start = _telling(base.start)
@@ -376,8 +388,10 @@ def _default_method() -> str:
     return str(sys.modules["multiprocessing.context"]._default_context.get_start_method())
 
 
-def _told_at_start() -> str:
-    """The marks that this process was started with, in its environment or by `multiprocessing`."""
+def _marks_at_start() -> str:
+    """Return the marks that this process was started with, in its environment or by
+    `multiprocessing`.
+    """
     processes: Any = sys.modules.get("multiprocessing.process")
     told: Any = (
         processes.current_process()._config.get(VARIABLE, "") if processes is not None else ""

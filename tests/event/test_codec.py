@@ -32,6 +32,7 @@ from plait.event import (
     Event,
     Header,
     Vocabulary,
+    kinds,
     parse_event,
     seal,
     seal_all,
@@ -147,6 +148,10 @@ def test_bytes_follow_from_the_value_alone() -> None:
     one = VOCABULARY.encode(ScratchSet("k", {"b": 1, "a": {"z": 1, "y": 2}}))
     two = VOCABULARY.encode(ScratchSet("k", {"a": {"y": 2, "z": 1}, "b": 1}))
     assert one == two == b'{"v":1,"key":"k","value":{"a":{"y":2,"z":1},"b":1}}'
+
+
+def test_every_kind_is_exported() -> None:
+    assert {kind.__name__ for kind in KINDS} <= set(kinds.__all__)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

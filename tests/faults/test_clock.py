@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from plait import Session, Store, open_store
-from plait.event.codec import without_measured
+from plait.event import without_measured
 from plait.ids import LogId, Micros, derived
 from plait.journal.writer import DirectWriter, bind_direct_writer, direct_writer
 from plait.session import verify

@@ -62,7 +62,7 @@ def test_no_vendor_is_loaded(code: str) -> None:
 
 
 def test_the_error_tree_is_as_drawn() -> None:
-    """The picture at the top of errors.py is the class hierarchy."""
+    """The picture at the top of plait/errors is the class hierarchy."""
     assert errors.__doc__ is not None
     drawn: dict[str, str] = {}
     branch: list[str] = []

@@ -39,7 +39,14 @@ from plait.model.base import (
     ToolDelta,
     Turn,
 )
-from plait.model.grammar import CHARACTERS_MAX, ITEMS_MAX, NUMBER_MAX, bounded, grammar, loose
+from plait.model.grammar import (
+    CHARACTERS_MAX,
+    ITEMS_MAX,
+    NUMBER_MAX,
+    bound_schema,
+    grammar,
+    loose_schema,
+)
 from plait.model.local import LocalModel, messages
 from plait.model.prices import FREE
 from plait.session import Session, verify
@@ -190,7 +197,7 @@ def test_weights_are_those_named_then_those_of_the_environment_then_those_of_the
     ids=str,
 )
 def test_whatever_is_open_is_bounded(schema: Json, becomes: Json):
-    assert bounded(schema) == becomes
+    assert bound_schema(schema) == becomes
 
 
 def test_bounds_go_inside():
@@ -199,7 +206,7 @@ def test_bounds_go_inside():
         "properties": {"a": {"$ref": "#/$defs/A"}},
         "$defs": {"A": {"type": "array", "items": {"type": "string"}}},
     }
-    found = cast("dict[str, Any]", bounded(inner))
+    found = cast("dict[str, Any]", bound_schema(inner))
     assert found["$defs"]["A"] == {
         "type": "array",
         "items": {"type": "string", "maxLength": CHARACTERS_MAX},
@@ -209,24 +216,25 @@ def test_bounds_go_inside():
 
 @pytest.mark.parametrize("schema", [True, {}, {"title": "Anything"}], ids=str)
 def test_anything_becomes_something_simple(schema: Json):
-    kinds = [kind["type"] for kind in cast("dict[str, Any]", bounded(schema))["anyOf"]]
+    kinds = [kind["type"] for kind in cast("dict[str, Any]", bound_schema(schema))["anyOf"]]
     assert kinds == ["string", "integer", "boolean", "null"]
 
 
 def test_a_free_object_has_a_few_keys():
-    assert cast("dict[str, Any]", bounded({"type": "object"}))["maxProperties"] == ITEMS_MAX
+    assert cast("dict[str, Any]", bound_schema({"type": "object"}))["maxProperties"] == ITEMS_MAX
 
 
 def test_a_schema_that_makes_no_grammar_keeps_its_keys():
     found = cast(
-        "dict[str, Any]", loose({"type": "object", "properties": {"a": {"type": "frob"}, "b": {}}})
+        "dict[str, Any]",
+        loose_schema({"type": "object", "properties": {"a": {"type": "frob"}, "b": {}}}),
     )
     assert (list(found["properties"]), found["required"], found["additionalProperties"]) == (
         ["a", "b"],
         ["a", "b"],
         False,
     )
-    assert cast("dict[str, Any]", loose("nonsense"))["maxProperties"] == ITEMS_MAX
+    assert cast("dict[str, Any]", loose_schema("nonsense"))["maxProperties"] == ITEMS_MAX
 
 
 def test_the_grammar_begins_with_the_lead():
@@ -301,10 +309,10 @@ class Pen:
         self.texts, self.cut, self.bodies = list(texts), cut, list[Mapping[str, Any]]()
 
     @contextmanager
-    def held(self) -> Generator[Callable[[Mapping[str, Json], llama.OnText], llama.Written]]:
+    def reserve(self) -> Generator[Callable[[Mapping[str, Json], llama.OnText], llama.EngineReply]]:
         yield self.write
 
-    def write(self, body: Mapping[str, Json], on_text: llama.OnText) -> llama.Written:
+    def write(self, body: Mapping[str, Json], on_text: llama.OnText) -> llama.EngineReply:
         self.bodies.append(body)
         written, rest = "", self.texts.pop(0)
         while rest:
@@ -312,7 +320,7 @@ class Pen:
             written += piece
             if on_text(piece):
                 break
-        return llama.Written(written, self.cut and not self.texts, Usage(10, 2, 1))
+        return llama.EngineReply(written, self.cut and not self.texts, Usage(10, 2, 1))
 
 
 @pytest.fixture
@@ -482,8 +490,8 @@ def install(monkeypatch: pytest.MonkeyPatch, native: Native) -> llama.Engine:
     return llama.Engine(Path("small.gguf"), 100)
 
 
-def ask(engine: llama.Engine, on_text: llama.OnText = lambda _: False) -> llama.Written:
-    with engine.held() as write:
+def ask(engine: llama.Engine, on_text: llama.OnText = lambda _: False) -> llama.EngineReply:
+    with engine.reserve() as write:
         return write({}, on_text)
 
 
@@ -498,7 +506,7 @@ def test_pieces_are_put_together_and_it_is_loaded_once(monkeypatch: pytest.Monke
     )
     engine = install(monkeypatch, native)
     heard = list[str]()
-    assert ask(engine, lambda piece: bool(heard.append(piece))) == llama.Written(
+    assert ask(engine, lambda piece: bool(heard.append(piece))) == llama.EngineReply(
         "ab", True, Usage(5, 2, 1)
     )
     assert ask(engine).text == "ab"

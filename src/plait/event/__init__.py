@@ -1,21 +1,19 @@
 """Events: the facts and their bytes. The vocabulary is in `plait.event.kinds`."""
 
 from plait.event.codec import (
-    VOCABULARY,
     Event,
     Header,
-    Vocabulary,
     check_content,
     parse_event,
     parse_header,
     seal,
     seal_all,
-    without_measured,
 )
 from plait.event.kinds import KINDS, Body
 from plait.event.strict import Json, parse
+from plait.event.vocabulary import VOCABULARY, Vocabulary, without_measured
 
-__all__ = [
+__all__ = (
     "KINDS",
     "VOCABULARY",
     "Body",
@@ -30,4 +28,4 @@ __all__ = [
     "seal",
     "seal_all",
     "without_measured",
-]
+)

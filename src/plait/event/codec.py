@@ -7,33 +7,30 @@ id; the body is committed to inside the header by a salted hash:
     event id = SHA-256("plait/event/1" ‖ header bytes)
 
 So the chain of headers can be checked without the bodies, and a body can be erased while the chain
-still holds; the salt keeps a short body from being guessed from its hash. What is hashed is what is
-stored: nobody has to re-serialise anything to check it.
+still holds; the salt keeps a short body from being guessed from its hash. The stored bytes are the
+hashed ones: checking them re-serialises nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, TypeVar, cast
 
 import msgspec
 
 from plait.errors import (
     CommitmentBroken,
-    InvalidInput,
     InvalidValue,
     MalformedJson,
     NotCanonical,
-    TooDeep,
     TooLarge,
-    UnknownKind,
     UnknownVersion,
 )
-from plait.event.kinds import KINDS, Body, Measured
-from plait.event.strict import DEPTH_MAX, SIZE_MAX, check_depth, difference, explain, parse
+from plait.event.kinds import Body
+from plait.event.strict import SIZE_MAX, check_depth
+from plait.event.vocabulary import VOCABULARY, encode_canonical, is_current_version
 from plait.ids import (
     SALT_SIZE,
     Digest,
@@ -51,14 +48,12 @@ EVENT_TAG = b"plait/event/1"
 BODY_TAG = b"plait/body/1"
 HEADER_SIZE_MAX = 1024 * 1024
 
-# sorted keys inside maps, struct fields as declared
-_ENCODE = msgspec.json.Encoder(order="deterministic").encode
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 _WORD = re.compile(r"[a-z][a-z0-9_.:/-]{0,99}\Z")
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every event says of itself.
+    """The fields that every event has.
 
     The order of the fields is the order of the bytes: it never changes.
     """
@@ -71,10 +66,10 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parents: tuple[Digest, ...]
     time: Micros
     actor: str  # a principal: human:u-17, agent:review/judge, service:ci
-    behalf: str | None  # the principal on whose behalf the actor acted; None: its own
-    origin: str  # where the content came from, for taint: human, model, tool, memory, program, …
+    behalf: str | None  # the principal for which the actor acted; None: for itself
+    origin: str  # of the content, for taint: human, model, tool, memory, program, …
     run: str | None  # the run that wrote it; None: written outside a run
-    call: str | None  # the effect whose bracket it belongs to
+    call: str | None  # the call of a model or tool that it belongs to
     causes: tuple[Digest, ...]
     body: Digest
 
@@ -85,9 +80,9 @@ _decode_header = msgspec.json.Decoder(Header).decode
 class Event:
     """One immutable fact.
 
-    Header and id are worked out when first asked for, so that reading a long log costs little: what
-    is said can be read without who said it. The body is decoded anew at each access: whoever edits
-    what they were handed edits their own copy, never the past.
+    Header and id are decoded at their first use, so that reading a long log costs little: bodies
+    can be read without headers. The body is decoded anew at each access: editing it edits a copy,
+    never the past.
     """
 
     __slots__ = ("_content", "_header", "_id", "_kind", "_raw", "_refs", "checked", "salt")
@@ -106,12 +101,12 @@ class Event:
     ) -> None:
         self._raw = raw
         self.salt = salt
-        self._kind = kind  # as whoever kept it says; None: as its header says
+        self._kind = kind  # as the store says; None: as its header says
         self._content = content
         self._header = header
         self._id = id
         self._refs = refs
-        # whether it was sealed here or parsed strictly; a store checks the others before it writes
+        # True: it was sealed here or parsed strictly; a store checks the others before it writes
         self.checked = checked
 
     @property
@@ -184,153 +179,6 @@ class Event:
         return f"<{self.kind} {short(self.log)}@{self.seq} {self.id[:12]}>"
 
 
-# ── bodies ───────────────────────────────────────────────────────────────────────────────────
-
-Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-_WITH_FLOATS = ("float", "Budget", "Score")  # what an annotation names if there is a float in it
-
-
-class _Kind:
-    def __init__(self, type: type[Body]) -> None:
-        self.type = type
-        self.version = cast("int", type.__struct_config__.tag)
-        # Made at import, not when first needed, though it is a tenth of the import: msgspec crashes
-        # the process if a second thread, or a signal handler, decodes while the first is still
-        # working out the type.
-        self.decode = msgspec.json.Decoder(type).decode
-        self.has_floats = any(
-            name in hint for hint in type.__annotations__.values() for name in _WITH_FLOATS
-        )
-
-
-class _Version(msgspec.Struct):
-    v: int
-
-
-_decode_version = msgspec.json.Decoder(_Version).decode
-
-
-class Vocabulary:
-    """The kinds that can be read and written, and how bodies of older versions become current ones.
-
-    An upcaster for (kind, n) takes the fields of a body of version n and returns those of version n
-    + 1. Old bytes are never rewritten: they are hashed, so they stay as they are and are brought up
-    to date each time they are read.
-    """
-
-    def __init__(
-        self,
-        kinds: Iterable[type[Body]],
-        upcasters: Mapping[tuple[str, int], Upcaster] | None = None,
-    ) -> None:
-        self._kinds = {kind.__name__: _Kind(kind) for kind in kinds}
-        self._types = {kind.type: kind for kind in self._kinds.values()}
-        self._upcasters = dict(upcasters or {})
-        for name, kind in self._kinds.items():
-            missing = [n for n in range(1, kind.version) if (name, n) not in self._upcasters]
-            if missing:
-                raise ValueError(
-                    f"{name} is at version {kind.version} but has no upcaster from {missing}"
-                )
-
-    def __contains__(self, kind: object) -> bool:
-        return kind in self._kinds
-
-    def decode(self, kind: str, data: bytes) -> Body:
-        known = self._kinds.get(kind)
-        if known is None:
-            raise UnknownKind(kind)
-        try:
-            return known.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return self._decode_other_version(kind, known, data, error)
-
-    def encode(self, body: Body) -> bytes:
-        """The bytes of a body, once they are known to read back as the very same body."""
-        known = self._types.get(type(body))
-        if known is None:
-            if not isinstance(body, Body):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-                raise InvalidValue(
-                    "body",
-                    f"a {type(body).__name__} is not an event's body",
-                    "pass one of plait.event.kinds",
-                )
-            raise UnknownKind(type(body).__name__)
-        try:
-            data = _ENCODE(body)
-            if len(data) > SIZE_MAX:
-                raise TooLarge(f"the body of {type(body).__name__}", len(data), SIZE_MAX)
-            check_depth(data)
-            back = known.decode(data)
-        except RecursionError as error:
-            raise TooDeep(DEPTH_MAX) from error
-        except (TypeError, UnicodeError, OverflowError, ValueError, msgspec.MsgspecError) as error:
-            if isinstance(error, InvalidInput):
-                raise
-            raise explain(body, type(body).__name__, str(error)) from error
-        if back != body:
-            raise difference(body, back, type(body).__name__)
-        # What was read back, written: 5 in a field of floats is 5.0, whichever the caller wrote.
-        return _ENCODE(back) if known.has_floats else data
-
-    def _decode_other_version(self, kind: str, known: _Kind, data: bytes, error: Exception) -> Body:
-        value = parse(data)
-        version = value.get("v") if isinstance(value, dict) else None
-        if not isinstance(version, int) or version < 1 or version == known.version:
-            raise InvalidValue(kind, str(error)) from error
-        if version > known.version:
-            raise UnknownVersion(kind, version, known.version) from error
-        fields = cast("dict[str, Any]", value)
-        try:
-            for n in range(version, known.version):
-                fields = self._upcasters[kind, n](fields)
-        # an upcaster may count on its old fields; bytes from outside may lack them
-        except Exception as broken:
-            raise InvalidValue(
-                kind, f"its body of version {version} cannot be brought up to date: {broken!r}"
-            ) from broken
-        try:
-            return msgspec.convert({**fields, "v": known.version}, type=known.type)
-        except msgspec.ValidationError as invalid:
-            raise InvalidValue(kind, str(invalid)) from invalid
-
-
-VOCABULARY = Vocabulary(KINDS)
-
-
-def encoded(body: Body) -> bytes | None:
-    """The bytes of a body without asking whether they read back as the same: to compare with what
-    is known to. None: it has none.
-    """
-    try:
-        return _ENCODE(body)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        return None
-
-
-B = TypeVar("B", bound=Body)
-
-
-def without_measured(body: B) -> B:
-    """The body with its measured fields reset, so that two runs of one history compare equal."""
-    return msgspec.structs.replace(body, **_measured(type(body)))
-
-
-@lru_cache
-def _measured(kind: type[Body]) -> dict[str, object]:
-    def is_measured(node: object) -> bool:
-        if isinstance(node, msgspec.inspect.Metadata):
-            return cast("Any", node).extra == Measured.extra or is_measured(node.type)
-        return isinstance(node, msgspec.inspect.UnionType) and any(
-            is_measured(member) for member in node.types
-        )
-
-    info = cast("msgspec.inspect.StructType", msgspec.inspect.type_info(kind))
-    return {field.name: field.default for field in info.fields if is_measured(field.type)}
-
-
 # ── headers ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -343,7 +191,7 @@ def decode_header(raw: bytes) -> Header:
 
 
 def check_header(header: Header) -> None:
-    """What the types do not say."""
+    """Check everything about a header that its types do not say."""
     if header.version != HEADER_VERSION:
         raise UnknownVersion("the event header", header.version, HEADER_VERSION)
     _check_place(header.seq, header.parents)
@@ -392,7 +240,7 @@ def _check_names(log: str, actor: str, behalf: str | None, origin: str, run: str
 
 
 def check_origin(origin: str) -> str:
-    """Where content comes from, as a header can say it."""
+    """Return the origin if a header can hold it, else raise InvalidValue."""
     if not isinstance(origin, str) or not _WORD.match(origin):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         raise InvalidValue(
             "origin",
@@ -431,9 +279,7 @@ def seal(
     call: str | None = None,
     causes: tuple[Digest, ...] = (),
 ) -> Event:
-    """Make an event, or raise a typed error: what comes out can be written, read
-    back and verified.
-    """
+    """Make an event that can be written, read back and verified, or raise a typed error."""
     _check_salt(salt)
     content = VOCABULARY.encode(body)
     commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
@@ -459,7 +305,7 @@ def seal(
             causes,
             commitment,
         )
-        raw = _ENCODE(header)
+        raw = encode_canonical(header)
     except (TypeError, AttributeError, UnicodeError, OverflowError) as error:
         raise InvalidValue("header", str(error)) from error
     if len(raw) > HEADER_SIZE_MAX:
@@ -523,20 +369,17 @@ def parse_event(raw: bytes, salt: bytes, content: bytes) -> Event:
 
 
 def parse_header(raw: bytes) -> Header:
-    """A header from outside: well-formed, canonical and with every field as it must be."""
+    """Read a header from outside: well-formed, canonical and with every field as it must be."""
     check_depth(raw)
     header = decode_header(raw)
-    if _ENCODE(header) != raw:
+    if encode_canonical(header) != raw:
         raise NotCanonical("header")
     check_header(header)
     return header
 
 
 def check_content(header: Header, salt: bytes, content: bytes) -> Body:
-    """Body bytes from outside: the ones committed to, and in canonical form.
-
-    Returns what they say.
-    """
+    """Decode body bytes from outside, if they are the ones committed to and in canonical form."""
     found = digest(BODY_TAG, salt, content)
     if found != header.body:
         raise CommitmentBroken(f"body of event {header.seq}", header.body, found)
@@ -544,16 +387,6 @@ def check_content(header: Header, salt: bytes, content: bytes) -> Body:
         raise TooLarge("the body", len(content), SIZE_MAX)
     check_depth(content)
     body = VOCABULARY.decode(header.kind, content)
-    if _ENCODE(body) != content and _is_current(body, content):
+    if encode_canonical(body) != content and is_current_version(body, content):
         raise NotCanonical("body")
     return body
-
-
-def _is_current(body: Body, content: bytes) -> bool:
-    """Whether these bytes claim the current version; older ones were brought up to date and cannot
-    be compared.
-    """
-    try:
-        return _decode_version(content).v == body.__struct_config__.tag
-    except msgspec.ValidationError:
-        return True

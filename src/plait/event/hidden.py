@@ -1,5 +1,5 @@
-"""Bodies without the secrets that are known to the process: what is sealed has
-passed through here.
+"""Bodies without the secrets that are known to the process. Every body passes here before it is
+sealed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plait import secrets
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-# Fields that hold names of ours and not what somebody said: a short secret must not be found in a
+# Types of fields that hold our own names and no free text: a short secret must not be found in a
 # digest by chance.
 _CLOSED = re.compile(r"Digest|LogId|Literal|EffectClass|Purpose|Scope")
 _ID = re.compile(r"[0-9a-f]{64}\Z|c[0-9a-f]{23}\Z|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -22,21 +22,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 def without_secrets(value: S) -> S:
-    """The body, or a part of one, as it may be recorded; the very same if there is
+    """Return the body, or a part of one, as it may be recorded; the very same object if there is
     nothing to hide.
     """
     if not secrets.armed():
         return value
     try:
-        return _hidden(value) if secrets.spotted(_encode(value)) else value
+        return _hide_within(value) if secrets.may_hold_secret(_encode(value)) else value
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        return value  # it cannot be written either, and whoever tries says why
+        return value  # it cannot be sealed either, and sealing says why
 
 
-def _hidden(value: Any) -> Any:
+def _hide_within(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         changed = {
-            name: (secrets.hide if is_json else _hidden)(getattr(value, name))
+            name: (secrets.hide if is_json else _hide_within)(getattr(value, name))
             for name, is_json in _open_fields(type(value))
         }
         return msgspec.structs.replace(value, **changed)
@@ -44,17 +44,18 @@ def _hidden(value: Any) -> Any:
         hidden = secrets.hide_text(value)
         return value if _ID.match(value) and not secrets.is_whole(hidden) else hidden
     if isinstance(value, tuple):
-        return tuple([_hidden(item) for item in cast("tuple[Any, ...]", value)])
+        return tuple([_hide_within(item) for item in cast("tuple[Any, ...]", value)])
     if isinstance(value, dict):
         return secrets.hide_items(
-            (_hidden(key), _hidden(item)) for key, item in cast("dict[str, Any]", value).items()
+            (_hide_within(key), _hide_within(item))
+            for key, item in cast("dict[str, Any]", value).items()
         )
     return value
 
 
 @lru_cache
 def _open_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, bool], ...]:
-    """The fields that somebody fills with words, and whether anything may stand there."""
+    """Return the names of the fields that may hold free text, each with True if it is Json."""
     hints = {
         name: str(hint)
         for base in reversed(kind.__mro__)

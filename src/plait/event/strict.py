@@ -1,9 +1,9 @@
-"""What may enter: JSON from outside is parsed here, and nowhere more loosely.
+"""Strict parsing of JSON from outside. No other module parses it more loosely.
 
 The usual parsers are generous in ways that let one text mean two things: they keep the last of two
 equal keys, read NaN, turn a broken surrogate into half a character and fail only on the call stack
-when nesting is absurd. Whoever checks and whoever acts may then see different data. `parse` refuses
-all of that with a typed error.
+when nesting is absurd. The code that checks and the code that acts may then see different data.
+`parse` refuses all of that with a typed error.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ def check_depth(data: bytes, depth_max: int = DEPTH_MAX) -> None:
 def explain(
     value: object, where: str = "$", why: str = "does not come back from JSON as it went in"
 ) -> InvalidInput:
-    """The error for a value that does not survive the trip to JSON and back: finds the first
+    """Return the error for a value that does not survive the trip to JSON and back, with the first
     culprit inside it.
     """
     return _culprit(value, where, 0) or InvalidValue(where, why, _STEP)
 
 
 def difference(value: object, back: object, where: str) -> InvalidInput:
-    """The error for a value that came back from JSON as another: finds the first place where they
-    differ.
+    """Return the error for a value that came back from JSON as another, with the first place where
+    they differ.
     """
     for mine, theirs, place in _pairs(value, back, where) if type(value) is type(back) else ():
         if mine != theirs or type(mine) is not type(theirs):
@@ -157,7 +157,7 @@ def _culprit_in_object(value: dict[object, object], where: str, depth: int) -> I
 
 
 def check_text(text: str, where: str) -> None:
-    """Refuse what UTF-8 cannot hold."""
+    """Refuse a text that UTF-8 cannot hold."""
     if found := _surrogate(text, where):
         raise found
 

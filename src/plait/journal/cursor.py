@@ -15,8 +15,8 @@ import msgspec
 from plait import secrets
 from plait.event import Body, Event, without_measured
 from plait.event import kinds as k
-from plait.event.codec import VOCABULARY, encoded
 from plait.event.hidden import without_secrets
+from plait.event.vocabulary import VOCABULARY, unchecked_bytes
 from plait.ids import LogId
 from plait.session.ports import Draft, Position
 
@@ -201,7 +201,7 @@ class Cursor:
         # The bytes as they come are enough if they are the same: those on record were checked when
         # they were written.
         return (
-            encoded(body) == step.content
+            unchecked_bytes(body) == step.content
             or VOCABULARY.encode(body) == step.content
             or _comparable(body) == _comparable(step.body)
         )

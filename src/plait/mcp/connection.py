@@ -1,6 +1,6 @@
 """One connection to a server, from its start to its end.
 
-It lives in one task: what anyio opens in a task must be closed by the same one. Calls are tasks of
+It lives in one task: anyio wants its scopes closed by the task that opened them. Calls are tasks of
 their own beside it.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mcp import Client
 
-STDERR_MAX = 2000  # characters kept of what a server wrote last
+STDERR_MAX = 2000  # characters kept of the end of a server's stderr
 _PAGES_MAX = 100
 _INHERITED = (
     "PATH",
@@ -44,11 +44,11 @@ _INHERITED = (
     "TEMP",
     "TZ",
 )
-_GONE = ("Connection closed", "SSE stream")  # how the SDK words that nobody is there any more
+_GONE = ("Connection closed", "SSE stream")  # the SDK's words for a lost server
 
 
-class Target(Protocol):
-    """Where a server is, and how to get there."""
+class ServerTarget(Protocol):
+    """The address of a server, and the way to connect to it."""
 
     def transport(self, connection: Connection) -> AbstractAsyncContextManager[Any]: ...
 
@@ -69,7 +69,7 @@ class Stdio:
         env = {**_environment(), **self.env}
         if os.sep not in self.command and shutil.which(self.command, path=env.get("PATH")) is None:
             raise FileNotFoundError(f"no program is called {self.command!r}")
-        command, *args = [*_tied(), self.command, *self.args]
+        command, *args = [*_lifetime_prefix(), self.command, *self.args]
         parameters = StdioServerParameters(command=command, args=args, env=env, cwd=self.cwd)
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
@@ -79,7 +79,7 @@ class Stdio:
             with os.fdopen(writer, "w") as stderr:
                 async with stdio_client(parameters, stderr) as (read, write):
                     stderr.close()  # the child has its own end
-                    yield _Watched(read, connection), write
+                    yield _WatchedStream(read, connection), write
         finally:
             running.remove_reader(reader)
             connection.overhear(reader)
@@ -98,17 +98,17 @@ class Http:
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
-        # A stream may be silent for long; how long a call may take is counted by the call.
+        # A stream may be silent for long; the call itself has the time limit.
         timeout = httpx2.Timeout(min(self.timeout_s, 30), read=max(self.timeout_s, 300))
         async with httpx2.AsyncClient(headers=dict(self.headers), timeout=timeout) as http:
             async with streamable_http_client(self.url, http_client=http) as (read, write):
-                yield _Watched(read, connection), write
+                yield _WatchedStream(read, connection), write
 
 
 class Connection:
-    """Made, used and closed on the loop."""
+    """A connection that is made, used and closed on the loop."""
 
-    def __init__(self, server: str, target: Target, timeout_s: float) -> None:
+    def __init__(self, server: str, target: ServerTarget, timeout_s: float) -> None:
         self._server, self._target, self._timeout_s = server, target, timeout_s
         self.stale = True  # the tools are to be listed (again) before the next call
         self.lost = False
@@ -119,12 +119,12 @@ class Connection:
         self._stopped = asyncio.Event()
         running = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = running.create_future()
-        self._ready.add_done_callback(lambda ready: ready.exception())  # whoever waited may be gone
+        self._ready.add_done_callback(lambda ready: ready.exception())  # nothing may wait any more
         self._task = running.create_task(self._live())
         loop.at_end(self.close)
 
     async def ready(self) -> None:
-        """Come back when the server has greeted, or raise ServerUnreachable."""
+        """Wait until the server has greeted, or raise ServerUnreachable."""
         try:
             await asyncio.shield(self._ready)
         except asyncio.CancelledError:
@@ -133,28 +133,28 @@ class Connection:
 
     @property
     def stderr(self) -> str:
-        """What the server wrote last on its stderr."""
+        """The end of the server's stderr."""
         return self._stderr.decode(errors="replace").strip()[-STDERR_MAX:]
 
     def stop(self) -> None:
         """Begin to close."""
         self.hung_up()
-        # still on the way: nobody is there to take leave of
+        # not connected yet: there is no server to close properly
         if self._scope and not self._ready.done():
             self._scope.cancel()
 
     def hung_up(self) -> None:
-        """The other side is gone."""
+        """Note that the other side is gone."""
         self.lost = True
         self._stopped.set()
 
     async def close(self) -> None:
-        """Close, and come back when the process is gone."""
+        """Close, and wait until the process is gone."""
         self.stop()
         await asyncio.wait([self._task])
 
     async def listing(self) -> list[Tool]:
-        """All tools that it offers now."""
+        """Return all tools that the server offers now."""
         self.stale = False  # before asking: a change while we read asks again
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -179,7 +179,7 @@ class Connection:
         raise ValueError(f"there is no end after {_PAGES_MAX} pages")
 
     async def call(self, tool: str, arguments: Mapping[str, Json]) -> CallToolResult:
-        """Call once. Whoever catches ServerLost or ServerSilent does not know what came of it."""
+        """Call once. After ServerLost or ServerSilent the outcome is unknown."""
         import anyio
 
         assert self._client is not None
@@ -189,8 +189,8 @@ class Connection:
             with anyio.move_on_after(self._timeout_s):
                 return await session.call_tool(tool, dict(arguments))
         except Exception as error:
-            # Also when the answer breaks the tool's own output schema, or asks for what we do not
-            # give (a sample, a form).
+            # Also when the answer breaks the tool's own output schema, or asks for something that
+            # we do not give (a sample, a form).
             self.stale = True  # it may be another tool than we think
             if self.lost or str(error).startswith(_GONE):
                 raise await self._post_mortem(tool) from error
@@ -229,7 +229,7 @@ class Connection:
         # The time limit is on the scope around all: one around the greeting would be left before
         # those opened within it.
         async with _sdk()(
-            self._target.transport(self), message_handler=self._notified, cache=None
+            self._target.transport(self), message_handler=self._on_message, cache=None
         ) as client:
             scope.deadline = math.inf
             self._client = client
@@ -251,22 +251,22 @@ class Connection:
             failure.__cause__ = None if error is failure else error
             self._ready.set_exception(failure)
 
-    async def _notified(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         from mcp.types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
             self.stale = True
 
     async def _listen(self, client: Client) -> None:
-        """Servers of 2026 tell of changes only those who ask."""
-        # those before, and those who do not tell; changes are seen after a reconnect then
+        """Subscribe to changes of the tools: servers of 2026 announce them to subscribers only."""
+        # older servers, and those without announcements: changes are seen after a reconnect
         with suppress(Exception):
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
                     self.stale = True
 
     def overhear(self, reader: int) -> None:
-        """Keep the end of what the server writes on stderr.
+        """Keep the end of the server's stderr.
 
         A bit at a time: it may write without end.
         """
@@ -279,9 +279,9 @@ class Connection:
                 self._stderr = (self._stderr + data)[-4 * STDERR_MAX :]
 
 
-class _Watched:
-    """A stream of messages that tells when it has ended: a server that dies while nobody calls is
-    not noticed otherwise.
+class _WatchedStream:
+    """A stream of messages that tells the connection of its end: a server that dies between calls
+    is not noticed otherwise.
     """
 
     def __init__(self, stream: Any, connection: Connection) -> None:
@@ -290,7 +290,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def __aiter__(self) -> _Watched:
+    def __aiter__(self) -> _WatchedStream:
         return self
 
     async def __anext__(self) -> Any:
@@ -300,7 +300,7 @@ class _Watched:
             self._connection.hung_up()
             raise
 
-    async def __aenter__(self) -> _Watched:
+    async def __aenter__(self) -> _WatchedStream:
         await self._stream.__aenter__()
         return self
 
@@ -318,14 +318,14 @@ def _sdk() -> type[Client]:
         from mcp import Client
     except ImportError as error:  # an older SDK
         raise MissingExtra("MCPServer", "mcp", str(error)) from error
-    # A server that prints where it should not is logged, with a traceback per line, for those who
-    # set up logging.
+    # A server that prints to its stdout is logged, with a traceback per line, where logging is set
+    # up.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     return Client
 
 
 def _environment() -> dict[str, str]:
-    """What a child needs to run at all; keys and tokens in our environment are not its business."""
+    """Return the variables that a child needs to run at all, without keys and tokens."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -333,8 +333,8 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _tied() -> list[str]:
-    """A prefix that ends the child with us, however we end.
+def _lifetime_prefix() -> list[str]:
+    """Return a prefix of the command that ends the child with this process, also after a crash.
 
     Most servers end when their stdin does; this is for the others.
     """
@@ -343,7 +343,7 @@ def _tied() -> list[str]:
 
 
 def _reason(error: BaseException) -> str:
-    """The first real error in a group, in one line."""
+    """Return the first real error in a group, in one line."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return " ".join(str(error).split())[:500] or type(error).__name__

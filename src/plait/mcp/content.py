@@ -1,4 +1,4 @@
-"""What a server answers, as what a tool returns."""
+"""Turns the answers of a server into results of a tool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Value = Json | Loose | list["Json | Loose"]
 
 
 def value_of(result: CallToolResult, server: str, tool: str) -> Value:
-    """One content as it is, several as a list.
+    """Return one content as it is, several as a list.
 
     Structured content stands for the texts, which only repeat it.
     """

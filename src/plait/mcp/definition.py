@@ -1,4 +1,4 @@
-"""What a server says of one of its tools, whole, and the digest that names exactly that."""
+"""The whole definition of a tool by its server, and the digest of exactly that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """As the server sent it, hidden characters included: the digest is over this."""
+    """A definition as the server sent it, hidden characters included: the digest is over this."""
 
     name: str
     description: str
@@ -40,15 +40,15 @@ class Definition(msgspec.Struct, frozen=True):
         assert isinstance(shown, dict)
         return shown
 
-    def hidden(self) -> list[str]:
-        """The hidden characters in what a model is told, and where they are."""
+    def hidden_characters(self) -> list[str]:
+        """Return the hidden characters in the texts for a model, with their places."""
         found = findings(self.description, f"description of {self.name}")
         for path, text, _ in texts(self.schema):
             found += findings(text, f"{path} of {self.name}")
         return found
 
     def refusal(self) -> str:
-        """Why it is not offered at all; "": it is."""
+        """Return the reason why the tool is not offered at all. "": it is."""
         if found := findings(self.name, f"name of {clean(self.name)!r}"):
             return "; ".join(found)
         if not _NAME.match(self.name):
@@ -65,8 +65,8 @@ class Definition(msgspec.Struct, frozen=True):
         return "; ".join(hidden)
 
 
-def read(tool: Any) -> Definition:
-    """One tool of a listing, or InvalidInput if it is not JSON that comes back as it went in."""
+def read_definition(tool: Any) -> Definition:
+    """Read one tool of a listing; raises InvalidInput if JSON cannot carry it there and back."""
     dumped: dict[str, Any] = tool.model_dump(by_alias=True, mode="json", exclude_none=True)
     wanted = {"name": tool.name, "description": tool.description or ""}
     for ours, theirs in (

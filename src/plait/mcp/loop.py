@@ -22,13 +22,13 @@ _STOP_S = 15.0  # the slowest server is killed well before
 
 class _Thread:
     def __init__(self) -> None:
-        # ours, so that a forked child can let go of what is in it
+        # ours, so that a forked child can let go of its descriptors
         self.selector = selectors.DefaultSelector()
         self.loop = asyncio.SelectorEventLoop(self.selector)
-        self.thread = threading.Thread(target=self._run, name="plait-mcp", daemon=True)
+        self.thread = threading.Thread(target=self._run_loop, name="plait-mcp", daemon=True)
         self.thread.start()
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
@@ -39,20 +39,28 @@ class _Thread:
             self.loop.close()
 
 
-_lock = threading.Lock()
-_thread: _Thread | None = None
-# by forks: never collected, since collecting would act on what the parent still uses
-_left_behind: list[object] = []
-_at_end: set[Callable[[], Coroutine[Any, Any, None]]] = set()
+class _LoopOwner:
+    """The loop of this process, made at its first use."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.thread: _Thread | None = None
+        # functions to run before the loop ends
+        self.closers: set[Callable[[], Coroutine[Any, Any, None]]] = set()
+        # objects of the parent of a fork: never collected, since collecting would act on things
+        # that the parent still uses
+        self.left_behind: list[object] = []
+
+
+_process = _LoopOwner()
 
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run it on the loop."""
-    global _thread
-    with _lock:
-        if _thread is None:
-            _thread = _Thread()
-        return asyncio.run_coroutine_threadsafe(coroutine, _thread.loop)
+    with _process.lock:
+        if _process.thread is None:
+            _process.thread = _Thread()
+        return asyncio.run_coroutine_threadsafe(coroutine, _process.thread.loop)
 
 
 def wait(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -67,24 +75,25 @@ def wait(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Have this run before the loop ends; on the loop only."""
-    _at_end.add(close)
+    _process.closers.add(close)
 
 
 def not_at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    _at_end.discard(close)
+    _process.closers.discard(close)
 
 
 def call_soon(function: Callable[[], None]) -> None:
-    """From any thread, without waiting, and also from the garbage collector."""
-    thread = _thread
+    """Call a function on the loop, from any thread, without waiting; also from the garbage
+    collector.
+    """
+    thread = _process.thread
     if thread is not None and not thread.loop.is_closed():
         thread.loop.call_soon_threadsafe(function)
 
 
 @atexit.register
 def _end() -> None:
-    global _thread
-    thread, _thread = _thread, None
+    thread, _process.thread = _process.thread, None
     if thread is None:
         return
     try:
@@ -94,27 +103,26 @@ def _end() -> None:
 
 
 async def _end_all() -> None:
-    await asyncio.gather(*(close() for close in list(_at_end)), return_exceptions=True)
+    await asyncio.gather(*(close() for close in list(_process.closers)), return_exceptions=True)
 
 
 def _after_fork() -> None:
-    """The parent's pipes and sockets are let go, so that a server sees the parent hang up; nothing
+    """Let go of the parent's pipes and sockets, so that a server sees the parent hang up; nothing
     of the parent is disturbed.
 
     The descriptors are covered instead of closed: their objects may close them once more, when the
-    number is somebody else's.
+    number belongs to another file.
     """
-    global _thread, _lock
-    _lock = threading.Lock()
-    if _thread is None:
+    _process.lock = threading.Lock()
+    if _process.thread is None:
         return
-    thread, _thread = _thread, None
-    _left_behind.extend((thread, *_at_end))
-    _at_end.clear()
+    thread, _process.thread = _process.thread, None
+    _process.left_behind.extend((thread, *_process.closers))
+    _process.closers.clear()
     null = os.open(os.devnull, os.O_RDWR)
     for key in list(thread.selector.get_map().values()):
         os.dup2(null, key.fd, inheritable=False)
-    # epoll is shared with the parent: what is removed here is removed there
+    # epoll is shared with the parent: removing a descriptor here removes it there
     fileno = getattr(thread.selector, "fileno", None)
     if fileno is not None:
         os.dup2(null, fileno(), inheritable=False)

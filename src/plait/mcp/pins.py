@@ -1,7 +1,7 @@
-"""Which definitions were accepted: kept by the server object, and in a file if one is named.
+"""Accepted definitions: kept by the server object, and in a file if one is named.
 
 The file may serve several servers and processes: it is read and replaced under a lock, whole. It is
-JSON in ASCII, so that what is hidden in a description can be seen there.
+JSON in ASCII, so that hidden characters of a description can be seen there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     definition: Definition
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _PinFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     servers: dict[str, dict[str, _Pin]]
 
@@ -48,11 +48,11 @@ class Pins:
         return self._accepted
 
     def load(self) -> None:
-        """Take over what the file says; another process may have accepted something."""
+        """Read the file again; another process may have accepted something."""
         if self._path and self._path.exists():
             self._accepted = {
                 name: pin.definition
-                for name, pin in _read(self._path).servers.get(self._server, {}).items()
+                for name, pin in _read_file(self._path).servers.get(self._server, {}).items()
             }
 
     def accept(self, found: Mapping[str, Definition | None]) -> None:
@@ -62,15 +62,15 @@ class Pins:
         if self._path is None:
             self._merge(found)
             return
-        with _locked(self._path):
+        with _file_lock(self._path):
             self.load()
             self._merge(found)
-            servers = dict(_read(self._path).servers) if self._path.exists() else {}
+            servers = dict(_read_file(self._path).servers) if self._path.exists() else {}
             servers[self._server] = {
                 name: _Pin(definition.digest, definition)
                 for name, definition in sorted(self._accepted.items())
             }
-            _write(self._path, _File(_FORMAT, servers))
+            _write(self._path, _PinFile(_FORMAT, servers))
 
     def _merge(self, found: Mapping[str, Definition | None]) -> None:
         merged = {**self._accepted, **found}
@@ -79,12 +79,12 @@ class Pins:
         }
 
 
-def _read(path: Path) -> _File:
-    """A file that cannot be trusted is refused: to pin anew in silence is what it
-    guards against.
+def _read_file(path: Path) -> _PinFile:
+    """Read a file of pins. One that cannot be trusted is refused: pins must not change in
+    silence.
     """
     try:
-        found = msgspec.convert(parse(path.read_bytes()), _File)
+        found = msgspec.convert(parse(path.read_bytes()), _PinFile)
     except (OSError, InvalidInput, msgspec.ValidationError) as error:
         raise _bad(path, str(error)) from error
     if found.format != _FORMAT:
@@ -100,7 +100,7 @@ def _bad(path: Path, why: str) -> InvalidValue:
     return InvalidValue(str(path), why, "restore the file, or delete it to accept every tool anew")
 
 
-def _write(path: Path, content: _File) -> None:
+def _write(path: Path, content: _PinFile) -> None:
     plain: Any = msgspec.to_builtins(content)
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -114,7 +114,7 @@ def _write(path: Path, content: _File) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Generator[None]:
+def _file_lock(path: Path) -> Generator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -25,19 +25,19 @@ from plait.errors import (
 from plait.event import Json
 from plait.event.kinds import EffectClass
 from plait.mcp import loop
-from plait.mcp.connection import Connection, Http, Stdio, Target
+from plait.mcp.connection import Connection, Http, ServerTarget, Stdio
 from plait.mcp.content import Value, value_of
-from plait.mcp.definition import Definition, read
+from plait.mcp.definition import Definition, read_definition
 from plait.mcp.pins import Pins
 from plait.tool import Tool
 
 T = TypeVar("T")
-_UNFIT = re.compile(r"[^a-z0-9_.:/-]+")  # what has no place in an origin
+_UNFIT = re.compile(r"[^a-z0-9_.:/-]+")  # characters that an origin cannot have
 _OFFERED_MAX = 64  # characters of a name that providers take
 
 
-class Change(msgspec.Struct, frozen=True):
-    """How a tool differs from what was accepted."""
+class ToolChange(msgspec.Struct, frozen=True):
+    """The difference between a tool and its accepted definition."""
 
     tool: str
     kind: Literal["new", "changed", "gone"]
@@ -54,7 +54,7 @@ class MCPServer:
 
     def __init__(
         self,
-        target: Target,
+        target: ServerTarget,
         *,
         name: str,
         prefix: str = "",
@@ -94,7 +94,7 @@ class MCPServer:
         timeout_s: float = 60,
         pins: Path | str | None = None,
     ) -> MCPServer:
-        """A server that is started as a child process.
+        """Make a server that is started as a child process.
 
         Of our environment it gets PATH, HOME, LANG and the like, and `env`.
         """
@@ -102,7 +102,7 @@ class MCPServer:
         target = Stdio(str(command), words, dict(env or {}), str(cwd) if cwd is not None else None)
         return cls(
             target,
-            name=name or _called(str(command), words),
+            name=name or _default_name(str(command), words),
             prefix=prefix,
             effect=effect,
             timeout_s=timeout_s,
@@ -121,7 +121,7 @@ class MCPServer:
         timeout_s: float = 60,
         pins: Path | str | None = None,
     ) -> MCPServer:
-        """A server that speaks streamable HTTP."""
+        """Make a server that speaks streamable HTTP."""
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname:
             raise InvalidValue(
@@ -137,24 +137,22 @@ class MCPServer:
     # ── tools ────────────────────────────────────────────────────────────────────────────────
 
     def tools(self, *, fresh: bool = False) -> list[Tool[..., Any]]:
-        """The tools that were accepted, as they were accepted: the same in every turn and, with
-        `pins=`, in every process.
+        """Return the tools that were accepted, as they were accepted: the same in every turn and,
+        with `pins=`, in every process.
 
         The server is asked only if nothing was accepted yet, and all that it offers is accepted
-        then. With `fresh` it is asked again, and what is new is accepted too; what has changed or
-        is gone stays as it was until `accept`.
+        then. With `fresh` it is asked again, and new tools are accepted too; changed and missing
+        ones stay as they were until `accept`.
         """
         return self._do(self._list(fresh))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about the tools as they were last listed: hidden characters,
-        refused names.
-        """
+        """Warnings about the tools as they were last listed: hidden characters, refused names."""
         return self._warnings
 
-    def changes(self) -> list[Change]:
-        """How the server's tools differ from those that were accepted."""
+    def changes(self) -> list[ToolChange]:
+        """Return the differences between the server's tools and the accepted ones."""
         return self._do(self._compare())
 
     def accept(self, *tools: str) -> None:
@@ -180,12 +178,12 @@ class MCPServer:
     # ── on the loop ──────────────────────────────────────────────────────────────────────────
 
     def _begin(self) -> None:
-        """Without a connection, in this process."""
+        """Begin without a connection, in this process."""
         self._pid = os.getpid()
         self._used = False
         self._gate = asyncio.Lock()
-        self._held = _Held()
-        # at exit the loop closes what is open
+        self._held = _ConnectionHolder()
+        # at exit the loop closes open connections
         weakref.finalize(self, self._held.let_go).atexit = False
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -198,7 +196,7 @@ class MCPServer:
         self._used = True
 
     async def _call(self, tool: str, arguments: Mapping[str, Json]) -> Value:
-        connection = await self._connected()
+        connection = await self._connect()
         accepted, found = self._pins.get(tool), self._found.get(tool)
         if accepted is None or found is None:
             raise ToolGone(self.name, tool)
@@ -209,34 +207,36 @@ class MCPServer:
     async def _list(self, fresh: bool) -> list[Tool[..., Any]]:
         self._pins.load()
         if fresh or not self._pins.all():
-            await self._connected(stale=fresh)
+            await self._connect(stale=fresh)
             self._pins.accept(
                 {name: found for name, found in self._found.items() if self._pins.get(name) is None}
             )
         self._renew()
         return [self._tools[name] for name in sorted(self._pins.all()) if name in self._tools]
 
-    async def _compare(self) -> list[Change]:
-        await self._connected()
-        changes: list[Change] = []
+    async def _compare(self) -> list[ToolChange]:
+        await self._connect()
+        changes: list[ToolChange] = []
         for name in sorted({*self._found, *self._pins.all()}):
             accepted, found = self._pins.get(name), self._found.get(name)
             if accepted is None or found is None:
-                changes.append(Change(name, "new" if accepted is None else "gone", accepted, found))
+                changes.append(
+                    ToolChange(name, "new" if accepted is None else "gone", accepted, found)
+                )
             elif accepted.digest != found.digest:
-                changes.append(Change(name, "changed", accepted, found))
+                changes.append(ToolChange(name, "changed", accepted, found))
         return changes
 
     async def _accept(self, tools: tuple[str, ...]) -> None:
-        await self._connected()
+        await self._connect()
         known = {*self._found, *self._pins.all()}
         if unknown := set(tools) - known:
             raise ToolGone(self.name, min(unknown))
         self._pins.accept({name: self._found.get(name) for name in tools or sorted(known)})
         self._renew()
 
-    async def _connected(self, stale: bool = False) -> Connection:
-        """A live connection whose tools are known."""
+    async def _connect(self, stale: bool = False) -> Connection:
+        """Return a live connection, with its tools listed."""
         async with self._gate:
             if self._closed:
                 raise ServerClosed(self.name)
@@ -251,27 +251,27 @@ class MCPServer:
             return connection
 
     async def _disconnect(self) -> None:
-        # without the gate: whoever waits there for a greeting is told
+        # without the gate: a call that waits there for a greeting gets an error
         if self._held.connection is not None:
             await self._held.connection.close()
 
     def _note(self, listed: list[Any]) -> None:
-        """Take in what the server says of its tools now."""
+        """Take in the tools that the server lists now."""
         found: list[Definition] = []
         refused: list[str] = []
         for item in listed:
             try:
-                found.append(read(item))
+                found.append(read_definition(item))
             except InvalidInput as error:
                 refused.append(f"a tool is refused: {error}")
         self._pins.load()  # another process may have accepted something
-        self._found, warnings = self._screened(found)
+        self._found, warnings = self._screen(found)
         self._warnings = (*refused, *warnings)
 
-    def _screened(
+    def _screen(
         self, definitions: Iterable[Definition]
     ) -> tuple[dict[str, Definition], tuple[str, ...]]:
-        """Those that can be offered, and what is odd about these and the others."""
+        """Return the definitions that can be offered, and warnings about these and the others."""
         good: dict[str, Definition] = {}
         warnings: list[str] = []
         offered: dict[str, str] = {}
@@ -279,9 +279,9 @@ class MCPServer:
             if refusal := definition.refusal() or self._clash(definition.name, offered):
                 warnings.append(f"{refusal}: the tool is refused")
                 continue
-            offered[self._offered(definition.name)] = definition.name
+            offered[self._offered_name(definition.name)] = definition.name
             good[definition.name] = definition
-            warnings += definition.hidden()
+            warnings += definition.hidden_characters()
         warnings += [
             f"effect= names {name!r}, which the server does not offer"
             for name in sorted(set(self._effects) - set(good))
@@ -289,7 +289,7 @@ class MCPServer:
         return good, tuple(warnings)
 
     def _clash(self, tool: str, offered: Mapping[str, str]) -> str:
-        name = self._offered(tool)
+        name = self._offered_name(tool)
         if name in offered:
             return f"name of {tool}: {offered[name]!r} is offered as {name!r} already"
         return (
@@ -298,17 +298,17 @@ class MCPServer:
             else ""
         )
 
-    def _offered(self, tool: str) -> str:
-        """The name a model is told; providers take no dots."""
+    def _offered_name(self, tool: str) -> str:
+        """Return the name for the model; providers take no dots."""
         return f"{self.prefix}_{tool}".replace(".", "_") if self.prefix else tool.replace(".", "_")
 
     def _renew(self) -> None:
-        """Tools say what was accepted."""
-        good, warnings = self._screened(self._pins.all().values())
+        """Bring the tools up to date with the accepted definitions."""
+        good, warnings = self._screen(self._pins.all().values())
         self._warnings = self._warnings if self._found else warnings
         for name, accepted in good.items():
             if (tool := self._tools.get(name)) is None:
-                self._tools[name] = self._made(accepted)
+                self._tools[name] = self._make_tool(accepted)
             elif tool.version != accepted.digest:
                 tool.description, tool.schema, tool.version = (
                     accepted.shown_description,
@@ -316,7 +316,7 @@ class MCPServer:
                     accepted.digest,
                 )
 
-    def _made(self, accepted: Definition) -> Tool[..., Any]:
+    def _make_tool(self, accepted: Definition) -> Tool[..., Any]:
         tool = accepted.name
 
         async def call(**arguments: Json) -> Value:
@@ -326,7 +326,7 @@ class MCPServer:
         call.__doc__ = accepted.shown_description
         return Tool(
             call,
-            name=self._offered(tool),
+            name=self._offered_name(tool),
             description=accepted.shown_description,
             schema=accepted.shown_schema,
             effect=self._effects.get(tool, self._effect),
@@ -336,9 +336,9 @@ class MCPServer:
         )
 
 
-class _Held:
-    """The connection, apart from the server object: when that one is collected,
-    this one is let go.
+class _ConnectionHolder:
+    """Holds the connection apart from the server object: when that one is collected, the
+    connection is closed.
     """
 
     connection: Connection | None = None
@@ -355,7 +355,10 @@ class _Held:
 
 
 def _is_installed() -> bool:
-    """Without loading it, which takes a second. A mere folder of that name has no origin."""
+    """Return True if the SDK is installed, without loading it, which takes a second.
+
+    A mere folder of that name has no origin.
+    """
     try:
         spec = importlib.util.find_spec("mcp")
     except ValueError:
@@ -363,9 +366,9 @@ def _is_installed() -> bool:
     return spec is not None and spec.origin is not None
 
 
-def _called(command: str, args: tuple[str, ...]) -> str:
-    """`python -m mcp_server_git` is mcp_server_git, `python server.py` is server, anything else its
-    own name.
+def _default_name(command: str, args: tuple[str, ...]) -> str:
+    """Return the name of a server by its command: `python -m mcp_server_git` is mcp_server_git,
+    `python server.py` is server, anything else its own name.
     """
     program = Path(command).name
     first, second = (*args, "", "")[:2]

@@ -10,8 +10,8 @@ from plait.event import Json
 
 _SHOWN_MAX = 5  # positions named per character and place
 
-# What Unicode calls default ignorable, beyond the categories below: fillers, joiners, variation
-# selectors, the tag block.
+# The characters that Unicode calls default ignorable, beyond the categories below: fillers,
+# joiners, variation selectors, the tag block.
 _RANGES = (
     (0x034F, 0x034F),
     (0x115F, 0x1160),
@@ -27,7 +27,7 @@ _RANGES = (
 
 
 def is_hidden(char: str) -> bool:
-    """Whether it is a control, format or ignorable character; line feed and tab are not."""
+    """Return True for a control, format or ignorable character; line feed and tab are none."""
     if char in "\n\t":
         return False
     point = ord(char)
@@ -45,18 +45,18 @@ def clean(text: str) -> str:
 
 
 def findings(text: str, where: str) -> list[str]:
-    """One line per hidden character: `description of add: U+200B ZERO WIDTH SPACE at 12`."""
+    """Return a line per hidden character: `description of add: U+200B ZERO WIDTH SPACE at 12`."""
     places: dict[str, list[int]] = {}
     for position, char in enumerate(text):
         if is_hidden(char):
             places.setdefault(char, []).append(position)
-    return [f"{where}: {_named(char)} at {_listed(at)}" for char, at in places.items()]
+    return [f"{where}: {_name_of(char)} at {_place_list(at)}" for char, at in places.items()]
 
 
 def clean_json(value: Json) -> Json:
-    """The value with every text in it cleaned.
+    """Return the value with every text in it cleaned.
 
-    Keys stay: whoever has hidden characters in keys is refused before.
+    Keys stay: a tool with hidden characters in keys is refused before.
     """
     if isinstance(value, str):
         return clean(value)
@@ -68,7 +68,7 @@ def clean_json(value: Json) -> Json:
 
 
 def texts(value: Json, path: str = "") -> Iterator[tuple[str, str, bool]]:
-    """Every text in a value: where it is, what it says, and whether it is a key."""
+    """Yield every text in a value: its path, the text, and True if it is a key."""
     if isinstance(value, str):
         yield path, value, False
     elif isinstance(value, Mapping):
@@ -80,14 +80,14 @@ def texts(value: Json, path: str = "") -> Iterator[tuple[str, str, bool]]:
             yield from texts(inner, f"{path}[{index}]")
 
 
-def _named(char: str) -> str:
+def _name_of(char: str) -> str:
     return (
         f"U+{ord(char):04X}"
         f" {unicodedata.name(char, 'CONTROL' if unicodedata.category(char) == 'Cc' else 'UNNAMED')}"
     )
 
 
-def _listed(places: list[int]) -> str:
+def _place_list(places: list[int]) -> str:
     shown = ", ".join(map(str, places[:_SHOWN_MAX]))
     return (
         f"{shown} and {len(places) - _SHOWN_MAX} more places" if len(places) > _SHOWN_MAX else shown

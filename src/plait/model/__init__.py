@@ -26,7 +26,7 @@ from plait.model.base import (
 )
 from plait.model.scripted import ScriptedModel
 
-__all__ = [
+__all__ = (
     "Delta",
     "Fault",
     "Model",
@@ -40,14 +40,14 @@ __all__ = [
     "ToolCall",
     "ToolDelta",
     "find",
-]
+)
 
 _known: dict[str, Model] = {}
 _lock = Lock()
 
 
 def find(name: str) -> Model:
-    """The model of this name. What it needs and is missing (an extra, a key) is said now."""
+    """Return the model of this name. A missing extra or key raises an error now."""
     with _lock:
         if name not in _known:
             _known[name] = _make(name)
@@ -55,7 +55,7 @@ def find(name: str) -> Model:
 
 
 def _make(name: str) -> Model:
-    # Adapters are imported when wanted: what they stand on is slow to load, and may not be
+    # Adapters are imported at their first use: their packages are slow to load, and may not be
     # installed.
     scheme, _, rest = name.partition(":")
     if name == "local" or scheme == "local":

@@ -1,4 +1,4 @@
-"""Who answers: one small protocol.
+"""The protocol of models.
 
 A model is asked with a `Request` (instruction, tools, turns) and gives a `Reply`, or raises a
 `Fault` that says whether asking again may help. It knows nothing of sessions' logs, retries or
@@ -31,16 +31,16 @@ class ToolCall:
 
     def __init__(self, tool: str, /, **arguments: Json) -> None:
         self.tool = tool
-        # a text: what the model wrote is no JSON object, and stands here as it came
+        # a text: the model's own, kept as it came, because it is no JSON object
         self.arguments: Mapping[str, Json] | str = arguments
         self.reason = ""
-        self.ref = ""  # what the provider calls it
+        self.ref = ""  # the provider's own id of it
 
     @classmethod
     def of(
         cls, tool: str, arguments: Mapping[str, Json] | str, *, ref: str = "", reason: str = ""
     ) -> ToolCall:
-        """As an adapter makes it; a text is parsed strictly by the runtime, not here."""
+        """Make a call as adapters do. A text is parsed strictly by the runtime, not here."""
         call = cls(tool)
         call.arguments, call.ref, call.reason = arguments, ref, reason
         return call
@@ -50,7 +50,7 @@ class ToolCall:
 
 
 class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool as a model is told of it."""
+    """A tool as it is described to a model."""
 
     name: str
     description: str
@@ -61,16 +61,16 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """Somebody else spoke: the user, another agent, the program.
+    """A message of the user, another agent or the program.
 
-    Its role is user; who it was is in the text already.
+    Its role is user; the speaker is named in the text already.
     """
 
     parts: Parts  # text, image, file, data; filled in, never reasoning
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
-    """What this agent itself replied: reasoning verbatim, text, calls."""
+    """A reply of this agent itself: reasoning verbatim, text, calls."""
 
     parts: Parts
     calls: tuple[Call, ...] = ()
@@ -85,7 +85,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
-    """What came of the calls of the turn before, one result per call, in their order."""
+    """The results of the calls of the turn before, one per call, in their order."""
 
     results: tuple[Result, ...]
 
@@ -93,7 +93,7 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
 class Result(msgspec.Struct, frozen=True):
     call: str
     tool: str
-    parts: Parts  # bounded: what is left out is said in it
+    parts: Parts  # bounded: a part says so if something is left out
     failed: bool = False
 
 
@@ -101,7 +101,7 @@ Turn = Said | Answered | Returned
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked.
+    """One request to a model.
 
     The same up to a turn means the same bytes up to that turn: adapters render each turn by itself.
     """
@@ -117,15 +117,15 @@ class Request(msgspec.Struct, frozen=True):
         # they are
     ] = {}
     output: Json = None  # JSON schema of an object the reply must be; None: free text
-    # whether tools may be called: as it likes, not at all, or at least one must be
+    # of tools by the model: as it likes, none at all, or at least one
     choice: Choice = "auto"
-    # what this agent has had of its model in this run, on the path: "" for a reply, "Kind: why" for
-    # a failure
+    # earlier answers of the model to this agent in this run, on the path: "" for a reply, "Kind:
+    # why" for a failure
     outcomes: Sequence[str] = ()
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came back, whole."""
+    """A whole reply of a model."""
 
     parts: Parts  # reasoning and text, in order
     calls: tuple[ToolCall, ...] = ()
@@ -170,11 +170,11 @@ class TextDelta(msgspec.Struct, frozen=True):
     """A piece of the answer's text."""
 
     text: str
-    agent: str = ""  # filled in by the runtime: the call path of who speaks
+    agent: str = ""  # filled in by the runtime: the call path of the speaker
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """A piece of what it thinks: not part of the text."""
+    """A piece of the model's reasoning: not part of the text."""
 
     thought: str
     agent: str = ""
@@ -187,19 +187,19 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
 class ToolDelta(msgspec.Struct, frozen=True):
     """A piece of a call: the first one of a call has its name and no arguments."""
 
-    index: int  # which call of this reply, from 0
+    index: int  # of the call in this reply, from 0
     tool: str
     arguments: str = ""  # a piece of the JSON
     agent: str = ""
 
     @property
     def text(self) -> str:
-        """Nothing: the texts of all deltas together are what was said."""
+        """Empty: the texts of all deltas together are the answer's text."""
         return ""
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """What came of this answer so far came to nothing: it is asked for again, and begins anew."""
+    """The answer so far is void: the model is asked again, and begins anew."""
 
     why: str
     agent: str = ""
@@ -210,17 +210,17 @@ class Restarted(msgspec.Struct, frozen=True):
 
 
 class OutputDelta(msgspec.Struct, frozen=True):
-    """A piece of what a command writes while it runs.
+    """A piece of the output of a command that is running.
 
-    It is shown and forgotten: what is recorded is the whole output.
+    It is shown and forgotten: the whole output is recorded.
     """
 
     output: str
-    agent: str = ""  # whose tool it is
+    agent: str = ""  # the agent that uses the tool
 
     @property
     def text(self) -> str:
-        """Nothing: no model said it."""
+        """Empty: it is no text of a model."""
         return ""
 
 
@@ -239,9 +239,9 @@ class Model(Protocol):
         """As recorded: openai:gpt-5."""
         ...
 
-    # A model whose price its name does not tell can have `price_of(usage: Usage) -> Price | None`:
-    # budgets in dollars need it.
+    # A model with no price in the list can have `price_of(usage: Usage) -> Price | None`: budgets
+    # in dollars need it.
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply | Awaitable[Reply]:
-        """Answer, or raise Fault. With `on_delta`, stream, and tell each piece as it comes."""
+        """Answer, or raise Fault. With `on_delta`, stream, and pass on each piece as it comes."""
         ...

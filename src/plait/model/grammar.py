@@ -1,8 +1,8 @@
-"""What a small model may write, as a grammar.
+"""Grammars that bound the output of a small model.
 
-A small model given a schema fills it with whatever comes to mind, for as long as it may: a string
-runs on, a list never ends. So before a schema becomes a grammar, whatever it leaves open is
-bounded. What is generated satisfies the schema as it was; the reverse need not hold.
+A small model that is given a schema fills it for as long as it may: a string runs on, a list never
+ends. So everything that a schema leaves open is bounded before it becomes a grammar. Generated
+values satisfy the schema as it was; the reverse need not hold.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _SINGLE = ("items", "additionalProperties")
 
 
 def grammar(schema: Json, lead: str = "") -> str:
-    """The grammar of `lead`, then an object of this schema with no white space around.
+    """Return the grammar of `lead`, then an object of this schema with no white space around.
 
     A grammar that the runtime cannot read is ignored by it, without a word; a text that does not
-    begin with `lead` tells.
+    begin with `lead` shows that.
     """
     # Lenient: a keyword it does not know is passed over. The runtime of the agent checks the whole
     # schema anyway.
@@ -57,17 +57,17 @@ def grammar(schema: Json, lead: str = "") -> str:
     )
 
 
-def bounded(schema: Json) -> Json:
-    """The schema with an end to everything that has none."""
+def bound_schema(schema: Json) -> Json:
+    """Return the schema with a limit on everything that has none."""
     if not isinstance(schema, Mapping):
         return dict(_SCALAR) if schema is True else schema
     if not schema.keys() - _NOTES:
         return {**schema, **_SCALAR}
-    return _limited({key: _inside(key, value) for key, value in schema.items()})
+    return _bound_types({key: _inside(key, value) for key, value in schema.items()})
 
 
-def loose(schema: Json) -> Json:
-    """An object with the same keys, and simple values: for a schema that makes no grammar."""
+def loose_schema(schema: Json) -> Json:
+    """Return a schema with the same keys and simple values, for one that makes no grammar."""
     names = list(_map(_schema(schema).get("properties")))
     if not names:
         return _open({"type": "object"})
@@ -81,13 +81,13 @@ def loose(schema: Json) -> Json:
 
 def _inside(key: str, value: Json) -> Json:
     if key in _NAMED and isinstance(value, Mapping):
-        return {name: bounded(inner) for name, inner in value.items()}
+        return {name: bound_schema(inner) for name, inner in value.items()}
     if key in _LISTED and isinstance(value, Sequence) and not isinstance(value, str):
-        return [bounded(inner) for inner in value]
-    return bounded(value) if key in _SINGLE else value
+        return [bound_schema(inner) for inner in value]
+    return bound_schema(value) if key in _SINGLE else value
 
 
-def _limited(schema: Schema) -> Schema:
+def _bound_types(schema: Schema) -> Schema:
     if "enum" in schema or "const" in schema:
         return schema
     kinds = _kinds(schema)
@@ -114,9 +114,7 @@ def _at_most(schema: Schema, most: str, least: str, limit: int) -> Schema:
 
 
 def _near(schema: Schema) -> Schema:
-    """Numbers of a few digits; a bound that is given stays, and the other one goes as far as it
-    must.
-    """
+    """Bound numbers to a few digits; a given bound stays, and the other one is set to fit it."""
     low, high = (
         _number(schema, *keys)
         for keys in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
@@ -144,8 +142,8 @@ def _number(schema: Schema, *keys: str) -> int | float | None:
 
 
 def _open(schema: Schema) -> Schema:
-    """An object that names its keys has no others, unless it says so; one that names none has a
-    few.
+    """Bound an object: one that names its keys has no others, unless it says so; one that names
+    none has a few.
     """
     if _map(schema.get("properties")) or schema.get("patternProperties"):
         return {"additionalProperties": False, **schema}

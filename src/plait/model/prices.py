@@ -1,4 +1,4 @@
-"""What a call cost, by a price list that names its version.
+"""Prices of calls, by a price list that names its version.
 
 A model that is not on the list has no price: never zero.
 """
@@ -17,7 +17,7 @@ from plait.event.kinds import Price, Usage
 
 
 class TokenPrice(msgspec.Struct, frozen=True):
-    """What a model costs, in US dollars per million tokens."""
+    """The price of a model, in US dollars per million tokens."""
 
     input: float
     output: float
@@ -66,14 +66,14 @@ def token_price(given: object) -> TokenPrice:
     return found
 
 
-FREE = Price(0, "free")  # a script, a model on this machine: it is known that nobody is paid
+FREE = Price(0, "free")  # a script, a model on this machine
 
 
 def price_of(
     provider: str, model: str, usage: Usage, *, cache_written_tokens: int = 0
 ) -> Price | None:
-    """The price by genai-prices; None: it is not installed, or does not know the model."""
-    from importlib import metadata  # slow to load, and so is what follows
+    """Return the price by genai-prices. None: it is not installed, or does not know the model."""
+    from importlib import metadata  # slow to load, as is genai_prices
 
     try:
         import genai_prices

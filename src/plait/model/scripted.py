@@ -1,7 +1,7 @@
 """A model that reads from a script: for tests and demos, with no key, no network and no chance.
 
-It keeps no counter. Which item is served follows from what is recorded: the answers this agent has
-had of its model in this run, on the path. So a fork, a rewind or another process goes on where the
+It keeps no counter. The next item follows from the record: from the answers that this agent has had
+of its model in this run, on the path. So a fork, a rewind or another process goes on where the
 story is, not where an object was.
 """
 
@@ -36,7 +36,7 @@ Script = Sequence[Item] | Callable[[Session], Item]
 
 
 class ScriptedModel:
-    """Serves a list, item by item, or what a function of the session returns.
+    """Serves a list, item by item, or the results of a function of the session.
 
     An item is a text (a final answer), a `ToolCall`, a list of those (parallel calls of one reply),
     a whole `Reply`, or an exception to raise (`Fault("RateLimited", "slow down", retryable=True)`
@@ -50,7 +50,7 @@ class ScriptedModel:
                 f"a {type(script).__name__} is not a script",
                 "pass a list of answers, or a function of the session",
             )
-        self._script: Script = script if callable(script) else tuple(map(_checked, script))
+        self._script: Script = script if callable(script) else tuple(map(_check_item, script))
         self.name = name
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
@@ -61,7 +61,7 @@ class ScriptedModel:
 
     def _item(self, request: Request) -> Item:
         if callable(self._script):
-            return _checked(self._script(request.session))
+            return _check_item(self._script(request.session))
         at = self._at(request.outcomes)
         if at >= len(self._script):
             said = f"the script has {len(self._script)} items, and item {at + 1} was asked for"
@@ -69,9 +69,9 @@ class ScriptedModel:
         return self._script[at]
 
     def _at(self, outcomes: Sequence[str]) -> int:
-        """Which item is next.
+        """Return the index of the next item.
 
-        A failure that the script itself did not raise (a simulated one, say) has used none up.
+        A failure that the script itself did not raise (a simulated one, say) has used up no item.
         """
         assert not callable(self._script)
         if not any(outcomes):
@@ -79,7 +79,7 @@ class ScriptedModel:
         at = 0
         for outcome in outcomes:
             item = self._script[at] if at < len(self._script) else None
-            at += 1 if not outcome or _is(item, outcome) else 0
+            at += 1 if not outcome or _has_outcome(item, outcome) else 0
         return at
 
     def _reply(self, item: Item, request: Request) -> Reply:
@@ -101,8 +101,8 @@ class ScriptedModel:
         return f"ScriptedModel({'a function' if callable(self._script) else f'{len(self._script)} items'})"  # noqa: E501
 
 
-def _checked(item: Any) -> Item:
-    """Scripts are written by hand: what is no answer is said where it stands."""
+def _check_item(item: Any) -> Item:
+    """Return the item if it is an answer, else raise InvalidValue: scripts are written by hand."""
     if isinstance(item, (str, ToolCall, Reply, BaseException)):
         return item
     if (
@@ -118,9 +118,9 @@ def _checked(item: Any) -> Item:
     )
 
 
-def _is(item: Item | None, outcome: str) -> bool:
-    """Whether an item came to this: an exception as it was raised, or an answer that could not be
-    used.
+def _has_outcome(item: Item | None, outcome: str) -> bool:
+    """Return True if an item had this outcome: an exception as it was raised, or an answer that
+    could not be used.
     """
     if isinstance(item, Fault):
         return outcome == _clean(f"{item.kind}: {item.message}")
@@ -130,14 +130,14 @@ def _is(item: Item | None, outcome: str) -> bool:
 
 
 def _clean(text: str) -> str:
-    """As it is recorded."""
+    """Return a text as it is recorded."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _size(request: Request) -> int:
-    """Tokens as a rule of thumb has them: four characters each.
+    """Estimate the tokens of a request by a rule of thumb: four characters each.
 
-    Of the last turns only: a script reads no more.
+    Only the instruction and the last turn count: a script reads no more.
     """
     turn = request.turns[-1] if request.turns else None
     if isinstance(turn, Said):

@@ -24,9 +24,9 @@ from plait.errors import (
 )
 from plait.event import Event, Json
 from plait.event import kinds as k
-from plait.event.codec import VOCABULARY
 from plait.event.kinds import Action, Failure, Price, Usage
 from plait.event.strict import parse
+from plait.event.vocabulary import VOCABULARY
 from plait.ids import Digest, digest
 from plait.journal.standing import Standing
 from plait.model.base import (

@@ -34,8 +34,8 @@ from plait.errors import (
 )
 from plait.event import Json
 from plait.event import kinds as k
-from plait.event.codec import VOCABULARY
 from plait.event.kinds import Body, Purpose
+from plait.event.vocabulary import VOCABULARY
 from plait.ids import Digest
 from plait.inside import is_inside, open_store
 from plait.journal.standing import Standing

@@ -1,22 +1,20 @@
 """Tools: plain functions that a model, or the program, may call.
 
 `@tool` reads name, description and JSON schema off the signature and the docstring. The function
-stays what it was and can still be called as one; only `session.use(…)` and an agent's calls are
-recorded. The effect class says what may be done about a call whose outcome nobody knows; unless
-told otherwise, a call may have happened and is never blindly repeated.
+stays as it was and can still be called; only `session.use(…)` and an agent's calls are recorded.
+The effect class decides about a call with an unknown outcome; by default such a call may have
+happened and is never blindly repeated.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import MethodType
 from typing import (
-    Annotated,
     Any,
     Generic,
     NamedTuple,
@@ -24,54 +22,66 @@ from typing import (
     Protocol,
     TypeVar,
     cast,
-    get_args,
     overload,
     runtime_checkable,
 )
 
 import msgspec
 
-from plait.errors import BadTool, InvalidInput, InvalidValue
+from plait.errors import BadTool
 from plait.event import Json
-from plait.event.codec import check_origin
 from plait.event.kinds import EffectClass, Placement
 from plait.fingerprint import Fingerprint, fingerprint, own_types
 from plait.ids import digest
 from plait.inside import ends_run
-from plait.sandbox import Sandbox
-from plait.session import Session
 from plait.session.typed import result_schema_of, schema_of, to_json, to_type
+from plait.tool.changes import difference
+from plait.tool.checks import check_tool
+from plait.tool.signature import (
+    KEY,
+    SANDBOX,
+    SESSION,
+    argument_descriptions,
+    parameter_fields,
+    summary_of,
+    takes_sandbox_in,
+)
+
+__all__ = (
+    "KEY",
+    "SANDBOX",
+    "SESSION",
+    "Happened",
+    "Result",
+    "Tool",
+    "ToolSource",
+    "WrongArguments",
+    "as_tool",
+    "ask_human",
+    "difference",
+    "reason_of",
+    "tool",
+)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
-_SECTION = re.compile(r"^\s*(Args|Arguments|Parameters):\s*$")
-_HEADING = re.compile(r"^\s*[A-Z][A-Za-z ]*:\s*$")
-_ITEM = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
-_FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.+)$")
 # types of results that are parts of messages: images, files and the like
 _NO_JSON = re.compile(r"\bplait\.")
-_REPEATABLE = ("pure", "workspace", "idempotent")
-# the parameter that is filled with the session, to read, and that no model is told of
-SESSION = "session"
-SANDBOX = "sandbox"  # likewise, with the place where its tools run
-# likewise, with the name of this very call: the same whenever it has to be made again
-KEY = "idempotency_key"
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """What a probe returns if the call it asks about took place: with this result."""
+    """The answer of a probe if the call it asks about took place: with this result."""
 
     value: Any = None
 
 
 class Result(NamedTuple):
-    """What a tool may return if there is more to say than a value: parts of a message, the exit
-    code, what changed.
+    """The return of a tool that has more to say than a value: parts of a message, the exit code,
+    the changes.
 
-    Files among the parts are kept as evidence; whoever called is not sent them, since they may be
-    of any length.
+    Files among the parts are kept as evidence; the caller is not sent them, since they may be of
+    any length.
     """
 
     parts: Sequence[Any]  # texts, images, data, files
@@ -80,7 +90,7 @@ class Result(NamedTuple):
 
 
 class WrongArguments(ValueError):
-    """What a model passed does not fit the signature."""
+    """The arguments that a model passed do not fit the signature."""
 
 
 class Tool(Generic[P, R]):
@@ -101,16 +111,16 @@ class Tool(Generic[P, R]):
         observe: Callable[..., Any] | None = None,
         attempts: int = 1,
         unbound: bool = False,
-        origin: str = "",  # where it comes from, if not from this program: mcp:git
+        origin: str = "",  # of the tool, if it is not this program: mcp:git
         version: str | None = None,
         takes_key: bool = False,
-        # says whether a call took place: Happened(result), or None
+        # tells if a call took place: Happened(result), or None
         probe: Callable[..., Any] | None = None,
         compensate: Callable[..., Any] | None = None,  # undoes a call that may have taken place
         timeout_s: float | None = None,  # None: as long as it takes
-        taints: str = "tool",  # the origin of what it returns
+        taints: str = "tool",  # the origin of its results
         takes_sandbox: bool = False,
-        # its class, where that depends on where it runs and on what; None: always the same
+        # its class by sandbox and arguments; None: always the same
         effect_of: EffectOf | None = None,
     ) -> None:
         self.function = function
@@ -133,20 +143,20 @@ class Tool(Generic[P, R]):
             timeout_s,
         )
         self.takes_sandbox, self._effect_of = takes_sandbox, effect_of
-        self.asks = False  # whether a person answers instead of a function
+        self.asks = False  # True: a person answers instead of a function
         self.returns: Any = Any  # the type that its signature promises. Any: none
         self.takes: tuple[Any, ...] = ()  # the types that its arguments are made to be
         self._convert = convert
         self.__doc__ = function.__doc__
         self.__name__ = name
-        _check(self)
+        check_tool(self, version)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The function itself: nothing is recorded."""
+        """Call the function itself: nothing is recorded."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Tool[..., Any]:
-        """A tool that is a method is bound to its object, as functions are."""
+        """Bind a tool that is a method to its object, as functions are."""
         if instance is None or not self.unbound:
             return self
         bound = copy(self)
@@ -159,7 +169,7 @@ class Tool(Generic[P, R]):
 
     @property
     def version(self) -> str:
-        """What a call would run now: the version it was given, else its fingerprint.
+        """The version of the code that a call would run now: the given one, else its fingerprint.
 
         Consent is for one version.
         """
@@ -171,8 +181,8 @@ class Tool(Generic[P, R]):
 
     @property
     def noted_version(self) -> str:
-        """The version as it was first read: what is recorded of a call that needs no consent, and
-        costs nothing.
+        """The version as it was first read. It costs nothing, and is recorded of calls that need no
+        consent.
         """
         if self._noted is None:
             self._noted = self.version
@@ -180,16 +190,16 @@ class Tool(Generic[P, R]):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What it is made of.
+        """The digest of its parts.
 
-        `unknown` names what its version does not cover; empty, if it was given one.
+        `unknown` names the values that its version does not cover; empty, if it was given one.
         """
         if self._version is not None:
             return Fingerprint(digest(b"plait/tool/1", self._version.encode()), ())
         return fingerprint(*self.fingerprint_parts())
 
     def fingerprint_parts(self) -> tuple[object, ...]:
-        """All that a call may run, and how it is told to a model."""
+        """Return all code that a call may run, and the description that a model gets."""
         told = (self.name, self.description, self.schema, self._version)
         # Arguments are objects of the program's own types, which run code when they are made and
         # when they are used.
@@ -205,31 +215,31 @@ class Tool(Generic[P, R]):
         )
 
     def about(self, function: Callable[..., Any]) -> Tool[..., Any]:
-        """The same tool with another function: the one that probes or compensates a call of it."""
+        """Return the same tool with another function: one that probes or compensates a call."""
         made = copy(self)
         made.function, made.observe, made.attempts = function, None, 1  # pyright: ignore[reportAttributeAccessIssue]
         return cast("Tool[..., Any]", made)
 
     def consent_details(self, arguments: Json) -> Mapping[str, Json]:
-        """What a person who is asked about a call is shown besides the call itself.
+        """Return the details that an approver is shown besides the call itself.
 
-        Nothing, for most tools.
+        Most tools have none.
         """
         return {}
 
     @property
     def varies(self) -> bool:
-        """Whether its class depends on where it runs, and on what."""
+        """True if its class depends on the sandbox and the arguments."""
         return self._effect_of is not None
 
     def effect_in(self, placement: Placement | None, arguments: Json) -> EffectClass:
-        """The class of a call with these arguments, made there."""
+        """Return the class of a call with these arguments in this placement."""
         if self._effect_of is None:
             return self.effect
         return self._effect_of(placement, arguments if isinstance(arguments, Mapping) else {})
 
     def classed(self, effect: EffectClass) -> Tool[..., Any]:
-        """The same tool, for a call that was recorded as of this class."""
+        """Return the same tool, for a call that was recorded with this class."""
         if effect == self.effect:
             return self
         made = copy(self)
@@ -241,8 +251,8 @@ class Tool(Generic[P, R]):
         return inspect.iscoroutinefunction(self.function)
 
     def arguments(self, given: Json) -> dict[str, Any]:
-        """What to call the function with, converted to its types; raises WrongArguments in words a
-        model can act on.
+        """Return the arguments for the function, converted to its types; raises WrongArguments in
+        words that a model can act on.
         """
         if not isinstance(given, Mapping):
             raise WrongArguments(f"the arguments are not a JSON object: {str(given)[:200]!r}")
@@ -252,7 +262,7 @@ class Tool(Generic[P, R]):
             return self._convert(given)
         except (ValueError, TypeError) as error:
             raise WrongArguments(str(error)) from error
-        # a type of the program's own, which looks at what it is made of
+        # a type of the program's own, which checks its fields
         except BaseException as error:
             if ends_run(error):
                 raise
@@ -260,7 +270,7 @@ class Tool(Generic[P, R]):
 
     @property
     def result_schema(self) -> Json:
-        """The JSON schema of what it returns. None: anything, or what JSON does not carry."""
+        """The JSON schema of its results. None: anything, or a type that JSON does not carry."""
         if self.returns is Any or _NO_JSON.search(str(self.returns)):
             return None
         try:
@@ -269,10 +279,10 @@ class Tool(Generic[P, R]):
             return None
 
     def result_misfit(self, value: Json) -> str | None:
-        """Why a JSON value is none that it could have returned; None: it could."""
+        """Return the reason why it cannot have returned a JSON value. None: it can."""
         try:
             to_type(value, self.returns)
-        # a type of the program's own, which looks at what it is made of
+        # a type of the program's own, which checks its fields
         except BaseException as error:
             if ends_run(error):
                 raise
@@ -282,7 +292,7 @@ class Tool(Generic[P, R]):
         return None
 
     def observed(self, arguments: Mapping[str, Any]) -> Json:
-        """What the observer sees: it is called with those of the arguments that it names."""
+        """Call the observer with those of the arguments that it names, and return the state."""
         assert self.observe is not None
         wanted = inspect.signature(self.observe).parameters
         return to_json(
@@ -338,23 +348,25 @@ def tool(
     effect_of: EffectOf | None = None,
     version: str | None = None,
 ) -> Any:
-    """Make a function a tool. `attempts` above 1, for what may be repeated, runs it again when it
-    raises.
+    """Make a function a tool. `attempts` above 1, for calls that may be repeated, runs it again
+    when it raises.
 
     `probe=` (for `effect="probeable"`) and `compensate=` (for `"compensatable"`) are called with
     those of the arguments that they name, `idempotency_key` among them, when a call was lost with
     the process that made it.
 
-    `taints` is the origin of what it returns, as policies see it: "web" for what reads pages of
+    `taints` is the origin of its results, as policies see it: "web" for tools that read pages of
     strangers.
 
-    `effect_of=` says the class of a single call, by where the session is placed and the arguments;
-    `effect=` is what it is otherwise.
+    `effect_of=` returns the class of a single call, by the placement of the session and the
+    arguments; `effect=` is the class otherwise.
 
-    `version=` says what consent is for, where that cannot be read off the function: change it
-    whenever the tool does something else.
+    `version=` names the version that consent is for, where it cannot be read off the function:
+    change it whenever the tool does something else.
     """
-    around = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  types may be defined beside the function
+    here = inspect.currentframe()
+    # types may be defined beside the function
+    around = here.f_back.f_locals if here is not None and here.f_back is not None else {}
     more: dict[str, Any] = {
         "observe": observe,
         "attempts": attempts,
@@ -363,16 +375,16 @@ def tool(
     }
     more |= {"timeout_s": timeout_s, "taints": taints, "effect_of": effect_of, "version": version}
     if function is not None:
-        return _made(function, around, name, description, effect, **more)
+        return _make_tool(function, around, name, description, effect, **more)
 
     def decorate(found: Callable[..., Any]) -> Tool[..., Any]:
-        return _made(found, around, name, description, effect, **more)
+        return _make_tool(found, around, name, description, effect, **more)
 
     return decorate
 
 
 def as_tool(source: Any) -> Tool[..., Any]:
-    """A tool as it is; a plain function as one with the defaults."""
+    """Return a tool as it is; a plain function as a tool with the defaults."""
     if isinstance(source, Tool):
         found = cast("Tool[..., Any]", source)
         if found.unbound:
@@ -383,17 +395,17 @@ def as_tool(source: Any) -> Tool[..., Any]:
             )
         return found
     if inspect.isfunction(source) or inspect.ismethod(source):
-        return _made(source, {}, None, None, "at_most_once")
+        return _make_tool(source, {}, None, None, "at_most_once")
     raise BadTool(
-        _called(source),
+        _name_of(source),
         f"a {type(source).__name__} is neither a tool nor a function",
         "decorate a function with @tool",
     )
 
 
 def reason_of(tool: Tool[..., Any], given: Json) -> tuple[Json, str]:
-    """The arguments without the reason for the call, and the reason: `reason`, unless the tool has
-    such a parameter itself.
+    """Return the arguments without the reason for the call, and the reason: `reason`, unless the
+    tool has such a parameter itself.
     """
     if not isinstance(given, dict) or not isinstance(reason := given.get("reason"), str):
         return given, ""
@@ -403,7 +415,7 @@ def reason_of(tool: Tool[..., Any], given: Json) -> tuple[Json, str]:
     return {name: value for name, value in given.items() if name != "reason"}, reason
 
 
-def _made(
+def _make_tool(
     function: Callable[..., Any],
     around: Mapping[str, Any],
     name: str | None,
@@ -412,10 +424,10 @@ def _made(
     **more: Any,
 ) -> Tool[..., Any]:
     if not callable(function):
-        raise BadTool(_called(function), "it is not a function", "decorate a function with @tool")
-    called = name or _called(function)
+        raise BadTool(_name_of(function), "it is not a function", "decorate a function with @tool")
+    called = name or _name_of(function)
     doc = inspect.getdoc(function) or ""
-    fields, takes_session = _fields(called, function, around, _described(doc))
+    fields, takes_session = parameter_fields(called, function, around, argument_descriptions(doc))
     try:
         shape = msgspec.defstruct(called, fields, forbid_unknown_fields=True)
         schema = schema_of(shape)
@@ -427,19 +439,19 @@ def _made(
 
     def convert(given: Mapping[str, Json]) -> dict[str, Any]:
         made = to_type(given, shape)
-        # What has a default and was not given is left to the function: its default may be anything.
+        # A missing argument with a default is left to the function: its default may be anything.
         return {field: getattr(made, field) for field in shape.__struct_fields__ if field in given}
 
     made = Tool(
         function,
         name=called,
-        description=description if description is not None else _summary(doc),
+        description=description if description is not None else summary_of(doc),
         schema=schema,
         effect=effect,
         convert=convert,
         takes_session=takes_session,
         takes_key=KEY in inspect.signature(function).parameters,
-        takes_sandbox=_takes_sandbox(function, around),
+        takes_sandbox=takes_sandbox_in(function, around),
         unbound=next(iter(inspect.signature(function).parameters), "") == "self",
         **more,
     )
@@ -450,161 +462,8 @@ def _made(
     return made
 
 
-def _fields(
-    name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]
-) -> tuple[list[Any], bool]:
-    """The parameters as fields of a struct, and whether it takes the session."""
-    try:
-        hints = typing.get_type_hints(function, localns=dict(around), include_extras=True)
-        parameters = list(inspect.signature(function).parameters.values())
-    except (NameError, TypeError, ValueError, SyntaxError) as error:
-        raise BadTool(
-            name, str(error), "annotate it with types that are defined where it is"
-        ) from error
-    fields: list[Any] = []
-    for parameter in parameters:
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise BadTool(
-                name,
-                f"the parameter {parameter.name!r} has no name that a model could use",
-                "use plain named parameters",
-            )
-        if (parameter.name == SESSION and _is_session(hints.get(SESSION, Any))) or (
-            parameter.name == "self" and parameter is parameters[0]
-        ):
-            continue
-        if parameter.name == KEY or (parameter.name == SANDBOX and hints.get(SANDBOX) is Sandbox):
-            continue
-        hint = _told(hints.get(parameter.name, Any), described.get(parameter.name))
-        required = parameter.default is parameter.empty
-        fields.append(
-            (parameter.name, hint)
-            if required
-            else (parameter.name, hint, _default(parameter.default))
-        )
-    takes_session = any(parameter.name == SESSION for parameter in parameters) and _is_session(
-        hints.get(SESSION, Any)
-    )
-    return sorted(fields, key=len), takes_session
-
-
-def _takes_sandbox(function: Callable[..., Any], around: Mapping[str, Any]) -> bool:
-    if SANDBOX not in inspect.signature(function).parameters:
-        return False
-    return typing.get_type_hints(function, localns=dict(around)).get(SANDBOX) is Sandbox
-
-
-def _is_session(hint: Any) -> bool:
-    """Whether a parameter of that name is meant for the session: it says so, or says nothing."""
-    return hint is Any or Session in (hint, *get_args(hint))
-
-
-def _default(value: Any) -> Any:
-    """A default that can stand in the schema; otherwise the model is only told that it may leave
-    the argument out.
-    """
-    try:
-        plain = to_json(value)
-        if msgspec.json.decode(msgspec.json.encode(plain)) != plain:  # not a number, say
-            return msgspec.field(default=msgspec.UNSET)
-    except (TypeError, ValueError, RecursionError):
-        return msgspec.field(default=msgspec.UNSET)
-    return (
-        msgspec.field(default_factory=lambda: value) if isinstance(plain, (list, dict)) else value
-    )
-
-
-def _told(hint: Any, description: str | None) -> Any:
-    """The hint with its description: a text in Annotated, else what the docstring says."""
-    if typing.get_origin(hint) is Annotated:
-        base, *notes = get_args(hint)
-        texts = [note for note in notes if isinstance(note, str)]
-        others = [note for note in notes if isinstance(note, msgspec.Meta)]
-        metas = [*others, *(msgspec.Meta(description=text) for text in texts[:1])]
-        return Annotated[(base, *metas)] if metas else base  # pyright: ignore[reportInvalidTypeForm,reportUnknownVariableType]
-    return Annotated[hint, msgspec.Meta(description=description)] if description else hint
-
-
-def _summary(doc: str) -> str:
-    """The docstring without what it says of single arguments, which stands with them."""
-    lines: list[str] = []
-    skipping = False
-    for line in doc.splitlines():
-        if _SECTION.match(line):
-            skipping = True
-        elif skipping and _HEADING.match(line) and not line.startswith(" "):
-            skipping = False
-        if not skipping and not _FIELD.match(line):
-            lines.append(line)
-    return "\n".join(lines).strip()
-
-
-def _described(doc: str) -> dict[str, str]:
-    """What a docstring says of single arguments: an `Args:` section, or `:param name:` lines."""
-    found: dict[str, str] = {}
-    inside = False
-    for line in doc.splitlines():
-        if _SECTION.match(line):
-            inside = True
-        elif inside and line.strip() and not line.startswith(" "):
-            inside = False
-        if item := _FIELD.match(line) or (_ITEM.match(line) if inside else None):
-            found[item[1]] = item[2].strip()
-    return found
-
-
-def _called(source: object) -> str:
+def _name_of(source: object) -> str:
     return getattr(source, "__name__", None) or type(source).__name__
-
-
-def _check(tool: Tool[..., Any]) -> None:
-    if not _NAME.match(tool.name):
-        raise BadTool(
-            tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name="
-        )
-    if tool._version is not None and not (isinstance(tool._version, str) and tool._version):  # pyright: ignore
-        raise BadTool(
-            tool.name,
-            f"{tool._version!r} is no version",  # pyright: ignore[reportPrivateUsage]
-            "pass a text, as in version='2'",
-        )
-    if tool.effect not in get_args(EffectClass):
-        raise BadTool(
-            tool.name,
-            f"{tool.effect!r} is not an effect class",
-            f"use one of {', '.join(get_args(EffectClass))}",
-        )
-    for given, name, effect in (
-        (tool.probe, "probe", "probeable"),
-        (tool.compensate, "compensate", "compensatable"),
-    ):
-        if (given is not None) != (tool.effect == effect):
-            why = (
-                f"{name}= belongs to the class {effect}"
-                if given is not None
-                else f"the class {effect} needs {name}="
-            )
-            raise BadTool(tool.name, why, f"pass effect={effect!r} and {name}= together")
-    if tool.timeout_s is not None and not tool.timeout_s > 0:
-        raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
-    try:
-        check_origin(tool.taints)
-        if tool.taints in ("program", "human", "model"):
-            raise InvalidValue("taints", f"{tool.taints!r} is who speaks for itself")
-    except InvalidInput as error:
-        raise BadTool(
-            tool.name,
-            f"taints={tool.taints!r} is no origin",
-            "use a short lowercase word, as in web or mail:inbox",
-        ) from error
-    if tool.attempts < 1:
-        raise BadTool(tool.name, f"{tool.attempts} attempts are none", "pass attempts= from 1")
-    if tool.attempts > 1 and tool.effect not in _REPEATABLE:
-        raise BadTool(
-            tool.name,
-            f"a call of class {tool.effect} is made once",
-            f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1",
-        )
 
 
 @tool(effect="pure")
@@ -619,23 +478,3 @@ def ask_human(question: str, choices: tuple[str, ...] = ()) -> str:
 
 
 ask_human.asks = True
-
-
-def difference(before: Json, after: Json) -> Json:
-    """How an observed state changed: by key where it has keys, whole otherwise;
-    None: it did not.
-    """
-    if before == after:
-        return None
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        keys = [*before, *(key for key in after if key not in before)]
-        return {
-            key: _sides(before, after, key)
-            for key in keys
-            if (key in before) != (key in after) or before.get(key) != after.get(key)
-        }
-    return {"before": before, "after": after}
-
-
-def _sides(before: Mapping[str, Json], after: Mapping[str, Json], key: str) -> Json:
-    return {name: side[key] for name, side in (("before", before), ("after", after)) if key in side}

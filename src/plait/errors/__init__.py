@@ -1,0 +1,329 @@
+"""Everything that can go wrong, in one tree.
+
+    PlaitError
+    ├── InvalidInput             refused before a byte is written
+    │   ├── InvalidValue         a value JSON cannot carry there and back (NaN, bytes, a lone surrogate, a wrong type)
+    │   ├── TooDeep              nested beyond the limit
+    │   ├── TooLarge             longer than the limit
+    │   ├── DuplicateKey         an object names the same key twice
+    │   ├── MalformedJson        not JSON at all
+    │   ├── NotCanonical         JSON, but not the one spelling that is hashed
+    │   ├── UnknownKind          an event kind this Plait does not know
+    │   └── UnknownVersion       a body version this Plait does not know
+    ├── CommitmentBroken         bytes that do not hash to the id in the header or the chain
+    ├── SessionError
+    │   ├── WrongStatus          the session's status does not allow it
+    │   ├── NotSettled           an open run or call stands in the way
+    │   ├── GateUnmet            a verdict that was required is missing, failed or out of date
+    │   ├── MergeConflict        two branches say different things under one name
+    │   ├── NoCommonBase         the sessions to merge share no place
+    │   ├── UnknownPlace         the session has no such position
+    │   ├── UnknownKey           no fact, pending work or text of that name
+    │   ├── UnknownRevision      nothing is called that
+    │   ├── AmbiguousRevision    several things are called that
+    │   ├── NoHost               nothing is bound here that can run tools or place files
+    │   ├── NoPrompt             no model was asked there, or its request is not recorded
+    │   ├── RunOpen              a run of it is open, and has not ended
+    │   ├── RunHeld              another process works on the run
+    │   ├── RunLost              another process took the run, or ended it
+    │   ├── NothingToResume      no run of it waits to be taken up again
+    │   ├── NeedsWorkflow        the program of a run cannot be found by itself
+    │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── NoRun                no run of it is open
+    │   ├── UnknownAsk           it does not wait for such an answer, or not any more
+    │   ├── AlreadyAnswered      another answer came first
+    │   ├── AskExpired           the time for an answer is over
+    │   ├── MayNotApprove        the asking principal and agents cannot give the answer
+    │   ├── BypassRefused        a run's code went around the session, and may not
+    │   └── NotASession          a workflow was given, or gave, something else
+    ├── SetupError               something is missing or wrong before anything runs
+    │   ├── BadTool              a function that cannot be a tool
+    │   ├── NoModel              no model was named, or none is called that
+    │   ├── MissingExtra         an optional package is not installed
+    │   ├── MissingWeights       the file of a local model is not there
+    │   ├── MissingKey           a credential is not set
+    │   ├── BadSecret            a value that cannot be kept out of the record
+    │   └── ToolChanged          a server's tool is not the one that was accepted
+    ├── WorkspaceError           files of a session
+    │   ├── NotPlaced            the session has no files: it was not placed yet
+    │   ├── NoSuchFile           nothing is there
+    │   ├── NotAFile             a folder, a pipe or a device where a file is wanted
+    │   ├── OutsideWorkspace     the path leads out of the workspace
+    │   ├── FileWithheld         its content holds a secret, and was not recorded
+    │   ├── EditRefused          the text to replace is not there, or is there several times
+    │   └── NotApplied           files cannot be written to that folder
+    ├── SandboxError             the sandboxes in which tools run
+    │   ├── UnknownBackend       no backend is called that
+    │   ├── IsolationMissing     this machine does not offer the isolation that is wanted
+    │   ├── SandboxGone          it does not exist any more
+    │   ├── SandboxBusy          another process works in it
+    │   ├── SandboxFailed        the backend failed at its task
+    │   ├── NotSupported         the backend cannot do that
+    │   ├── EgressRefused        tools may not reach that address
+    │   └── RequestFailed        a server did not answer, or not in time
+    ├── ServerError              an MCP server failed, or could not be reached
+    │   ├── ServerUnreachable    it could not be started or reached: nothing was called
+    │   ├── ServerClosed         used after close()
+    │   ├── ServerLost           it went away during a call: the outcome is not known
+    │   ├── ServerSilent         it did not answer in time: the outcome is not known
+    │   ├── CallFailed           it says that the call failed
+    │   └── ToolGone             it does not offer the tool any more
+    ├── EffectError              something was tried, and is on record
+    │   ├── ToolFailed           a tool that the program used
+    │   ├── ModelFailed          the model did not answer, after every attempt
+    │   ├── ResultInvalid        the model's answer does not have the type that was asked for
+    │   ├── ChoiceInvalid        the model chose none of the candidates
+    │   ├── BudgetExceeded       the budget does not allow it
+    │   └── BranchFailed         a branch of a Parallel
+    └── StoreError
+        ├── NoStore              there is no store yet, and looking does not make one
+        ├── BadAddress           no store can be opened at such an address
+        ├── UntrustedStore       another user could have put a store there
+        ├── NotAStore            the file there is something else
+        │   └── SchemaAltered    its tables are not the ones that Plait makes
+        ├── SchemaTooNew         written by a newer Plait
+        ├── StoreUnsafe          the database cannot give the durability that is promised
+        ├── StoreClosed          used after close()
+        ├── StoreReentered       written to from inside a write
+        ├── StoreBusy            other processes held the write lock for too long
+        ├── DiskFull             no space; nothing was written
+        ├── StoreFailed          the disk or the system refused
+        │   └── OutcomeUnknown   it refused at the commit itself: the append may or may not stand
+        ├── StoreCorrupt         the records contradict each other
+        ├── StaleHead            another append came first
+        ├── StaleEpoch           the run this belongs to was taken by another process, or ended
+        ├── LogExists            the id is taken
+        ├── UnknownLog           no such log
+        ├── UnknownEvent         no such event
+        ├── UnknownBlob          no such blob
+        └── UnknownRows          no such projection or table
+            └── RowsTooNew       a newer version of the projection keeps them
+
+Each error carries the thing that failed as attributes, and its text ends with the next step.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from plait.errors.base import (
+    PlaitError,
+    hide_with,
+)
+from plait.errors.effects import (
+    BranchFailed,
+    BudgetExceeded,
+    ChoiceInvalid,
+    EffectError,
+    ModelFailed,
+    ResultInvalid,
+    ToolFailed,
+)
+from plait.errors.inputs import (
+    CommitmentBroken,
+    DuplicateKey,
+    InvalidInput,
+    InvalidValue,
+    MalformedJson,
+    NotCanonical,
+    TooDeep,
+    TooLarge,
+    UnknownKind,
+    UnknownVersion,
+)
+from plait.errors.runs import (
+    NeedsWorkflow,
+    NothingToResume,
+    ReplayDiverged,
+    RunHeld,
+    RunLost,
+    RunOpen,
+)
+from plait.errors.sandboxes import (
+    EditRefused,
+    EgressRefused,
+    FileWithheld,
+    IsolationMissing,
+    NoSuchFile,
+    NotAFile,
+    NotApplied,
+    NotPlaced,
+    NotSupported,
+    OutsideWorkspace,
+    RequestFailed,
+    SandboxBusy,
+    SandboxError,
+    SandboxFailed,
+    SandboxGone,
+    UnknownBackend,
+    WorkspaceError,
+)
+from plait.errors.servers import (
+    CallFailed,
+    ServerClosed,
+    ServerError,
+    ServerLost,
+    ServerSilent,
+    ServerUnreachable,
+    ToolGone,
+)
+from plait.errors.sessions import (
+    AlreadyAnswered,
+    AmbiguousRevision,
+    AskExpired,
+    BypassRefused,
+    GateUnmet,
+    MayNotApprove,
+    MergeConflict,
+    NoCommonBase,
+    NoHost,
+    NoPrompt,
+    NoRun,
+    NotASession,
+    NotSettled,
+    SessionError,
+    UnknownAsk,
+    UnknownKey,
+    UnknownPlace,
+    UnknownRevision,
+    WrongStatus,
+)
+from plait.errors.setup import (
+    BadSecret,
+    BadTool,
+    MissingExtra,
+    MissingKey,
+    MissingWeights,
+    NoModel,
+    SetupError,
+    ToolChanged,
+)
+from plait.errors.stores import (
+    BadAddress,
+    DiskFull,
+    LogExists,
+    NoStore,
+    NotAStore,
+    OutcomeUnknown,
+    RowsTooNew,
+    SchemaAltered,
+    SchemaTooNew,
+    StaleEpoch,
+    StaleHead,
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFailed,
+    StoreReentered,
+    StoreUnsafe,
+    UnknownBlob,
+    UnknownEvent,
+    UnknownLog,
+    UnknownRows,
+    UntrustedStore,
+)
+
+__all__ = (
+    "AlreadyAnswered",
+    "AmbiguousRevision",
+    "AskExpired",
+    "BadAddress",
+    "BadSecret",
+    "BadTool",
+    "BranchFailed",
+    "BudgetExceeded",
+    "BypassRefused",
+    "CallFailed",
+    "ChoiceInvalid",
+    "CommitmentBroken",
+    "DiskFull",
+    "DuplicateKey",
+    "EditRefused",
+    "EffectError",
+    "EgressRefused",
+    "FileWithheld",
+    "GateUnmet",
+    "InvalidInput",
+    "InvalidValue",
+    "IsolationMissing",
+    "LogExists",
+    "MalformedJson",
+    "MayNotApprove",
+    "MergeConflict",
+    "MissingExtra",
+    "MissingKey",
+    "MissingWeights",
+    "ModelFailed",
+    "NeedsWorkflow",
+    "NoCommonBase",
+    "NoHost",
+    "NoModel",
+    "NoPrompt",
+    "NoRun",
+    "NoStore",
+    "NoSuchFile",
+    "NotAFile",
+    "NotASession",
+    "NotAStore",
+    "NotApplied",
+    "NotCanonical",
+    "NotPlaced",
+    "NotSettled",
+    "NotSupported",
+    "NothingToResume",
+    "OutcomeUnknown",
+    "OutsideWorkspace",
+    "PlaitError",
+    "ReplayDiverged",
+    "RequestFailed",
+    "ResultInvalid",
+    "RowsTooNew",
+    "RunHeld",
+    "RunLost",
+    "RunOpen",
+    "SandboxBusy",
+    "SandboxError",
+    "SandboxFailed",
+    "SandboxGone",
+    "SchemaAltered",
+    "SchemaTooNew",
+    "ServerClosed",
+    "ServerError",
+    "ServerLost",
+    "ServerSilent",
+    "ServerUnreachable",
+    "SessionError",
+    "SetupError",
+    "StaleEpoch",
+    "StaleHead",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFailed",
+    "StoreReentered",
+    "StoreUnsafe",
+    "TooDeep",
+    "TooLarge",
+    "ToolChanged",
+    "ToolFailed",
+    "ToolGone",
+    "UnknownAsk",
+    "UnknownBackend",
+    "UnknownBlob",
+    "UnknownEvent",
+    "UnknownKey",
+    "UnknownKind",
+    "UnknownLog",
+    "UnknownPlace",
+    "UnknownRevision",
+    "UnknownRows",
+    "UnknownVersion",
+    "UntrustedStore",
+    "WorkspaceError",
+    "WrongStatus",
+    "hide_with",
+)
+
+# One name per error, wherever its class stands: recorded tracebacks say `plait.errors.NoStore`.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -1,0 +1,110 @@
+"""Errors about effects: something was tried, and is on record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.errors.base import PlaitError, brief, without_full_stop
+
+
+class EffectError(PlaitError):
+    """Something was tried and failed. It is on record, and `session` is the value after it."""
+
+    session: Any = None  # None: not known
+
+
+class ToolFailed(EffectError):
+    """A tool that the program used failed."""
+
+    def __init__(self, tool: str, kind: str, message: str, session: Any = None) -> None:
+        self.tool, self.kind, self.message, self.session = tool, kind, message, session
+        super().__init__(
+            f"{tool} failed: {kind}: {without_full_stop(message)}. It is recorded; go on from"
+            " error.session."
+        )
+
+
+class ModelFailed(EffectError):
+    """The model did not answer, after every attempt that made sense."""
+
+    def __init__(
+        self, model: str, kind: str, message: str, attempts: int, session: Any = None
+    ) -> None:
+        self.model, self.kind, self.message, self.attempts, self.session = (
+            model,
+            kind,
+            message,
+            attempts,
+            session,
+        )
+        tried = "once" if attempts == 1 else f"{attempts} times"
+        super().__init__(
+            f"{model} did not answer, asked {tried}: {kind}: {without_full_stop(message)}. It is"
+            " recorded; go on from error.session."
+        )
+
+
+class ResultInvalid(EffectError):
+    """The model's answer does not have the type that was asked for, also after it was told why."""
+
+    def __init__(self, agent: str, type: str, why: str, session: Any = None) -> None:
+        self.agent, self.type, self.why, self.session = agent, type, why, session
+        super().__init__(
+            f"{agent} was to return {type}: {why}. The answers are recorded; ask for less, or go on"
+            " from error.session."
+        )
+
+
+class ChoiceInvalid(EffectError):
+    """The model chose none of the candidates, also after it was told their names."""
+
+    def __init__(
+        self, selector: str, answer: str, candidates: tuple[str, ...], session: Any = None
+    ) -> None:
+        self.selector, self.answer, self.candidates, self.session = (
+            selector,
+            answer,
+            candidates,
+            session,
+        )
+        super().__init__(
+            f"{selector} was to choose one of {', '.join(candidates)}, and answered"
+            f" {brief(answer)}. The answers are recorded; describe the candidates better, choose"
+            " by a rule, or go on from error.session."
+        )
+
+
+class BudgetExceeded(EffectError):
+    """The budget does not allow it. Nothing was spent on it; the refusal is on record."""
+
+    def __init__(
+        self, limit: str, asked: float, left: float, session: Any = None, why: str = ""
+    ) -> None:
+        self.limit, self.asked, self.left, self.session, self.why = limit, asked, left, session, why
+        # more would not help
+        step = (
+            ""
+            if why
+            else "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or "
+        )
+        super().__init__(
+            "the budget does not allow it:"
+            f" {why or f'{limit}, {asked:g} asked for and {left:g} left'}. It is recorded; {step}go"
+            " on from error.session."
+        )
+
+
+class BranchFailed(EffectError):
+    """A branch of a Parallel failed, so the others were stopped.
+
+    `__cause__` is its error; `branches` holds every branch as it stands.
+    """
+
+    def __init__(
+        self, branch: str, why: str, session: Any = None, branches: dict[str, Any] | None = None
+    ) -> None:
+        self.branch, self.why, self.session, self.branches = branch, why, session, branches or {}
+        super().__init__(
+            f"branch {branch!r} failed: {why.rstrip('.')}. Nothing was merged; the branches are in"
+            " error.branches."
+        )

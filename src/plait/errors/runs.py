@@ -1,0 +1,127 @@
+"""Errors about a run: taking it up, holding it, and replaying it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.errors.base import brief
+from plait.errors.sessions import SessionError
+
+
+class RunOpen(SessionError):
+    """A run of this session began and has not ended: it is going on somewhere, or its process died.
+
+    Nothing was written.
+    """
+
+    def __init__(self, session: str, run: str, verb: str = "", step: str = "") -> None:
+        """`verb`: the act that is refused meanwhile, "" if it is the start of another run.
+        `step`: the next step to suggest, "" for resuming, cancelling or forking.
+        """
+        self.session, self.run, self.verb, self.step = session, run, verb, step
+        cannot = (
+            f": it cannot {verb} from outside the run, nor from another thread of it"
+            if verb
+            else ""
+        )
+        step = step or (
+            f"take it up again with resume(session) or `plait resume {session}`, end it with"
+            " session.cancel(), or go on without it in a fork: session.fork()"
+        )
+        super().__init__(
+            f"session {session} has an open run, {run}{cannot}. Nothing was written; {step}."
+        )
+
+
+class RunHeld(SessionError):
+    """A run has one holder at a time, and this one is at work. Nothing was written."""
+
+    def __init__(self, session: str, run: str, holder: str) -> None:
+        self.session, self.run, self.holder = session, run, holder
+        super().__init__(
+            f"run {run[:13]} of session {session} is held by {holder}. Nothing was written; wait"
+            " for it, or end that process."
+        )
+
+
+class RunLost(SessionError):
+    """Another process took the run, or ended it, while this one was away.
+
+    Events that came too late are in the session's inbox.
+    """
+
+    def __init__(self, session: str, run: str, holder: str) -> None:
+        self.session, self.run, self.holder = session, run, holder
+        super().__init__(
+            f"run {run[:13]} of session {session} was taken over by {holder}. Nothing more is"
+            f" written from here; look at it with `plait show {session}`."
+        )
+
+
+class NothingToResume(SessionError):
+    """No run of this session waits to be taken up again."""
+
+    def __init__(self, session: str, why: str, step: str = "start one: workflow(session)") -> None:
+        self.session, self.why = session, why
+        super().__init__(
+            f"there is nothing to resume in session {session}: {why}. Nothing was written; {step}."
+        )
+
+
+class NeedsWorkflow(SessionError):
+    """A run says which program it is of, and that cannot be found or made from here."""
+
+    def __init__(self, session: str, workflow: str, why: str, more: str = "") -> None:
+        """`more`: the arguments to pass besides the workflow, as in `key=…`."""
+        self.session, self.workflow, self.why, self.more = session, workflow, why, more
+        call = f"{workflow.rpartition(':')[2] or 'Workflow'}(…){', ' + more if more else ''}"
+        super().__init__(
+            f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session,"
+            f" {call})."
+        )
+
+
+class ReplayDiverged(SessionError):
+    """The program wants another step than the one on record.
+
+    Nothing was executed and nothing written.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        at: int,
+        expected: dict[str, Any],
+        found: dict[str, Any],
+        cause: str = "",
+    ) -> None:
+        self.session, self.at, self.expected, self.found = session, at, expected, found
+        sides = [
+            f"  {name}: {_side(side, other)}"
+            for name, side, other in (("on record", expected, found), ("wanted", found, expected))
+        ]
+        why = f" ({cause})" if cause else ""
+        super().__init__(
+            "\n".join(
+                [
+                    (
+                        f"the program goes another way than the record of session {session}, at"
+                        f" event {at}{why}:"
+                    ),
+                    *sides,
+                    (
+                        "Nothing was executed. Put the program back as it was, or go on live in a"
+                        f" branch: whatif(session, at={max(1, at - 1)})."
+                    ),
+                ]
+            )
+        )
+
+
+def _side(side: dict[str, Any], other: dict[str, Any]) -> str:
+    """Return the kind of an event, with the fields in which it differs from the other one."""
+    if side.get("kind") != other.get("kind"):
+        told = [(name, value) for name, value in side.items() if name not in ("kind", "v")][:3]
+    else:
+        told = [(name, value) for name, value in side.items() if value != other.get(name)]
+    return " ".join([str(side.get("kind")), *(f"{name}={brief(value)}" for name, value in told)])

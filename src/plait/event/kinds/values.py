@@ -1,0 +1,160 @@
+"""Values that bodies share: pieces of messages, usage, placements, failures."""
+
+from __future__ import annotations
+
+import msgspec
+
+from plait.event.strict import Json
+from plait.ids import Digest, LogId
+
+
+class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A piece of a body."""
+
+
+class Place(Value, frozen=True):
+    """A position in a log, and the event that stands there."""
+
+    log: LogId
+    seq: int
+    head: Digest
+
+
+class Part(Value, frozen=True, tag_field="type"):
+    """A piece of a message. Content beyond a few KB is in `blob`, and the inline field is empty."""
+
+
+class Text(Part, frozen=True, tag="text"):
+    text: str = ""
+    blob: Digest | None = None
+
+
+class Reasoning(Part, frozen=True, tag="reasoning"):
+    """Kept verbatim, with everything that the provider wants back (signature, encrypted form)."""
+
+    text: str = ""
+    raw: Json = None
+    blob: Digest | None = None
+
+
+class Image(Part, frozen=True, tag="image"):
+    media_type: str
+    blob: Digest
+    alt: str = ""
+
+
+class File(Part, frozen=True, tag="file"):
+    name: str
+    media_type: str
+    blob: Digest
+    rest: tuple[Digest, ...] = ()  # the pieces after the first: a blob has a limit
+
+
+class Data(Part, frozen=True, tag="data"):
+    value: Json = None
+    blob: Digest | None = None
+
+
+Parts = tuple[Text | Reasoning | Image | File | Data, ...]
+
+
+def blobs_of(parts: Parts) -> tuple[Digest, ...]:
+    return tuple(
+        [
+            blob
+            for part in parts
+            if part.blob
+            for blob in (part.blob, *(part.rest if isinstance(part, File) else ()))
+        ]
+    )
+
+
+class Action(Value, frozen=True):
+    """One tool call that a reply asks for.
+
+    `call` names its bracket: every event of the effect carries it in the header.
+    """
+
+    call: str
+    tool: str
+    arguments: Json  # an object; a text if the model's own text was no JSON object, kept as it came
+    reason: str = ""
+    ref: str = ""  # the provider's own id of it
+
+
+class Usage(Value, frozen=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    estimated_tokens: int = 0  # of those above: the provider did not count them
+
+
+class Price(Value, frozen=True):
+    """The cost of a call, and the price list it was computed by."""
+
+    cost_usd_nano: int
+    source: str  # the price list and its version
+
+
+class Budget(Value, frozen=True):
+    """Limits on spending. None: unlimited.
+
+    Tokens, dollars, steps (asks of a model) and tool calls are limits over all runs and branches of
+    a session, merged or not, from the grant on. `wall_s_max` is a limit on one run: seconds while a
+    process holds it, its resumes added up, waits for people left out.
+    """
+
+    tokens_max: int | None = None
+    cost_usd_max: float | None = None
+    wall_s_max: float | None = None
+    steps_max: int | None = None
+    tool_calls_max: int | None = None
+
+
+class Placement(Value, frozen=True):
+    """The sandbox in which tools run, described exactly."""
+
+    backend: str
+    sandbox: str = ""
+    generation: int = 0
+    rung: str = ""
+    image: str = ""
+    network: str = ""
+    detail: Json = None
+
+
+class Trees(Value, frozen=True):
+    """The workspace before and after an effect."""
+
+    before: Digest
+    after: Digest
+    changed: tuple[str, ...] = ()
+
+
+class Failure(Value, frozen=True):
+    """An error as a value: as much as a program may see of it, live and replayed alike."""
+
+    kind: str
+    message: str
+    traceback: str = ""
+    retryable: bool = False
+
+
+class Score(Value, frozen=True):
+    """One candidate of a recall and why it ranked where it did."""
+
+    memory: str
+    score: float
+    parts: dict[str, float] = {}
+
+
+class StateDigest(Value, frozen=True):
+    """The folded state at this place. Digests of different fold versions are not comparable."""
+
+    fold: int
+    digest: Digest
+
+
+def roots_of(trees: Trees | None) -> tuple[Digest, ...]:
+    return (trees.before, trees.after) if trees else ()

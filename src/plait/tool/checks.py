@@ -1,0 +1,73 @@
+"""Checks the settings of a tool when it is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Protocol, get_args
+
+from plait.errors import BadTool, InvalidInput, InvalidValue
+from plait.event.codec import check_origin
+from plait.event.kinds import EffectClass
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+_REPEATABLE = ("pure", "workspace", "idempotent")
+
+
+class ToolSettings(Protocol):
+    """The settings of a tool that can be wrong."""
+
+    name: str
+    effect: EffectClass
+    probe: Callable[..., Any] | None
+    compensate: Callable[..., Any] | None
+    timeout_s: float | None
+    taints: str
+    attempts: int
+
+
+def check_tool(tool: ToolSettings, version: object) -> None:
+    """Raise BadTool if the settings of a tool do not fit together."""
+    if not _NAME.match(tool.name):
+        raise BadTool(
+            tool.name, "providers take names of 1 to 64 letters, digits, _ and - only", "pass name="
+        )
+    if version is not None and not (isinstance(version, str) and version):
+        raise BadTool(tool.name, f"{version!r} is no version", "pass a text, as in version='2'")
+    if tool.effect not in get_args(EffectClass):
+        raise BadTool(
+            tool.name,
+            f"{tool.effect!r} is not an effect class",
+            f"use one of {', '.join(get_args(EffectClass))}",
+        )
+    for given, name, effect in (
+        (tool.probe, "probe", "probeable"),
+        (tool.compensate, "compensate", "compensatable"),
+    ):
+        if (given is not None) != (tool.effect == effect):
+            why = (
+                f"{name}= belongs to the class {effect}"
+                if given is not None
+                else f"the class {effect} needs {name}="
+            )
+            raise BadTool(tool.name, why, f"pass effect={effect!r} and {name}= together")
+    if tool.timeout_s is not None and not tool.timeout_s > 0:
+        raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
+    try:
+        check_origin(tool.taints)
+        if tool.taints in ("program", "human", "model"):
+            raise InvalidValue("taints", f"{tool.taints!r} is who speaks for itself")
+    except InvalidInput as error:
+        raise BadTool(
+            tool.name,
+            f"taints={tool.taints!r} is no origin",
+            "use a short lowercase word, as in web or mail:inbox",
+        ) from error
+    if tool.attempts < 1:
+        raise BadTool(tool.name, f"{tool.attempts} attempts are none", "pass attempts= from 1")
+    if tool.attempts > 1 and tool.effect not in _REPEATABLE:
+        raise BadTool(
+            tool.name,
+            f"a call of class {tool.effect} is made once",
+            f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1",
+        )
