@@ -36,7 +36,6 @@ from plait.program import load as load
 from plait.program import recorded_program
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
 from plait.runtime.drive import Waiter
-from plait.runtime.hold import hold, release
 from plait.runtime.path import Cursor, noted_in, steps_of
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.record import Overrides, Recording
@@ -130,12 +129,13 @@ def _resume(
     given, named = _given(session, started, program, args, kwargs)
     if is_going_on(started.id):
         raise RunHeld(session.short, started.id, f"this process, {os.getpid()}")
-    hold(session.store, started.id, session.short)
+    lock = store_at(session.store).lock(started.id, session.short)
     try:
         run, at = _take_up(_unpaused(session), started, watch, waiter, on_start)
+        run.lock = lock
     # it is not as it was when we looked: another process took it first, or ended it
     except StaleEpoch:
-        release(session.store, started.id)
+        lock.release()
         now = _last_run(session.reload())
         if (
             now is not None
@@ -145,7 +145,7 @@ def _resume(
             raise RunHeld(session.short, started.id, taken.holder) from None
         return _resume(session, workflow, args, kwargs, watch, waiter, on_start)
     except BaseException:
-        release(session.store, started.id)
+        lock.release()
         raise
     return _called(program, run, at, given, named, watch)
 
@@ -162,7 +162,7 @@ def _called(
         return call_again(program, run, at, args, kwargs, watch)
     finally:
         if not run.closed:  # it never came to its first call
-            let_go(run, at.store)
+            let_go(run)
 
 
 def _take_up(
@@ -433,7 +433,7 @@ def replay(
             raise
         return outside(Session.of(run.tip(run.root)))
     finally:
-        let_go(run, there.store)
+        let_go(run)
 
 
 # ── what if ──────────────────────────────────────────────────────────────────────────────────
@@ -523,7 +523,7 @@ def whatif(
         {"at": last, "effects": effects, **_described(over.model, instruction, tools, edits)},
     )
     id = str(direct_writer().source(branch.store).fresh("run", branch.id, branch.seq))
-    hold(branch.store, id, branch.short)
+    lock = store_at(branch.store).lock(id, branch.short)
     try:
         behalf = started.event.actor
         spot = msgspec.structs.replace(branch.position, run=id)
@@ -535,6 +535,7 @@ def whatif(
         assert mine is not None
         start = _start_of(here, mine)
         run = new_run(id, start, watch, None, behalf=behalf)
+        run.lock = lock
         run.hold_at(mine.epoch)
         run.recording = _record(here, mine, start)
         if (pool := pool_of(here, run)) is not None:
@@ -549,7 +550,7 @@ def whatif(
         run.start(start.position)
         open_run(run)
     except BaseException:
-        release(branch.store, id)
+        lock.release()
         raise
     return _called(program, run, start, given, named, watch)
 

@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import thread as pools
 from contextlib import contextmanager
@@ -89,12 +89,15 @@ def ends_run(error: BaseException) -> bool:
 # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
 
-def is_inside(address: str) -> str:
-    """Why the calling code may not decide in the store at this address. "": it may."""
+def is_inside(address: str, names_of: Callable[[str], Iterable[str]]) -> str:
+    """Return why the calling code may not decide in the store at this address. "": it may.
+
+    `names_of` returns the names of the store at an address that other processes know it by.
+    """
     if is_code_of_run():
         return "code of a run does not decide for people"
     marks = {*os.environ.get(VARIABLE, "").split(), *_told_at_start().split()}
-    if marks and marks & set(tokens(address)):
+    if marks and marks & {_token(name) for name in names_of(address)}:
         return "this process was started by code of a run, which does not decide for people"
     return ""
 
@@ -155,35 +158,16 @@ def deciding() -> Generator[None]:
         _deciding.reset(before)
 
 
-def tokens(address: str) -> list[str]:
-    """Names of a store that do not depend on how its address is spelled.
-
-    Empty: no other process can reach it.
-    """
-    scheme, _, path = address.partition(":")
-    if scheme == "memory" or not path:
-        return []
-    real = os.path.realpath(path)
-    found = [_token(scheme, real)]
-    try:
-        there = os.stat(real)
-        found.append(_token("inode", there.st_dev, there.st_ino))
-    except OSError:
-        pass
-    return found
-
-
-def _token(*words: object) -> str:
-    return sha256("/".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+def _token(name: str) -> str:
+    return sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 # ── marking ──────────────────────────────────────────────────────────────────────────────────
 
 
-def open_store(address: str) -> None:
-    """A run is opened in this store: from now on what its code starts is marked."""
-    for token in tokens(address):
-        _stores[token] = None
+def open_store(names: Iterable[str]) -> None:
+    """Note that a run is opened in the store of these names: what its code starts is marked."""
+    _stores.update((_token(name), None) for name in names)
     _install()
 
 

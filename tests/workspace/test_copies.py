@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Generator[Store]:
 
 @pytest.fixture
 def cache(store: Store) -> Path:
-    return cache_folder(store.address)
+    return cache_folder(store)
 
 
 @pytest.fixture
@@ -241,8 +241,9 @@ def test_the_folder_itself_has_no_way_back(
 
 def test_the_cache_of_a_store_in_memory_goes_with_the_process() -> None:
     code = (
-        "from plait.workspace.copies import cache_folder as f; p = f('memory:x'); (p /"
-        " 'd').mkdir(); (p / 'd').chmod(0); print(p)"
+        "import plait; from plait.workspace.copies import cache_folder; p ="
+        " cache_folder(plait.open_store('memory:x')); (p / 'd').mkdir(); (p / 'd').chmod(0);"
+        " print(p)"
     )
     ran = python(code)
     assert not Path(ran.stdout.strip()).exists()

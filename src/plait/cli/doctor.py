@@ -23,7 +23,7 @@ import msgspec
 
 from plait.errors import BadAddress, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed
 from plait.sandbox import Capability, backend, backends
-from plait.store import canonical, locate
+from plait.store import canonical, folder_of, locate
 from plait.store.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN, inspect
 from plait.store.schema import MIGRATIONS
 from plait.store.sqlite import FILE
@@ -114,14 +114,14 @@ def doctor(context: click.Context, address: str | None, as_json: bool) -> None:
 
 def diagnose(address: str) -> Report:
     """Look at the store at a canonical address, and at everything it rests on."""
-    scheme, _, rest = address.partition(":")
+    folder = folder_of(address)
     store: dict[str, Any] = dict.fromkeys(
         ("address", "path", "exists", "schema", "schema_known", "logs", "events", "blobs", "bytes")
     )
     store |= {"address": address, "schema_known": len(MIGRATIONS), "filesystem": None}
     library = inspect(None, known=len(MIGRATIONS))
     store["pragmas"] = library["pragmas"]
-    checks = [_memory(store)] if scheme == "memory" else _on_disk(store, Path(rest))
+    checks = [_memory(store)] if folder is None else _on_disk(store, folder)
     checks += [
         _pragmas(store["pragmas"]),
         _sqlite(library["sqlite"]),

@@ -42,7 +42,6 @@ from plait.runtime.answer import SERVICE
 from plait.runtime.bypass import policy_of
 from plait.runtime.drive import Blocking, Waiter
 from plait.runtime.failures import failure_of
-from plait.runtime.hold import hold, release
 from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.pool import Pool
@@ -72,6 +71,7 @@ from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
 from plait.session.rows import run_of_branch
 from plait.session.typed import to_json
+from plait.store import shared_names
 
 
 class Calling(NamedTuple):
@@ -119,7 +119,7 @@ def check_attendants(session: Session, watch: Watch) -> None:
         and _is_none_or(watch.answerer, outer.answerer)
     ):
         return
-    if why := is_inside(session.store):
+    if why := is_inside(session.store, shared_names):
         step = "pass approver= and answerer= where the outermost workflow is called"
         raise MayNotApprove(
             session.short, direct_writer().principal(), f"{why}, nor hands in who does; {step}"
@@ -172,7 +172,7 @@ def enter(
     if run is None:
         run, session = _start(session, calling, watch, waiter)
     if outermost:
-        open_store(session.store)
+        open_store(shared_names(session.store))
     if outermost and (run.recording is None or not run.recording.strict):
         watch_run(run, session.store, calling.bypass)
     scope = session.run or run.id
@@ -237,7 +237,7 @@ def leave(entry: Entry, result: object) -> Session:
             raise halted.error from None
         raise
     finally:
-        let_go(run, entry.session.store)
+        let_go(run)
     if result.id == run.root:
         return ended
     return outside(result.reload()) if result.run == run.id else result
@@ -290,7 +290,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
     except Halted as halted:
         return halted.error or halted
     finally:
-        let_go(run, entry.session.store)
+        let_go(run)
     if isinstance(error, Halted):
         return error.error
     if isinstance(error, (EffectError, Parked)):
@@ -338,10 +338,11 @@ def _start(
     direct = direct_writer()
     spot = session.position
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.seq))
-    hold(spot.store, id, session.short)
+    lock = store_at(spot.store).lock(id, session.short)
     run = None
     try:
         run = new_run(id, session, watch, waiter)
+        run.lock = lock
         if (pool := pool_of(session, run)) is not None:
             run.pools[run.root] = pool
         run.started_at = run.resumed_at = max(
@@ -363,7 +364,7 @@ def _start(
     except BaseException:
         if run is not None:
             run.closed = True
-        release(spot.store, id)
+        lock.release()
         raise
     open_run(run)
     return run, inside.later(after, k.RunStarted.__name__)
@@ -409,10 +410,10 @@ def new_run(
     return run
 
 
-def let_go(run: Run, address: str) -> None:
+def let_go(run: Run) -> None:
     close_run(run)
-    if run.recording is None or not run.recording.strict:
-        release(address, run.id)
+    if run.lock is not None:
+        run.lock.release()
 
 
 _REPLIES = frozenset({k.ModelReplied.__name__})
@@ -462,7 +463,7 @@ def end_unheld(session: Session, reason: str) -> None:
     if at.open_run is None or is_going_on(at.open_run):
         return
     try:
-        hold(at.store, at.open_run, at.short)
+        lock = store_at(at.store).lock(at.open_run, at.short)
     except RunHeld:
         return
     try:
@@ -474,7 +475,7 @@ def end_unheld(session: Session, reason: str) -> None:
         )
         append_at_tip(inside.position, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
     finally:
-        release(at.store, at.open_run)
+        lock.release()
 
 
 def outside(session: Session) -> Session:

@@ -15,7 +15,6 @@ from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.call import end_unheld
 from plait.runtime.drive import AsyncWaiter, Blocking, Waiter, adrive, drive
-from plait.runtime.hold import is_held
 from plait.runtime.mail import past_gates
 from plait.runtime.placing import place, publish
 from plait.runtime.run import note_error, principal_of, run_of
@@ -27,7 +26,8 @@ from plait.session import Session
 from plait.session.content import text_of
 from plait.session.files import Resolve
 from plait.session.life import check_may
-from plait.session.ports import Position, Value, writer_of
+from plait.session.ports import Position, Value, store_at, writer_of
+from plait.store import is_locked
 from plait.tool import as_tool, reason_of
 
 
@@ -81,7 +81,7 @@ class LocalHost:
         )
 
     def is_held(self, session: Value, run: str) -> bool:
-        return is_held(session.position.store, run)
+        return is_locked(store_at(session.position.store), run)
 
     def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> list[Session]:
         return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)

@@ -173,8 +173,7 @@ def _recorded(
     store: Store, folder: Path, asked: Mapping[str, Any], detail: dict[str, Json]
 ) -> Snapshot:
     """The tree of a folder, and what is to be said of it."""
-    kept = store.address.partition(":")[2] if store.address.startswith("sqlite:") else None
-    rules = rules_for(folder, ignore=asked.get("ignore", ()), store=kept)
+    rules = rules_for(folder, ignore=asked.get("ignore", ()), store=store.folder)
     if "heavy" in asked:
         rules = msgspec.structs.replace(rules, heavy=tuple(asked["heavy"]))
         detail["heavy_names"] = list(rules.heavy)

@@ -64,7 +64,7 @@ from plait.session.ports import (
     writer_of,
 )
 from plait.session.state import NOTHING
-from plait.store import Fence, Log, Store
+from plait.store import Fence, Log, RunLock, Store
 from plait.store.base import TURNS, turns_in
 
 OnEvent = Callable[[Event | Delta], object]
@@ -116,6 +116,7 @@ class Run:
         self.holder = ""  # how its RunResumed names whoever took it up; "": nobody had to
         self.taker = direct.principal()  # and as whom
         self.home = ""  # the address of the store where it began
+        self.lock: RunLock | None = None  # None: a replay, which locks nothing
         # of its root, as long as this process holds the run; None: it holds nothing yet
         self.epoch: int | None = None
         self._own: tuple[Fence, ...] = ()  # that its root is at that epoch
@@ -1220,9 +1221,9 @@ def open_run(run: Run) -> None:
 
 def watch_run(run: Run, address: str, policy: str | None) -> None:
     """From now on what the run's own code does around the session is noticed."""
-    scheme, _, folder = address.partition(":")
-    if scheme == "sqlite":
-        bypass.spare(folder)
+    folder = run.store(address).folder
+    if folder is not None:
+        bypass.spare(str(folder))
     bypass.watch(run, bypass.policy_of(policy, os.environ))
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ from plait.store.base import (
     Record,
     Row,
     Rows,
+    RunLock,
     Scalar,
     Store,
     Table,
@@ -27,6 +29,7 @@ from plait.store.base import (
     ancestry,
     check_durability,
 )
+from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
@@ -43,6 +46,7 @@ __all__ = [
     "Record",
     "Row",
     "Rows",
+    "RunLock",
     "Scalar",
     "SqliteStore",
     "Store",
@@ -53,9 +57,12 @@ __all__ = [
     "check_durability",
     "check_folder",
     "exists",
+    "folder_of",
+    "is_locked",
     "locate",
     "open_at",
     "opened",
+    "shared_names",
     "verify_log",
     "verify_store",
 ]
@@ -140,6 +147,30 @@ def canonical(address: str) -> str:
     if colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
         raise BadAddress(address, f"no store is known for the scheme {scheme!r}")
     return f"sqlite:{os.path.realpath(os.path.expanduser(address))}"
+
+
+def folder_of(address: str) -> Path | None:
+    """The folder that a canonical address names, whether a store is there or not. None: it names
+    one in memory.
+    """
+    scheme, _, rest = address.partition(":")
+    return None if scheme == "memory" else Path(rest)
+
+
+def shared_names(address: str) -> list[str]:
+    """Names by which other processes know the store at an address, however they spell it.
+
+    Empty: no other process can reach it.
+    """
+    scheme, _, path = address.partition(":")
+    if scheme == "memory" or not path:
+        return []
+    real = os.path.realpath(path)
+    names = [f"{scheme}/{real}"]
+    with suppress(OSError):
+        there = os.stat(real)
+        names.append(f"inode/{there.st_dev}/{there.st_ino}")
+    return names
 
 
 def locate(start: Path, environ: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ The contract that every store has to keep is `plait.testing.StoreContract`.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -167,12 +168,31 @@ class Projection(Protocol):
 # ── the protocol ─────────────────────────────────────────────────────────────────────────────
 
 
+class RunLock(Protocol):
+    """A run that this process has taken: no other process, and no second lock of this one, can.
+
+    It is let go when it is released or the process dies, however that happens. A process that is
+    forked off does not have it.
+    """
+
+    def release(self) -> None:
+        """Let the run go. A second time changes nothing, and a closed store does not matter."""
+        ...
+
+
 class Store(Protocol):
     """Where events and blobs live. All methods may be called from any thread."""
 
     @property
     def address(self) -> str:
         """The one spelling under which `open_store` finds this store again."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the store keeps what belongs beside it, such as copies of files. None: a store in
+        memory, or on another machine.
+        """
         ...
 
     @property
@@ -384,6 +404,15 @@ class Store(Protocol):
 
     def rebuild(self, projection: str) -> None:
         """Drop the projection's rows and fold them again from the events."""
+        ...
+
+    # locks
+
+    def lock(self, run: str, session: str) -> RunLock:
+        """Take a run for this process, and return its lock. `session` is for the error's text.
+
+        Raises `RunHeld`, which names the holder, if another process has the run, or this one.
+        """
         ...
 
     def check(self) -> list[str]:

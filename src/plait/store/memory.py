@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 from plait.errors import (
@@ -55,6 +56,7 @@ from plait.store.base import (
     turns_in,
 )
 from plait.store.blobs import check_size, checked, digest_of
+from plait.store.locks import MemoryLock
 from plait.store.rows import check_columns, check_names, check_where, checked_row, order_of
 
 _PAGE = 512  # events of the feed taken at a time
@@ -94,7 +96,9 @@ class MemoryStore:
         self.address = f"memory:{name}"
         self.durability: Durability = "memory"
         self.id = source.fresh("store")
-        self.lock = threading.RLock()
+        self.folder: Path | None = None
+        self._guard = threading.RLock()
+        self._locked: set[str] = set()  # runs
         self.closed = False
         first = house_event(self.id, source)
         house = _MemoryLog(0, None, 0, extend_lineage((), 0, first.log))
@@ -417,6 +421,25 @@ class MemoryStore:
                     self._projections[projection].apply(fresh, number, event)
             self._rows[projection] = fresh
 
+    # ── locks ────────────────────────────────────────────────────────────────────────────────
+
+    def lock(self, run: str, session: str) -> MemoryLock:
+        with self._open():
+            return MemoryLock(self._locked, run, session)
+
+    def forget_locks(self) -> None:
+        """Drop all locks, in a forked child: they are the parent's."""
+        self._locked.clear()
+
+    # ── the store as a whole ─────────────────────────────────────────────────────────────────
+
+    def freeze(self) -> None:
+        """Let no write begin until `thaw`."""
+        self._guard.acquire()
+
+    def thaw(self) -> None:
+        self._guard.release()
+
     def check(self) -> list[str]:
         return []  # it has no files, and counts nothing twice
 
@@ -443,7 +466,7 @@ class MemoryStore:
     def _open(self) -> threading.RLock:
         if self.closed:
             raise StoreClosed(self.address)
-        return self.lock
+        return self._guard
 
     def _find(self, log: LogId) -> _MemoryLog:
         known = self._logs.get(log) if type(log) is str else None
@@ -615,14 +638,20 @@ _instances: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
 
 def _freeze() -> None:
-    """Nobody may be in the middle of a write when the process is copied."""
+    """Wait for writes under way, so that none is half done when the process is copied."""
     for store in _instances:
-        store.lock.acquire()
+        store.freeze()
 
 
 def _thaw() -> None:
     for store in _instances:
-        store.lock.release()
+        store.thaw()
 
 
-os.register_at_fork(before=_freeze, after_in_parent=_thaw, after_in_child=_thaw)
+def _thaw_child() -> None:
+    for store in _instances:
+        store.forget_locks()
+        store.thaw()
+
+
+os.register_at_fork(before=_freeze, after_in_parent=_thaw, after_in_child=_thaw_child)

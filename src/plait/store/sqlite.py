@@ -73,6 +73,7 @@ from plait.store.database import (
     migrate,
 )
 from plait.store.folder import make_folder
+from plait.store.locks import FileLock
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
 from plait.store.transact import (
@@ -127,10 +128,10 @@ class SqliteStore:
     ) -> None:
         check_durability(durability)
         self.durability: Durability = durability
-        self.folder = Path(os.path.realpath(folder))
-        self.address = f"sqlite:{self.folder}"
-        self.path = str(self.folder / FILE)
-        make_folder(self.folder, FILE)
+        self._folder = Path(os.path.realpath(folder))
+        self.address = f"sqlite:{self._folder}"
+        self.path = str(self._folder / FILE)
+        make_folder(self._folder, FILE)
         with opening:
             first = connect(self.path, create=True, busy_s=busy_s)
             try:
@@ -491,6 +492,17 @@ class SqliteStore:
         if kept is None:
             raise UnknownRows(projection)
         self._connections.write(lambda db: self._work.rebuild(db, kept))
+
+    # ── locks ────────────────────────────────────────────────────────────────────────────────
+
+    def lock(self, run: str, session: str) -> FileLock:
+        return FileLock(self._folder, run, session)
+
+    # ── the store as a whole ─────────────────────────────────────────────────────────────────
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
 
     def check(self) -> list[str]:
         """SQLite's own look at every page and index: a search by a damaged index finds nothing, and

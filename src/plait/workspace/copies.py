@@ -548,7 +548,7 @@ def snapshot_folder(
 
     What is remembered from the last time is not read again.
     """
-    home = _folder_home(cache_folder(store.address) if cache is None else cache, folder)
+    home = _folder_home(cache_folder(store) if cache is None else cache, folder)
     home.mkdir(parents=True, exist_ok=True)
     index = _present(store, _read_index(home, rules))
     sink = Sink(store)
@@ -670,13 +670,13 @@ _temporary: dict[str, Path] = {}
 _temporary_lock = threading.Lock()
 
 
-def cache_folder(address: str) -> Path:
+def cache_folder(store: Store) -> Path:
     """Where the copies of a store lie: beside it, or for one in memory in a folder that goes with
     the process.
     """
-    scheme, _, rest = address.partition(":")
-    if scheme == "sqlite":
-        return Path(rest, "work")
+    if store.folder is not None:
+        return store.folder / "work"
+    address = store.address
     with _temporary_lock:
         if address not in _temporary:
             folder = _temporary[address] = Path(tempfile.mkdtemp(prefix="plait-"))
