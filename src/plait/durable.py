@@ -50,7 +50,7 @@ from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.revision import place_in
 from plait.store import Store
-from plait.store.base import TURNS
+from plait.store.epochs import TURNS
 from plait.tool import as_tool
 from plait.workflow import Workflow, call_again, original
 

@@ -33,7 +33,7 @@ from plait.runtime.run import Run, append_at_tip, direct_writer
 from plait.runtime.stops import Halted
 from plait.session.ports import Act, Draft, Position
 from plait.store import Store
-from plait.store.base import TURNS
+from plait.store.epochs import TURNS
 from tests.support import count as counted
 
 _names = count(1)

@@ -13,7 +13,7 @@ from plait import open_store
 from plait.errors import StoreFailed, UnknownRows
 from plait.event.kinds import File, MessageSaid, ScratchSet, Text
 from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_store
-from plait.store.base import TURNS
+from plait.store.epochs import TURNS
 from plait.store.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
 from plait.testing.store import Opened, Tally, begin, extend, said, texts

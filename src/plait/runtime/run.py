@@ -65,7 +65,7 @@ from plait.session.ports import (
 )
 from plait.session.state import NOTHING
 from plait.store import Fence, Log, RunLock, Store
-from plait.store.base import TURNS, turns_in
+from plait.store.epochs import TURNS, turns_in
 
 OnEvent = Callable[[Event | Delta], object]
 Rider = tuple[Draft, Mapping[Digest, bytes]]  # what waits for the next append to its log

@@ -12,25 +12,13 @@ from typing import Literal
 
 from plait.errors import BadAddress
 from plait.ids import Source
-from plait.store.base import (
-    BlobInfo,
-    Durability,
-    Fence,
-    Log,
-    Projection,
-    Record,
-    Row,
-    Rows,
-    RunLock,
-    Scalar,
-    Store,
-    Table,
-    Unchecked,
-    ancestry,
-    check_durability,
-)
+from plait.store.arguments import check_durability
+from plait.store.base import BlobInfo, Durability, Log, Record, RunLock, Store, Unchecked
+from plait.store.epochs import Fence
+from plait.store.lineage import ancestry
 from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
+from plait.store.projection import Projection, Row, Rows, Scalar, Table
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
 from plait.store.verify import Fault, verify_log, verify_store

@@ -17,7 +17,7 @@ from plait.event import KINDS
 from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import LogId
 from plait.store import packing
-from plait.store.base import Projection, Unchecked
+from plait.store.base import Unchecked
 from plait.store.database import (
     APPLICATION_ID,
     Database,
@@ -27,6 +27,7 @@ from plait.store.database import (
     made_schema,
     schema_rows,
 )
+from plait.store.projection import Projection
 from plait.store.rows import recreate
 
 _SYNCED_MAX = 2**62

@@ -26,22 +26,7 @@ from plait.errors import (
 )
 from plait.event import VOCABULARY, Event
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
-from plait.store.base import (
-    TURNS,
-    BlobInfo,
-    Durability,
-    Fence,
-    Lineage,
-    Log,
-    Projection,
-    Record,
-    Row,
-    Scalar,
-    Table,
-    Unchecked,
-    check_chain,
-    check_epoch,
-    check_fork,
+from plait.store.arguments import (
     check_kinds,
     check_limit,
     check_number,
@@ -49,14 +34,14 @@ from plait.store.base import (
     check_place,
     check_prefix,
     check_span,
-    cut,
-    extend_lineage,
-    first_parent,
-    house_event,
-    turns_in,
 )
+from plait.store.base import BlobInfo, Durability, Log, Record, Unchecked
 from plait.store.blobs import check_size, checked, digest_of
+from plait.store.chain import check_chain, check_fork, first_parent, house_event
+from plait.store.epochs import TURNS, Fence, check_epoch, turns_in
+from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.locks import MemoryLock
+from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_columns, check_names, check_where, checked_row, order_of
 
 _PAGE = 512  # events of the feed taken at a time
@@ -237,17 +222,17 @@ class MemoryStore:
             known = self._find(log)
             tip = known.tip
             found: list[Event] = []
-            for segment in cut(
+            for span in cut_lineage(
                 known.lineage, max(first, 1), tip if last is None else min(last, tip)
             ):
-                own = self._find(segment.log)
+                own = self._find(span.log)
                 start = own.place + 1
-                stretch = own.events[segment.first - start : segment.last - start + 1]
-                size = max(segment.last - segment.first + 1, 0)
+                stretch = own.events[span.first - start : span.last - start + 1]
+                size = max(span.last - span.first + 1, 0)
                 if len(stretch) != size or (
-                    size and (stretch[0].seq, stretch[-1].seq) != (segment.first, segment.last)
+                    size and (stretch[0].seq, stretch[-1].seq) != (span.first, span.last)
                 ):
-                    raise StoreCorrupt(f"log {segment.log}", "an event is missing, or stands twice")
+                    raise StoreCorrupt(f"log {span.log}", "an event is missing, or stands twice")
                 found = found + stretch if found else stretch
         if kinds is not None:
             found = [event for event in found if event.kind in kinds]
@@ -359,11 +344,11 @@ class MemoryStore:
     def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         check_place("upto", upto)
         with self._open():
-            for segment in reversed(cut(self._find(log).lineage, 1, upto)):
-                kept = self._find(segment.log).kept
-                seq = max((seq for seq in kept if seq <= segment.last), default=None)
+            for span in reversed(cut_lineage(self._find(log).lineage, 1, upto)):
+                kept = self._find(span.log).kept
+                seq = max((seq for seq in kept if seq <= span.last), default=None)
                 if seq is not None:
-                    return segment.log, seq, kept[seq]
+                    return span.log, seq, kept[seq]
         return None
 
     def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:

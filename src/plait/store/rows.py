@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from plait.errors import InvalidValue, UnknownRows
 from plait.event.strict import check_text
-from plait.store.base import Projection, Row, Scalar, Table
 from plait.store.database import Database
+from plait.store.projection import Projection, Row, Scalar, Table
 
 # no double underscore: it divides projection and table
 _NAME = re.compile(r"[a-z](_?[a-z0-9]){0,40}\Z")

@@ -33,34 +33,18 @@ from plait.event import Event
 from plait.event.codec import EVENT_TAG
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import packing
-from plait.store.base import (
-    BlobInfo,
-    Durability,
-    Fence,
-    Lineage,
-    Log,
-    Projection,
-    Record,
-    Row,
-    Scalar,
-    Segment,
-    Table,
-    Unchecked,
-    check_chain,
+from plait.store.arguments import (
     check_durability,
-    check_fork,
     check_kinds,
     check_limit,
     check_number,
     check_place,
     check_prefix,
     check_span,
-    cut,
-    extend_lineage,
-    first_parent,
-    is_async,
 )
+from plait.store.base import BlobInfo, Durability, Log, Record, Unchecked
 from plait.store.blobs import check_size, checked, digest_of
+from plait.store.chain import check_chain, check_fork, first_parent, is_async
 from plait.store.checks import file_faults, kind_faults, row_faults, schema_faults, unchecked_parts
 from plait.store.connections import Connections, opening
 from plait.store.database import (
@@ -72,8 +56,11 @@ from plait.store.database import (
     connect,
     migrate,
 )
+from plait.store.epochs import Fence
 from plait.store.folder import make_folder
+from plait.store.lineage import Lineage, LineageSpan, cut_lineage, extend_lineage
 from plait.store.locks import FileLock
+from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_names, scan
 from plait.store.schema import MIGRATIONS
 from plait.store.transact import (
@@ -255,8 +242,8 @@ class SqliteStore:
         known = self._find(log)
         with self._reader() as db:
             tip = self._log(db, log).tip
-        segments = cut(known.lineage, max(first, 1), tip if last is None else min(last, tip))
-        return self._read(list(reversed(segments)) if reverse else segments, kinds, reverse)
+        spans = cut_lineage(known.lineage, max(first, 1), tip if last is None else min(last, tip))
+        return self._read(list(reversed(spans)) if reverse else spans, kinds, reverse)
 
     def event(self, id: Digest) -> Event:
         with self._reader() as db:
@@ -422,10 +409,10 @@ class SqliteStore:
 
     def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         check_place("upto", upto)
-        for segment in reversed(cut(self._find(log).lineage, 1, upto)):
-            found = self._kept(segment)
+        for span in reversed(cut_lineage(self._find(log).lineage, 1, upto)):
+            found = self._kept(span)
             if found is not None:
-                return segment.log, *found
+                return span.log, *found
         return None
 
     def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
@@ -569,15 +556,15 @@ class SqliteStore:
         known = self._find(parent)
         at = next(
             (
-                self._find(segment.log).key
-                for segment in cut(known.lineage, first.seq - 1, first.seq - 1)
+                self._find(span.log).key
+                for span in cut_lineage(known.lineage, first.seq - 1, first.seq - 1)
             ),
             known.key,
         )
         return Fork(parent, known.key, at), known.lineage
 
     def _read(
-        self, segments: Sequence[Any], kinds: Collection[str] | None, reverse: bool
+        self, spans: Sequence[Any], kinds: Collection[str] | None, reverse: bool
     ) -> Iterator[Event]:
         only, codes = only_kinds(kinds, self._work.codes)
         order = "DESC" if reverse else "ASC"
@@ -585,13 +572,13 @@ class SqliteStore:
             f"SELECT {COLUMNS}, kind FROM event INDEXED BY event_place "
             f"WHERE log = ? AND seq BETWEEN ? AND ? {only} ORDER BY seq {order} LIMIT ?"
         )
-        for segment in segments:
-            key, first, last = self._find(segment.log).key, segment.first, segment.last
+        for span in spans:
+            key, first, last = self._find(span.log).key, span.first, span.last
             while first <= last:
                 with self._reader() as db:
                     rows = db.rows(sql, (key, first, last, *codes, _PAGE))
                     if kinds is None:
-                        _check_gapless(segment.log, [row[0] for row in rows], first, last, reverse)
+                        _check_gapless(span.log, [row[0] for row in rows], first, last, reverse)
                     events = [to_event(row, self.get_blob, self._names.get(row[5])) for row in rows]
                 yield from events
                 if len(rows) < _PAGE:
@@ -619,7 +606,7 @@ class SqliteStore:
             found[number] = (*found.get(number, ()), Digest(digest.hex()))
         return found
 
-    def _kept(self, stretch: Segment) -> tuple[int, bytes] | None:
+    def _kept(self, stretch: LineageSpan) -> tuple[int, bytes] | None:
         """The last bytes kept in this stretch that can be read: a broken cache is
         as good as none.
         """

@@ -24,17 +24,12 @@ from plait.event import KINDS, Event
 from plait.event.kinds import HouseOpened
 from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
 from plait.store import packing
-from plait.store.base import (
-    Fence,
-    Projection,
-    check_epoch,
-    check_fork,
-    check_own,
-    house_event,
-    turns_in,
-)
+from plait.store.arguments import check_own
 from plait.store.blobs import checked, digest_of
+from plait.store.chain import check_fork, house_event
 from plait.store.database import Database
+from plait.store.epochs import Fence, check_epoch, turns_in
+from plait.store.projection import Projection
 from plait.store.rows import SqlRows, recreate
 
 COLUMNS = "seq, codec, salt, header, body"

@@ -21,7 +21,8 @@ from plait.event import Body, Header, check_content
 from plait.event.codec import EVENT_TAG, check_header, decode_header
 from plait.event.kinds import ForkedFrom, HouseOpened, SessionOpened
 from plait.ids import SALT_SIZE, Digest, LogId, house_of, inbox_of
-from plait.store.base import TURNS, Log, Record, Store
+from plait.store.base import Log, Record, Store
+from plait.store.epochs import TURNS
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
