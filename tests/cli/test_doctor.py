@@ -23,8 +23,8 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.cli.doctor import Requirement
 from plait.store import SqliteStore
-from plait.store.database import PAGE_SIZE, PRAGMAS, inspect
-from plait.store.schema import MIGRATIONS
+from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, inspect
+from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.store import begin, said
 

@@ -31,8 +31,9 @@ from plait.ids import Digest, LogId
 from plait.runtime.write import DirectWriter
 from plait.session import GraphRows, SessionRows, file
 from plait.session.ports import bind_writer
-from plait.store import Fence, SqliteStore, connections, database
+from plait.store import Fence, SqliteStore
 from plait.store.blobs import digest_of
+from plait.store.sqlite import connections, database
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, fork, run_threads, said, sealed
 from tests.faults.folders import old_store

@@ -8,7 +8,7 @@ import threading
 import time
 
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
-from plait.store.database import Database
+from plait.store.sqlite.database import Database
 from plait.testing import Seeded
 from plait.testing.store import begin, extend, run_threads, said, texts
 

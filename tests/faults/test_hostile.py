@@ -37,8 +37,8 @@ from plait.event.kinds import (
 from plait.ids import Digest, derived
 from plait.session import SessionRows
 from plait.store import MemoryStore, Rows, SqliteStore, Store, verify_store
-from plait.store import database as database_module
-from plait.store.transact import short_of
+from plait.store.sqlite import database as database_module
+from plait.store.sqlite.columns import short_of
 from plait.testing import Seeded
 from plait.testing.store import Tally, begin, extend, new_log, said, sealed, texts
 from tests.support import RawSql, python

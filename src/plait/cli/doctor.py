@@ -24,9 +24,9 @@ import msgspec
 from plait.errors import BadAddress, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed
 from plait.sandbox import Capability, backend, backends
 from plait.store import canonical, folder_of, locate
-from plait.store.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN, inspect
-from plait.store.schema import MIGRATIONS
 from plait.store.sqlite import FILE
+from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN, inspect
+from plait.store.sqlite.schema import MIGRATIONS
 
 BUSY_S = 5.0  # a store's own patience is a minute; a person is waiting here
 FREE_LOW = 100_000_000  # bytes; below, a warning

@@ -18,7 +18,8 @@ from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import LogId
 from plait.store import packing
 from plait.store.base import Unchecked
-from plait.store.database import (
+from plait.store.projection import Projection
+from plait.store.sqlite.database import (
     APPLICATION_ID,
     Database,
     Migration,
@@ -27,8 +28,7 @@ from plait.store.database import (
     made_schema,
     schema_rows,
 )
-from plait.store.projection import Projection
-from plait.store.rows import recreate
+from plait.store.sqlite.tables import recreate
 
 _SYNCED_MAX = 2**62
 

@@ -1,15 +1,14 @@
-"""What happens inside the embedded store's write transaction, and what is made ready before it.
+"""The write transaction of the embedded store.
 
-Everything that needs no database (hashing, packing, moving a long body to a blob) is done by
-`prepare` in the caller's thread. A piece of work refuses by raising before it changes anything:
-others in the same round are then unharmed.
+A piece of work refuses by raising before it changes anything: others in the same round are then
+unharmed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from plait.errors import (
     InvalidValue,
@@ -22,19 +21,26 @@ from plait.errors import (
 )
 from plait.event import KINDS, Event
 from plait.event.kinds import HouseOpened
-from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
+from plait.ids import Digest, LogId, Source
 from plait.store import packing
 from plait.store.arguments import check_own
-from plait.store.blobs import checked, digest_of
 from plait.store.chain import check_fork, house_event
-from plait.store.database import Database
-from plait.store.epochs import Fence, check_epoch, turns_in
+from plait.store.epochs import Fence, check_epoch
 from plait.store.projection import Projection
-from plait.store.rows import SqlRows, recreate
-
-COLUMNS = "seq, codec, salt, header, body"
-
-BY_ID = "substr(l.id, 11) = ? AND l.id = ?"
+from plait.store.sqlite.columns import (
+    BY_ID,
+    COLUMNS,
+    by_id,
+    get_blob,
+    only_kinds,
+    short_of,
+    to_bytes,
+    to_event,
+    to_id,
+)
+from plait.store.sqlite.database import Database
+from plait.store.sqlite.prepare import PackedBlob, Prepared
+from plait.store.sqlite.tables import SqlRows, recreate
 
 _INSERT = (
     "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?,"
@@ -46,9 +52,6 @@ _ADVANCE_HELD = f"{_ADVANCE} AND epoch = ?"
 _FENCED = " AND (SELECT epoch FROM log WHERE key = ?) = ?"
 _EPOCH = "SELECT epoch FROM log WHERE key = ?"
 _RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
-
-
-_PACKED = packing.HEADER_1 | packing.BODY_1  # how most events are kept
 _MUCH = 1 << 20  # bytes of content that are worth making room for
 _REFS = 8  # blobs of one event that are counted before room is made
 
@@ -74,66 +77,6 @@ def _advance(fences: int) -> str:
     on.
     """
     return _ADVANCE + _FENCED * fences
-
-
-class PreparedEvent(NamedTuple):
-    event: Event
-    short: int
-    codec: int
-    header: bytes
-    body: bytes
-    refs: tuple[Digest, ...]
-
-
-class PackedBlob(NamedTuple):
-    size: int
-    codec: int
-    data: bytes
-
-
-class Prepared(NamedTuple):
-    """Events, and the blobs that come along with them, ready to be inserted."""
-
-    events: list[PreparedEvent]
-    blobs: dict[Digest, PackedBlob]
-    turns: int  # by how much they raise the epoch of their log
-
-    @property
-    def first(self) -> Event:
-        return self.events[0].event
-
-    @property
-    def last(self) -> Event:
-        return self.events[-1].event
-
-
-def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Prepared:
-    content = checked(blobs)
-    ready: list[PreparedEvent] = []
-    for event in events:
-        body, refs = event.content, event.refs
-        if len(body) > packing.BODY_INLINE_MAX:
-            digest = digest_of(body)
-            content[digest] = body
-            codec, header = packing.HEADER_1 | packing.IN_BLOB, packing.pack_header(event.raw)
-            ready.append(
-                PreparedEvent(
-                    event, short_of(event.id), codec, header, bytes.fromhex(digest), (*refs, digest)
-                )
-            )
-        else:
-            ready.append(
-                PreparedEvent(event, short_of(event.id), *packing.pack_event(event.raw, body), refs)
-            )
-    return Prepared(
-        ready,
-        {digest: pack_blob(data) for digest, data in content.items()} if content else {},
-        turns_in(events),
-    )
-
-
-def pack_blob(content: bytes) -> PackedBlob:
-    return PackedBlob(len(content), *packing.pack(content))
 
 
 class Transact:
@@ -452,99 +395,3 @@ def _refer(db: Database, number: int, ref: Digest) -> None:
     db.execute("INSERT OR IGNORE INTO attachment (event, blob) VALUES (?, ?)", (number, key))
     if db.changed():
         db.execute("UPDATE blob SET refs = refs + 1 WHERE key = ?", (key,))
-
-
-# ── from rows to values ──────────────────────────────────────────────────────────────────────
-
-
-def to_event(row: Any, get_blob: Callable[[Digest], bytes], kind: str | None = None) -> Event:
-    """An event from its COLUMNS.
-
-    What has to be unpacked or fetched is, when somebody asks for it.
-    """
-    codec, body = row[1], row[4]
-    if type(codec) is not int:  # a damaged page can give anything
-        raise StoreCorrupt("an event", f"its codec is {codec!r}")
-    if codec == _PACKED and body is not None:
-        return Event(
-            partial(packing.unpack_header, codec, row[3]),
-            row[2],
-            partial(packing.unpack_body, body),
-            kind=kind,
-        )
-    return Event(
-        partial(packing.unpack_header, codec, row[3]),
-        row[2],
-        partial(content_of, codec, body, get_blob),
-        kind=kind,
-    )
-
-
-def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
-    if body is None:
-        raise StoreCorrupt("an event", "its body is gone")
-    kept = codec & ~packing.HEADER_1
-    if kept == packing.BODY_1:
-        return packing.unpack_body(body)
-    if kept == packing.IN_BLOB:
-        return get_blob(Digest(body.hex()))
-    return packing.unpack(kept, body, packing.BODY_INLINE_MAX)
-
-
-def holds_blob(db: Database, digest: Digest, content: bytes) -> bool:
-    """Whether events point to this digest, and this content stands under it."""
-    row = db.row(
-        "SELECT refs, size, codec, data FROM blob WHERE digest = ?", (bytes.fromhex(digest),)
-    )
-    if row is None or not row[0] or row[1] != len(content):
-        return False
-    try:
-        return packing.unpack(row[2], row[3], len(content)) == content
-    except StoreCorrupt:
-        return False
-
-
-def get_blob(db: Database, digest: Digest) -> bytes:
-    row = db.row(
-        "SELECT codec, data, size FROM blob WHERE digest = ?",
-        (bytes.fromhex(parse_digest(digest)),),
-    )
-    if row is None:
-        raise UnknownBlob(digest)
-    codec, data, size = row
-    content = packing.unpack(codec, data, min(size, packing.BLOB_SIZE_MAX))
-    if len(content) != size or digest_of(content) != digest:
-        raise StoreCorrupt(f"blob {digest}", "its content is not what its digest says")
-    return content
-
-
-# ── small conversions ────────────────────────────────────────────────────────────────────────
-
-
-def only_kinds(kinds: Collection[str] | None, codes: Mapping[str, int]) -> tuple[str, list[int]]:
-    """A condition that keeps only these kinds; None keeps all."""
-    if kinds is None:
-        return "", []
-    wanted = [code for name, code in codes.items() if name in kinds]
-    return f"AND kind IN ({', '.join('?' * len(wanted))})", wanted
-
-
-def short_of(id: Digest) -> int:
-    """The first 8 bytes of an event's id, as the signed integer that is indexed."""
-    number = int(id[:16], 16)
-    return number if number < 2**63 else number - 2**64
-
-
-def by_id(log: LogId) -> tuple[bytes, bytes]:
-    """The values for BY_ID."""
-    raw = to_bytes(log)
-    return raw[10:], raw
-
-
-def to_bytes(log: LogId) -> bytes:
-    return bytes.fromhex(parse_log_id(log).replace("-", ""))
-
-
-def to_id(raw: bytes) -> LogId:
-    text = raw.hex()
-    return LogId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")

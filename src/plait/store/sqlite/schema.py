@@ -5,7 +5,7 @@ A step that has landed is never edited; the next one is added below it.
 
 from __future__ import annotations
 
-from plait.store.database import Database, Migration
+from plait.store.sqlite.database import Database, Migration
 
 
 def _first(db: Database) -> None:

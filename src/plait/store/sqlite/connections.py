@@ -23,8 +23,8 @@ from typing import TypeVar
 import apsw
 
 from plait.errors import DiskFull, PlaitError, StoreClosed, StoreCorrupt, StoreFailed
-from plait.store.commit import GroupCommit
-from plait.store.database import UNSYNCED_S, Database
+from plait.store.sqlite.commit import GroupCommit
+from plait.store.sqlite.database import UNSYNCED_S, Database
 
 T = TypeVar("T")
 
