@@ -26,7 +26,7 @@ from plait.store import SqliteStore
 from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, inspect
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.store import begin, said
+from plait.testing.writing import begin, said
 
 MODULE = "plait.cli.doctor"
 ESCAPE = "\x1b"

@@ -35,7 +35,7 @@ from plait.store import Fence, SqliteStore
 from plait.store.blobs import digest_of
 from plait.store.sqlite import connections, database
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, fork, run_threads, said, sealed
+from plait.testing.writing import begin, extend, fork, run_threads, said, sealed
 from tests.faults.folders import old_store
 from tests.faults.power import (
     Acknowledged,

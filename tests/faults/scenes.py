@@ -10,7 +10,7 @@ import time
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
 from plait.store.sqlite.database import Database
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, run_threads, said, texts
+from plait.testing.writing import begin, extend, run_threads, said, texts
 
 
 def fork_in_the_middle(folder: str) -> None:

@@ -28,7 +28,7 @@ from plait.store.sqlite import database as database_module
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, said, texts
+from plait.testing.writing import begin, extend, said, texts
 from tests.faults.acts import UPKEEP, WRITING
 from tests.faults.nursery import ask
 from tests.faults.scenes import add_colour

@@ -25,7 +25,7 @@ from plait.store import SqliteStore
 from plait.store.sqlite import FILE
 from plait.store.sqlite.columns import short_of
 from plait.store.sqlite.database import Database
-from plait.testing.store import said, sealed
+from plait.testing.writing import said, sealed
 from tests.faults.acts import Act, Stage
 
 

@@ -19,7 +19,8 @@ from plait.session.audit import Audit
 from plait.store import SqliteStore, packing, verify_store
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.store import Tally, begin, run_threads, said, sealed
+from plait.testing.projections import Tally
+from plait.testing.writing import begin, run_threads, said, sealed
 from tests.faults.folders import old_store
 from tests.support import RawSql, python
 

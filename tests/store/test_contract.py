@@ -16,7 +16,8 @@ from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_stor
 from plait.store.epochs import TURNS
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
-from plait.testing.store import Opened, Tally, begin, extend, said, texts
+from plait.testing.projections import Tally
+from plait.testing.writing import Opened, begin, extend, said, texts
 from tests.faults.folders import old_store
 from tests.support import RawSql
 

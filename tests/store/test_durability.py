@@ -42,7 +42,7 @@ from plait.store.sqlite import connections as connections_module
 from plait.store.sqlite import database as database_module
 from plait.store.sqlite.commit import GroupCommit
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, fork, new_log, said, sealed
+from plait.testing.writing import begin, extend, fork, new_log, said, sealed
 from tests.support import RawSql, needs_strace, python, sqlite_writer, unsynced_count, wait_until
 
 
