@@ -23,7 +23,8 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.cli.doctor import Requirement
 from plait.store import SqliteStore
-from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, inspect
+from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS
+from plait.store.sqlite.inspect import inspect
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.writing import begin, said

@@ -25,7 +25,8 @@ from plait.errors import BadAddress, SchemaTooNew, StoreBusy, StoreCorrupt, Stor
 from plait.sandbox import Capability, backend, backends
 from plait.store import canonical, folder_of, locate
 from plait.store.sqlite import FILE
-from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN, inspect
+from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN
+from plait.store.sqlite.inspect import inspect
 from plait.store.sqlite.schema import MIGRATIONS
 
 BUSY_S = 5.0  # a store's own patience is a minute; a person is waiting here

@@ -31,7 +31,7 @@ from plait.session.listing import session_row
 from plait.session.ports import store_at
 from plait.session.saying import saying, short_sandbox
 from plait.session.state import Spent
-from plait.store import Fault, Row, Store, Unchecked
+from plait.store import Row, Store, StoreFault, Unchecked
 from plait.workspace.diff import Changes
 
 PAGE = 200
@@ -444,7 +444,7 @@ def verify_command(context: click.Context, given: Given, session: str | None, st
         unchecked = audit.unchecked()
     except (StoreCorrupt, SchemaAltered) as error:  # so badly that it cannot even be looked through
         faults, unchecked = (
-            [Fault(None, 0, str(error))],
+            [StoreFault(None, 0, str(error))],
             [Unchecked("everything else", "the store cannot be opened")],
         )
     skipped = {"not_checked": [unchecked_document(each) for each in unchecked]}
@@ -474,7 +474,7 @@ def _extent(store: Store, logs: Sequence[LogId] | None) -> tuple[int, int]:
     return len(logs), sum(log.tip - log.place for log in map(store.log, logs))
 
 
-def _print_faults(extent: str, faults: Sequence[Fault]) -> None:
+def _print_faults(extent: str, faults: Sequence[StoreFault]) -> None:
     out = Out()
     if not faults:
         out.line(f"{extent}: nothing is wrong")

@@ -13,7 +13,7 @@ from typing import Literal
 from plait.errors import BadAddress
 from plait.ids import Source
 from plait.store.arguments import check_durability
-from plait.store.base import BlobInfo, Durability, Log, Record, RunLock, Store, Unchecked
+from plait.store.base import BlobInfo, Durability, Log, RunLock, Store, StoredRecord, Unchecked
 from plait.store.epochs import Fence
 from plait.store.lineage import ancestry
 from plait.store.locks import is_locked
@@ -21,17 +21,17 @@ from plait.store.memory import MemoryStore
 from plait.store.projection import Projection, Row, Rows, Scalar, Table
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
-from plait.store.verify import Fault, verify_log, verify_store
+from plait.store.verify import StoreFault, verify_log, verify_store
 
 __all__ = [
     "BlobInfo",
     "Durability",
-    "Fault",
+    "StoreFault",
     "Fence",
     "Log",
     "MemoryStore",
     "Projection",
-    "Record",
+    "StoredRecord",
     "Row",
     "Rows",
     "RunLock",
@@ -49,7 +49,7 @@ __all__ = [
     "is_locked",
     "locate",
     "open_at",
-    "opened",
+    "find_open",
     "shared_names",
     "verify_log",
     "verify_store",
@@ -76,7 +76,7 @@ def open_at(
     address = canonical(address)
     with _lock:
         store = _open.get(address)
-        if store is not None and not store.closed:
+        if store is not None and not store.is_closed:
             store.attach(projections)
         else:
             scheme, _, rest = address.partition(":")
@@ -88,30 +88,33 @@ def open_at(
         return store
 
 
-def opened(address: str) -> Store | None:
-    """The store at a canonical address, if this process has it open: what every append of a session
-    asks first.
+def find_open(address: str) -> Store | None:
+    """Return the store at a canonical address if this process has it open.
+
+    Every append of a session asks this first.
     """
     store = _open.get(address)
-    if store is None or (store.closed_lately if isinstance(store, SqliteStore) else store.closed):
+    if store is None or (
+        store.is_closed_lately if isinstance(store, SqliteStore) else store.is_closed
+    ):
         return None
     return store
 
 
 def exists(address: str) -> bool:
-    """Whether a store was ever made at a canonical address.
+    """True if a store was ever made at a canonical address.
 
     An empty file is none yet: opening it would make one.
     """
     scheme, _, rest = address.partition(":")
-    if scheme == "memory" or opened(address) is not None:
+    if scheme == "memory" or find_open(address) is not None:
         return True
     path = os.path.join(rest, FILE)
     try:
         return os.lstat(path).st_size > 0 or os.path.lexists(f"{path}-wal")
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:  # whatever else stands in the way is for the store to say
+    except OSError:  # other obstacles are for the store to report
         return True
 
 

@@ -1,9 +1,9 @@
-"""The port: what a store has to do, by subject.
+"""The port: the methods of a store, by subject.
 
-A store keeps logs (id, parent, fork place, head), their events, and blobs, and knows nothing of
-what they mean. `Store` is made of five smaller protocols: events, blobs, snapshots, rows and locks.
-The contract that every store has to keep is `plait.testing.StoreContract`; docs/stores.md tells how
-to write one.
+A store keeps logs (id, parent, fork place, head), their events, and blobs, and does not know their
+meaning. `Store` is made of five smaller protocols: events, blobs, snapshots, rows and locks. The
+contract that every store has to keep is `plait.testing.StoreContract`; docs/stores.md tells how to
+write one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Log(msgspec.Struct, frozen=True):
     epoch: int = 0  # how many events of the log itself are TURNS
 
 
-class Record(msgspec.Struct, frozen=True):
+class StoredRecord(msgspec.Struct, frozen=True):
     """One stored event as the store really has it, unchecked. `content` is None if unreadable."""
 
     number: int
@@ -140,7 +140,7 @@ class EventStore(Protocol):
         ...
 
     def match(self, text: str, limit: int = 20) -> list[LogId]:
-        """Logs whose id, or whose random tail, starts with this text."""
+        """Return logs with an id, or a random tail of it, that starts with this text."""
         ...
 
     def read(
@@ -179,7 +179,7 @@ class EventStore(Protocol):
         """The last commit number; 0 while the store is empty."""
         ...
 
-    def records(self, log: LogId) -> Iterator[Record]:
+    def records(self, log: LogId) -> Iterator[StoredRecord]:
         """The log's own records as stored, unchecked, for `verify`."""
         ...
 
@@ -219,7 +219,8 @@ class BlobStore(Protocol):
 class SnapshotStore(Protocol):
     """A cache of bytes about places of logs, which may be dropped at any time.
 
-    The store does not know what the bytes mean.
+    The store does not know their meaning.
+
     """
 
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
@@ -306,8 +307,9 @@ class Store(EventStore, BlobStore, SnapshotStore, RowStore, LockStore, Protocol)
 
     @property
     def folder(self) -> Path | None:
-        """Where the store keeps what belongs beside it, such as copies of files. None: a store in
-        memory, or on another machine.
+        """The folder for things that belong beside the store, such as copies of files.
+
+        None: a store in memory, or on another machine.
         """
         ...
 
@@ -332,7 +334,7 @@ class Store(EventStore, BlobStore, SnapshotStore, RowStore, LockStore, Protocol)
         """
         ...
 
-    def unchecked(self) -> list[Unchecked]:
+    def unchecked_parts(self) -> list[Unchecked]:
         """Name the parts that have nothing in this store to be compared with, for `verify`."""
         ...
 
@@ -343,4 +345,4 @@ class Store(EventStore, BlobStore, SnapshotStore, RowStore, LockStore, Protocol)
     def close(self) -> None: ...
 
     @property
-    def closed(self) -> bool: ...
+    def is_closed(self) -> bool: ...

@@ -35,7 +35,7 @@ class _OpenFile(NamedTuple):
 class _ProcessLocks:
     """The runs that this process has locked in folders, and the lock files it has open.
 
-    One object for the whole process, whatever stores are opened on a folder: where the system has
+    One object for the whole process and all stores opened on a folder: where the system has
     no locks of open files, closing any handle of a file frees every lock of the process on it. So a
     lock file, once opened, stays open.
     """

@@ -42,7 +42,7 @@ class Rows(Protocol):
 
 
 class Projection(Protocol):
-    """A fold whose rows are kept.
+    """A fold with rows that the store keeps.
 
     `version` grows whenever `apply` or the tables change: the store then rebuilds.
     """

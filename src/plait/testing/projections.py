@@ -42,7 +42,7 @@ class Tally:
 
 
 class Words:
-    """A projection for tests whose columns are called what a query language calls its own words."""
+    """A projection for tests with columns named by keywords of SQL."""
 
     name = "words"
     version = 1

@@ -68,7 +68,7 @@ def fork(store: Store, parent: LogId, place: int, label: str | None = None) -> L
 
 
 def texts(store: Store, log: LogId) -> list[str]:
-    """What was said in a log, lineage included."""
+    """Return the texts said in a log, lineage included."""
     return [_text(event) for event in store.read(log, kinds={"MessageSaid"})]
 
 
@@ -81,7 +81,7 @@ def _text(event: Event) -> str:
 
 
 @contextmanager
-def refused(error: type[Exception], store: Store) -> Generator[None]:
+def check_refused(error: type[Exception], store: Store) -> Generator[None]:
     """The block raises this error, and the store is as it was."""
     before = store.number, [log for _, log in store.logs(limit=10_000)]
     try:
@@ -99,7 +99,7 @@ def verify(store: Store) -> list[str]:
 
 
 def run_threads(jobs: Sequence[Callable[[], object]]) -> None:
-    """Run the jobs at the same time, and raise what any of them raised."""
+    """Run the jobs at the same time, and raise the first error of any."""
     errors: list[BaseException] = []
     gate = threading.Barrier(len(jobs))
 

@@ -12,7 +12,7 @@ from plait.store.arguments import (
     check_number,
 )
 from plait.store.base import BlobInfo
-from plait.store.blobs import check_size, checked, digest_of
+from plait.store.blobs import check_size, checked_blobs, digest_of
 from plait.store.memory.core import MemoryBlob, MemoryCore
 
 
@@ -27,7 +27,7 @@ class MemoryBlobs(MemoryCore):
         return digest
 
     def put_blobs(self, contents: Mapping[Digest, bytes]) -> None:
-        content = checked(contents)
+        content = checked_blobs(contents)
         with self._open():
             self._keep_blobs(content)
 

@@ -47,7 +47,7 @@ class MemoryCore:
     def __init__(self, name: str, source: Source) -> None:
         self.address = f"memory:{name}"
         self.id = source.fresh("store")
-        self.closed = False
+        self.is_closed = False
         self._guard = threading.RLock()
         first = house_event(self.id, source)
         house = MemoryLog(0, None, 0, extend_lineage((), 0, first.log))
@@ -66,7 +66,7 @@ class MemoryCore:
         return len(self._feed)
 
     def _open(self) -> threading.RLock:
-        if self.closed:
+        if self.is_closed:
             raise StoreClosed(self.address)
         return self._guard
 

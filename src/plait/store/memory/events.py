@@ -23,8 +23,8 @@ from plait.store.arguments import (
     check_prefix,
     check_span,
 )
-from plait.store.base import Log, Record
-from plait.store.blobs import checked
+from plait.store.base import Log, StoredRecord
+from plait.store.blobs import checked_blobs
 from plait.store.chain import check_chain, check_fork, first_parent
 from plait.store.epochs import Fence, check_epoch, turns_in
 from plait.store.lineage import cut_lineage, extend_lineage
@@ -202,16 +202,16 @@ class MemoryEvents(MemoryBlobs):
             limit,
         )
 
-    def records(self, log: LogId) -> Iterator[Record]:
+    def records(self, log: LogId) -> Iterator[StoredRecord]:
         with self._open():
             known = self._find(log)
             rows = list(zip(known.numbers, known.events, strict=True))
         for number, event in rows:
             try:
                 seq, kind, refs = event.seq, event.kind, event.refs
-            except PlaitError:  # somebody edited it; whoever verifies will say what is wrong
+            except PlaitError:  # edited in memory: `verify` names the fault
                 seq, kind, refs = 0, "", ()
-            yield Record(
+            yield StoredRecord(
                 number, log, seq, kind, event.id, event.raw, event.salt, event.content, refs
             )
 
@@ -240,7 +240,7 @@ class MemoryEvents(MemoryBlobs):
         """All or nothing: rows are folded into copies first, and nothing below the
         fold can fail.
         """
-        content = checked(blobs)
+        content = checked_blobs(blobs)
         for parent in (parent for event in events for parent in event.header.parents[1:]):
             if parent not in self._by_id:
                 raise UnknownEvent(parent)
@@ -265,7 +265,7 @@ class MemoryEvents(MemoryBlobs):
                 if rows is None:
                     rows = folded[projection.name] = self._rows[projection.name].draft()
                 projection.apply(rows, number, event)
-        return {name: rows.settled() for name, rows in folded.items()}
+        return {name: rows.apply_draft() for name, rows in folded.items()}
 
 
 def _to_log(id: LogId, log: MemoryLog) -> Log:

@@ -37,15 +37,15 @@ class MemoryRows:
     def put(self, table: str, row: Row) -> None:
         shape = self._shapes[table]
         kept = checked_row(shape, row)
-        self._set(table, tuple([kept[column] for column in shape.key]), kept)
+        self._set_row(table, tuple([kept[column] for column in shape.key]), kept)
 
     def delete(self, table: str, *key: Scalar) -> None:
-        self._set(table, key, None)
+        self._set_row(table, key, None)
 
     def draft(self) -> MemoryRows:
         return MemoryRows(self._projection, self)
 
-    def settled(self) -> MemoryRows:
+    def apply_draft(self) -> MemoryRows:
         assert self._base is not None
         for (table, key), row in self._changes.items():
             _assign(self._tables[table], key, row)
@@ -85,7 +85,7 @@ class MemoryRows:
         )
         return [dict(row) for row in rows[:limit]]
 
-    def _set(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:
+    def _set_row(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:
         if self._base is None:
             _assign(self._tables[table], key, row)
         else:

@@ -1,6 +1,4 @@
-"""A store in memory: for tests, for trying things out, and as the plainest statement of what a
-store does.
-"""
+"""A store in memory: for tests, for trying things out, and as the plainest example of a store."""
 
 from __future__ import annotations
 
@@ -140,7 +138,7 @@ class MemoryStore(MemoryEvents):
     def check(self) -> list[str]:
         return []  # it has no files, and counts nothing twice
 
-    def unchecked(self) -> list[Unchecked]:
+    def unchecked_parts(self) -> list[Unchecked]:
         return []
 
     def describe(self) -> dict[str, object]:
@@ -153,7 +151,7 @@ class MemoryStore(MemoryEvents):
         }
 
     def close(self) -> None:
-        self.closed = True
+        self.is_closed = True
 
     def __repr__(self) -> str:
         return f"<MemoryStore {self.address}>"

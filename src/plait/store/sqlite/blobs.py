@@ -14,7 +14,7 @@ from plait.store.arguments import (
     check_number,
 )
 from plait.store.base import BlobInfo
-from plait.store.blobs import check_size, checked, digest_of
+from plait.store.blobs import check_size, checked_blobs, digest_of
 from plait.store.sqlite.columns import get_blob, holds_blob
 from plait.store.sqlite.core import SqliteCore
 from plait.store.sqlite.prepare import pack_blob
@@ -41,7 +41,7 @@ class SqliteBlobs(SqliteCore):
         return digest
 
     def put_blobs(self, contents: Mapping[Digest, bytes]) -> None:
-        content = checked(contents)
+        content = checked_blobs(contents)
         # Those of another length were planted. To read the others, too, would cost as much again:
         # `verify` does.
         missing = self.missing_blobs(content) | self._blobs_of_other_sizes(content)

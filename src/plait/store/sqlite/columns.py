@@ -24,10 +24,7 @@ _PACKED = packing.HEADER_1 | packing.BODY_1  # how most events are kept
 
 
 def to_event(row: Any, get_blob: Callable[[Digest], bytes], kind: str | None = None) -> Event:
-    """An event from its COLUMNS.
-
-    What has to be unpacked or fetched is, when somebody asks for it.
-    """
+    """Return an event from its COLUMNS. It is unpacked, and its body fetched, at first access."""
     codec, body = row[1], row[4]
     if type(codec) is not int:  # a damaged page can give anything
         raise StoreCorrupt("an event", f"its codec is {codec!r}")
@@ -58,7 +55,7 @@ def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], byte
 
 
 def holds_blob(db: Database, digest: Digest, content: bytes) -> bool:
-    """Whether events point to this digest, and this content stands under it."""
+    """True if events point to this digest, and this content stands under it."""
     row = db.row(
         "SELECT refs, size, codec, data FROM blob WHERE digest = ?", (bytes.fromhex(digest),)
     )

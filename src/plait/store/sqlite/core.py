@@ -19,7 +19,7 @@ from plait.store.sqlite.database import (
 )
 from plait.store.sqlite.transact import Transact
 
-_CACHE_MAX = 10_000  # logs whose lineage is kept flat in memory
+_CACHE_MAX = 10_000  # logs with their flat lineage in memory
 
 
 class KnownLog(NamedTuple):
@@ -43,7 +43,7 @@ class SqliteCore:
         self._connections.sync()
 
     def _find(self, log: LogId) -> KnownLog:
-        """The log's key and flat lineage. Neither ever changes, so what is found once is kept."""
+        """Return the log's key and flat lineage. Neither ever changes, so both are cached."""
         known = self._known.get(log)
         if known is not None:
             return known

@@ -29,7 +29,7 @@ from plait.store.arguments import (
     check_prefix,
     check_span,
 )
-from plait.store.base import Log, Record
+from plait.store.base import Log, StoredRecord
 from plait.store.chain import check_chain, check_fork, first_parent, is_async
 from plait.store.epochs import Fence
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
@@ -160,7 +160,7 @@ class SqliteEvents(SqliteBlobs):
         with self._reader() as db:
             tip = self._log(db, log).tip
         spans = cut_lineage(known.lineage, max(first, 1), tip if last is None else min(last, tip))
-        return self._read(list(reversed(spans)) if reverse else spans, kinds, reverse)
+        return self._read_spans(list(reversed(spans)) if reverse else spans, kinds, reverse)
 
     def event(self, id: Digest) -> Event:
         with self._reader() as db:
@@ -214,9 +214,9 @@ class SqliteEvents(SqliteBlobs):
         with self._reader() as db:
             return db.get("SELECT max(number) FROM event") or 0
 
-    def records(self, log: LogId) -> Iterator[Record]:
+    def records(self, log: LogId) -> Iterator[StoredRecord]:
         with self._reader() as db:
-            # its lineage may be what is broken
+            # its lineage may be broken
             key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))
         if key is None:
             raise UnknownLog(log)
@@ -228,7 +228,7 @@ class SqliteEvents(SqliteBlobs):
         while True:
             with self._reader() as db:
                 rows = db.rows(sql, (key, *after, _PAGE))
-                refs = self._attached(db, [row[5] for row in rows])
+                refs = self._counted_blobs(db, [row[5] for row in rows])
                 records = [self._to_record(log, row, refs.get(row[5], ())) for row in rows]
             yield from records
             if len(rows) < _PAGE:
@@ -249,7 +249,7 @@ class SqliteEvents(SqliteBlobs):
         )
         return Fork(parent, known.key, at), known.lineage
 
-    def _read(
+    def _read_spans(
         self, spans: Sequence[Any], kinds: Collection[str] | None, reverse: bool
     ) -> Iterator[Event]:
         only, codes = only_kinds(kinds, self._work.codes)
@@ -271,7 +271,7 @@ class SqliteEvents(SqliteBlobs):
                     break
                 first, last = (first, rows[-1][0] - 1) if reverse else (rows[-1][0] + 1, last)
 
-    def _attached(self, db: Database, numbers: list[int]) -> dict[int, tuple[Digest, ...]]:
+    def _counted_blobs(self, db: Database, numbers: list[int]) -> dict[int, tuple[Digest, ...]]:
         """The blobs counted for these events."""
         found: dict[int, tuple[Digest, ...]] = {}
         marks = ", ".join("?" * len(numbers))
@@ -283,7 +283,7 @@ class SqliteEvents(SqliteBlobs):
             found[number] = (*found.get(number, ()), Digest(digest.hex()))
         return found
 
-    def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> Record:
+    def _to_record(self, log: LogId, row: Any, refs: tuple[Digest, ...]) -> StoredRecord:
         seq, codec, salt, header, body, number, kind, short = row
         salt = salt if isinstance(salt, bytes) else b""
         try:
@@ -300,7 +300,7 @@ class SqliteEvents(SqliteBlobs):
             else None
         )
         name = self._names.get(kind) or self._reload_kinds().get(kind, f"#{kind}")
-        return Record(
+        return StoredRecord(
             number,
             log,
             seq,

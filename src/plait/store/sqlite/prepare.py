@@ -11,7 +11,7 @@ from typing import NamedTuple
 from plait.event import Event
 from plait.ids import Digest
 from plait.store import packing
-from plait.store.blobs import checked, digest_of
+from plait.store.blobs import checked_blobs, digest_of
 from plait.store.epochs import turns_in
 from plait.store.sqlite.columns import short_of
 
@@ -48,7 +48,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Prepared:
-    content = checked(blobs)
+    content = checked_blobs(blobs)
     ready: list[PreparedEvent] = []
     for event in events:
         body, refs = event.content, event.refs

@@ -75,7 +75,7 @@ def _first(db: Database) -> None:
 
 
 def _snapshots(db: Database) -> None:
-    # A cache: whoever deletes its rows loses time and nothing else. data is always one zstd frame,
+    # A cache: deleting its rows costs time and nothing else. data is always one zstd frame,
     # so that no codec has to stand beside it. The rows are large, so the table is an ordinary one,
     # and its places are found by the index.
     db.execute("""

@@ -109,7 +109,7 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
                 *row_faults(db),
             ]
 
-    def unchecked(self) -> list[Unchecked]:
+    def unchecked_parts(self) -> list[Unchecked]:
         with self._reader() as db:
             return unchecked_parts(db, self._projections.values())
 
@@ -134,13 +134,13 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
             }
 
     @property
-    def closed(self) -> bool:
-        return self._connections.closed or self._connections.gone()
+    def is_closed(self) -> bool:
+        return self._connections.is_closed or self._connections.is_gone()
 
     @property
-    def closed_lately(self) -> bool:
+    def is_closed_lately(self) -> bool:
         """As `closed`, cheap enough for every append: a removed file is noticed a moment later."""
-        return self._connections.closed or self._connections.gone_lately()
+        return self._connections.is_closed or self._connections.is_gone_lately()
 
     def close(self) -> None:
         self._connections.close()

@@ -59,9 +59,7 @@ def _statements_of(projection: str, table: Table) -> _Statements:
 
 
 def recreate(db: Database, projection: Projection) -> None:
-    """Drop the projection's tables, whatever shape an earlier version gave them, and make them
-    anew.
-    """
+    """Drop the projection's tables, in the shape of any earlier version, and make them anew."""
     prefix = table_name(projection.name, "")
     for (name,) in db.rows(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?",
@@ -85,7 +83,7 @@ def _create(name: str, table: Table) -> list[str]:
         f" ({key})) {kind}"
     ]
     for i, index in enumerate(table.indexes):
-        # Who filters by a column asks for a value: rows without one need no entry.
+        # Filters ask for a value: rows without one need no entry.
         only = f" WHERE {_quote_columns(index[:1])} IS NOT NULL" if len(index) > 1 else ""
         statements.append(f"CREATE INDEX {name}_{i} ON {name} ({_quote_columns(index)}){only}")
     return statements

@@ -57,7 +57,7 @@ _REFS = 8  # blobs of one event that are counted before room is made
 
 
 class Fork(NamedTuple):
-    """Where a new log comes from."""
+    """The parent of a new log, and its fork point."""
 
     parent: LogId
     key: int
@@ -73,17 +73,12 @@ class KeyedFence(NamedTuple):
 
 @cache
 def _advance(fences: int) -> str:
-    """The compare-and-set of a log's head under so many fences: one statement, whatever it rests
-    on.
-    """
+    """The compare-and-set of a log's head under so many fences, in one statement."""
     return _ADVANCE + _FENCED * fences
 
 
 class Transact:
-    """The pieces of work.
-
-    Each runs inside a transaction on `db` that somebody else begins and commits.
-    """
+    """The pieces of work. Each runs inside a transaction on `db` that the group commit begins."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
@@ -98,8 +93,8 @@ class Transact:
         self._seen = None
 
     def _look_around(self, db: Database) -> None:
-        """Other processes may keep other projections, or newer ones: looked up again whenever they
-        have written.
+        """Look up the projections in the file again if other processes have written: they may keep
+        others, or newer ones.
         """
         seen = db, db.others()
         if seen == self._seen:
@@ -115,9 +110,7 @@ class Transact:
         self._seen = seen
 
     def settle_in(self, db: Database, source: Source) -> LogId:
-        """The first work on a file: its id and its house log, made once, and a code
-        for every kind.
-        """
+        """Do the first work on a file: its id and house log, once, and a code for every kind."""
         ids = [id for (id,) in db.rows("SELECT id FROM store")]
         if not ids and db.get("SELECT 1 FROM log") is None:
             ids = [to_bytes(source.fresh("store"))]
@@ -130,8 +123,8 @@ class Transact:
         for kind in KINDS:
             if kind.__name__ not in there:
                 db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
-        # A file whose kinds have this name had its house log. If that is gone, `verify` says so: it
-        # is not made anew.
+        # A file with this name among its kinds had a house log. If that is gone, `verify` says so:
+        # it is not made anew.
         if HouseOpened.__name__ not in there and not db.get("SELECT 1 FROM log WHERE key = 0"):
             _make_house(db, house_event(to_id(ids[0]), source))
         return to_id(ids[0])
@@ -173,7 +166,7 @@ class Transact:
                 prepared.turns,
             ),
         )
-        new: int = db.inserted()
+        new: int = db.inserted_key()
         self._insert(db, new, prepared)
         return new
 
@@ -204,7 +197,7 @@ class Transact:
                 _advance(len(fences)),
                 (*values, *[value for fence, at in fences for value in (at, fence.epoch)]),
             )
-        if db.changed() != 1:
+        if db.change_count() != 1:
             return _not_advanced(db, log, key, after, prepared, fences)
         if prepared.turns:
             db.run(_RAISE, (prepared.turns, key))
@@ -223,38 +216,38 @@ class Transact:
             )
             interested = self._interested.get(header.kind)
             if refs or interested:
-                number = db.inserted()
+                number = db.inserted_key()
                 for count, ref in enumerate(refs, 1):
                     _refer(db, number, ref)
                     if count % _REFS == 0:
                         db.shrink()  # to count a blob SQLite reads all of it
                 for projection, rows in interested or ():
                     projection.apply(rows, number, event)
-        for name in self._foreign:  # whoever keeps it folds it again
+        for name in self._foreign:  # a process that keeps it folds it again
             db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
     def put_blobs(self, db: Database, blobs: Mapping[Digest, PackedBlob]) -> None:
         if sum(len(data) for _, _, data in blobs.values()) >= _MUCH:
-            db.shrink()  # the pages of the content before this one are read by nobody soon
+            db.shrink()  # the pages of earlier content are not read again soon
         born = db.get("SELECT max(number) FROM event") or 0
         for digest, (size, codec, data) in blobs.items():
             db.execute(
                 "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?)"
                 " ON CONFLICT (digest) DO UPDATE SET born = max(born, excluded.born), size ="
                 " excluded.size, codec = excluded.codec, data = excluded.data "
-                # Something else may have been planted under this digest. Whatever was, the content
-                # in hand is the right one.
+                # Something else may have been planted under this digest: the content in hand is the
+                # right one.
                 "WHERE refs = 0 AND born < excluded.born OR (size, codec, data) IS NOT"
                 " (excluded.size, excluded.codec, excluded.data)",
                 (bytes.fromhex(digest), size, codec, born, data),
             )
 
     def renew_blobs(self, db: Database, digests: Collection[Digest]) -> set[Digest]:
-        """They count as put now.
+        """Count these blobs as put now.
 
-        Returns those that are gone: whoever looked before may have looked too early.
+        Returns those that are gone: a sweep may have come since the caller looked.
         """
         born = db.get("SELECT max(number) FROM event") or 0
         gone: set[Digest] = set()
@@ -280,7 +273,7 @@ class Transact:
     def keep(self, db: Database, log: LogId, key: int, seq: int, frame: bytes) -> None:
         row = db.row("SELECT place, tip FROM log WHERE key = ?", (key,))
         if row is None:
-            raise UnknownLog(log)  # somebody removed it under us
+            raise UnknownLog(log)  # removed by another process
         check_own(log, seq, *row)
         db.execute(
             "INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?) ON CONFLICT (log, seq) DO"
@@ -293,12 +286,12 @@ class Transact:
             db.execute("DELETE FROM snapshot")
         else:
             db.execute("DELETE FROM snapshot WHERE log = ?", (key,))
-        return db.changed()
+        return db.change_count()
 
     # ── projections ──────────────────────────────────────────────────────────────────────────
 
     def rebuild(self, db: Database, projection: Projection) -> None:
-        # first of all: if this fails, what was seen in an undone round may not be believed
+        # first of all: if this fails, a look in an undone round may not be believed
         self._seen = None
         rows = SqlRows(db, projection)
         recreate(db, projection)
@@ -314,8 +307,8 @@ class Transact:
 
 
 def _make_house(db: Database, first: Event) -> None:
-    """The house log has the key 0, and its first event the number 0: what is begun and committed
-    later counts from 1.
+    """Insert the house log with the key 0, and its first event with the number 0: later logs and
+    events count from 1.
     """
     code = db.get("SELECT code FROM kind WHERE name = ?", (first.kind,))
     packed = packing.pack_event(first.raw, first.content)
@@ -347,7 +340,7 @@ def _not_advanced(
         return last.id
     row = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
     if row is None:
-        raise UnknownLog(log)  # somebody removed it under us
+        raise UnknownLog(log)  # removed by another process
     head, tip = row
     if head.hex() == after:
         raise InvalidValue(
@@ -359,14 +352,12 @@ def _not_advanced(
 def _epoch_of(db: Database, fence: Fence, key: int) -> int:
     found = db.get(_EPOCH, (key,))
     if found is None:
-        raise UnknownLog(fence.log)  # somebody removed it under us
+        raise UnknownLog(fence.log)  # removed by another process
     return found
 
 
 def _stands(db: Database, key: int, event: Event) -> bool:
-    """Whether exactly this event is on record already: then it was appended, and its
-    acknowledgement was lost.
-    """
+    """True if exactly this event stands: it was appended, and its acknowledgement was lost."""
     there = _event_at(db, key, event.seq)
     return there is not None and there.id == event.id
 
@@ -377,7 +368,7 @@ def _event_at(db: Database, key: int, seq: int) -> Event | None:
 
 
 def _check_refs(db: Database, prepared: Prepared) -> None:
-    """What the events point to is there: merged branches, blobs."""
+    """Raise unless the merged branches and blobs that the events point to are there."""
     for event in prepared.events:
         for parent in event.event.header.parents[1:]:
             rows = db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parent),))
@@ -393,5 +384,5 @@ def _check_refs(db: Database, prepared: Prepared) -> None:
 def _refer(db: Database, number: int, ref: Digest) -> None:
     key = db.get("SELECT key FROM blob WHERE digest = ?", (bytes.fromhex(ref),))
     db.execute("INSERT OR IGNORE INTO attachment (event, blob) VALUES (?, ?)", (number, key))
-    if db.changed():
+    if db.change_count():
         db.execute("UPDATE blob SET refs = refs + 1 WHERE key = ?", (key,))

@@ -1,4 +1,4 @@
-"""The contract every sandbox backend keeps, as tests that anybody can run on theirs.
+"""The contract every sandbox backend keeps, as tests for any backend.
 
     class TestMine(SandboxContract):
         @pytest.fixture
@@ -9,9 +9,9 @@
         def store(self):
             return MemoryStore("mine", source=Seeded())
 
-What a backend does not offer, by its own probe, is not asked of it, except to say so with
+A feature that a backend does not offer, by its own probe, is not asked of it, except to raise
 NotSupported. `wanted` can be overridden to name an image, options or a rung. Commands use nothing
-but a POSIX shell and what every small image has.
+but a POSIX shell and the programs of every small image.
 """
 
 from plait.testing.sandbox.commands import CommandContract

@@ -21,7 +21,7 @@ _ordinal = count(1)
 
 
 @contextmanager
-def refused(error: type[Exception]) -> Generator[None]:
+def check_refused(error: type[Exception]) -> Generator[None]:
     try:
         yield
     except error as found:
@@ -34,7 +34,7 @@ class SandboxCase:
     """The sandboxes that every part of the contract needs."""
 
     margin_s = 8.0  # how much later than its limit a command may be ended
-    network = "off"  # what the placement says if nothing else is asked for
+    network = "off"  # of the placement, if no other is asked for
 
     def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
         return Wanted(store, derived("plait/testing/sandbox", next(_ordinal)), tree, **fields)
@@ -56,7 +56,7 @@ class SandboxCase:
             pass
         sandbox.close()
 
-    def _taken(self, sandbox: Sandbox, store: Store) -> Digest:
+    def _snapshot_tree(self, sandbox: Sandbox, store: Store) -> Digest:
         """A snapshot, and its blobs in the store as the event would bring them."""
         found = sandbox.snapshot()
         store.put_blobs(found.blobs)
@@ -73,6 +73,6 @@ class SandboxCase:
         if self._offers(backend, name):
             do()
             return True
-        with refused(NotSupported):
+        with check_refused(NotSupported):
             do()
         return False

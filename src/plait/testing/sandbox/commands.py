@@ -1,4 +1,4 @@
-"""Commands: how they end, what they are given, and their output."""
+"""Commands: their end, their input and their output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.errors import (
 )
 from plait.sandbox import Backend, Limits, Sandbox
 from plait.store import Store
-from plait.testing.sandbox.case import SandboxCase, refused
+from plait.testing.sandbox.case import SandboxCase, check_refused
 from plait.testing.sandbox.trees import PLAIN
 from plait.workspace import Node
 
@@ -49,9 +49,9 @@ class CommandContract(SandboxCase):
 
     def test_a_word_with_a_nul_is_refused(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store) as sandbox:
-            with refused(SandboxError):
+            with check_refused(SandboxError):
                 sandbox.exec(["echo", "a\0b"])
-            with refused(SandboxError):
+            with check_refused(SandboxError):
                 sandbox.exec(["env"], env={"A": "b\0--option"})
 
     def test_standard_input(self, backend: Backend, store: Store) -> None:
@@ -66,10 +66,10 @@ class CommandContract(SandboxCase):
     def test_the_folder_it_runs_in(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store, PLAIN) as sandbox:
             assert sandbox.exec(["cat", "cart.py"], cwd="src").output.view() == "total = 0\n"
-            with refused(NoSuchFile):
+            with check_refused(NoSuchFile):
                 sandbox.exec(["true"], cwd="no/such")
             for path in ("..", "/", "src/../.."):
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     sandbox.exec(["true"], cwd=path)
 
     def test_the_environment_is_what_was_named(self, backend: Backend, store: Store) -> None:

@@ -12,7 +12,7 @@ from plait.errors import (
 )
 from plait.sandbox import Backend
 from plait.store import Store
-from plait.testing.sandbox.case import SandboxCase, refused
+from plait.testing.sandbox.case import SandboxCase, check_refused
 from plait.testing.sandbox.trees import ODD_NAMES, PLAIN, Tree, nodes_of, put_tree
 from plait.workspace import EMPTY, Node
 
@@ -52,7 +52,7 @@ class FileContract(SandboxCase):
             assert [entry.name for entry in sandbox.files.list()] == sorted(
                 ODD_NAMES, key=os.fsencode
             )
-            tree = self._taken(sandbox, store)
+            tree = self._snapshot_tree(sandbox, store)
             assert nodes_of(store, tree) == {
                 name: Node("file", 0o644, os.fsencode(name)) for name in ODD_NAMES
             }
@@ -74,16 +74,16 @@ class FileContract(SandboxCase):
                 lambda path: files.chmod(path, 0o600),
             ]
             for attempt in attempts:
-                with refused(NoSuchFile):
+                with check_refused(NoSuchFile):
                     attempt("no/such/thing")
 
     def test_a_folder_is_no_file(self, backend: Backend, store: Store) -> None:
         with self.made(backend, store, PLAIN) as sandbox:
-            with refused(NotAFile):
+            with check_refused(NotAFile):
                 sandbox.files.read("src")
-            with refused(NotAFile):
+            with check_refused(NotAFile):
                 sandbox.files.write("src", b"")
-            with refused(NotAFile):
+            with check_refused(NotAFile):
                 sandbox.files.list("README")
             assert sandbox.snapshot().tree == put_tree(store, PLAIN)
 
@@ -91,7 +91,7 @@ class FileContract(SandboxCase):
         with self.made(backend, store) as sandbox:
             sandbox.begin()
             sandbox.exec(["mkfifo", "pipe"])
-            with refused(NotAFile):
+            with check_refused(NotAFile):
                 sandbox.files.read("pipe")
             found = sandbox.snapshot()
             assert (found.tree, found.skipped) == (EMPTY, ("pipe",))
@@ -116,7 +116,7 @@ class FileContract(SandboxCase):
             sandbox.files.remove("there")
             sandbox.files.remove("latest")
             assert sandbox.files.read("src/cart.py") == b"total = 0\n"
-            with refused(NoSuchFile):
+            with check_refused(NoSuchFile):
                 sandbox.files.entry("latest")
 
     def test_nothing_outside_is_reached(self, backend: Backend, store: Store) -> None:
@@ -139,22 +139,22 @@ class FileContract(SandboxCase):
                 "up/etc/passwd",
             )
             for path in (*paths, "file"):
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     files.read(path)
             for path in paths:
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     files.write(path, b"owned")
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     files.remove(path)
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     files.entry(path)
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     files.link(path, "x")
             for path in ("folder/new", "twice/new", "up/new"):
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     files.make_folder(path)
             for path in ("folder", "twice", "up"):
-                with refused(OutsideWorkspace):
+                with check_refused(OutsideWorkspace):
                     files.list(path)
             assert sandbox.snapshot().tree == put_tree(store, nodes)
 
@@ -181,4 +181,4 @@ class FileContract(SandboxCase):
                 "a/b": Node("folder", 0o755),
                 "a/b/c": Node("folder", 0o700),
             }
-            assert nodes_of(store, self._taken(sandbox, store)) == expected
+            assert nodes_of(store, self._snapshot_tree(sandbox, store)) == expected

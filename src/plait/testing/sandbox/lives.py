@@ -11,7 +11,7 @@ from plait.errors import (
 from plait.event.kinds import Placement
 from plait.sandbox import Backend
 from plait.store import Store
-from plait.testing.sandbox.case import SandboxCase, refused
+from plait.testing.sandbox.case import SandboxCase, check_refused
 from plait.testing.sandbox.trees import CHANGED, CHANGES, PLAIN, nodes_of, put_tree
 
 
@@ -20,7 +20,7 @@ class LifeContract(SandboxCase):
         with self.made(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.files.write("before", b"in both")
-            self._taken(sandbox, store)
+            self._snapshot_tree(sandbox, store)
             fork = sandbox.fork(self.wanted(store, put_tree(store, PLAIN)))
             try:
                 assert fork.placement.sandbox != sandbox.placement.sandbox
@@ -32,8 +32,8 @@ class LifeContract(SandboxCase):
                 sandbox.exec(["sh", "-c", "echo source > here"])
                 assert fork.files.read("here") == b"fork\n"
                 assert sandbox.files.read("here") == b"source\n"
-                assert "README" not in nodes_of(store, self._taken(fork, store))
-                assert "README" in nodes_of(store, self._taken(sandbox, store))
+                assert "README" not in nodes_of(store, self._snapshot_tree(fork, store))
+                assert "README" in nodes_of(store, self._snapshot_tree(sandbox, store))
             finally:
                 self._end(fork)
             assert sandbox.files.read("before") == b"in both"
@@ -42,7 +42,7 @@ class LifeContract(SandboxCase):
         with self.made(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.files.write("kept", b"kept")
-            self._taken(sandbox, store)
+            self._snapshot_tree(sandbox, store)
             if not self._or_says_so(backend, "pause", sandbox.pause):
                 return
             sandbox.resume()
@@ -53,7 +53,7 @@ class LifeContract(SandboxCase):
         with self.made(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.files.write("kept", b"kept")
-            self._taken(sandbox, store)
+            self._snapshot_tree(sandbox, store)
             if not self._or_says_so(backend, "pause", sandbox.pause):
                 return
             sandbox.close()
@@ -73,7 +73,7 @@ class LifeContract(SandboxCase):
         try:
             sandbox.begin()
             sandbox.exec(["sh", "-ec", CHANGES])
-            self._taken(sandbox, store)
+            self._snapshot_tree(sandbox, store)
             placement = msgspec.json.decode(msgspec.json.encode(sandbox.placement), type=Placement)
         finally:
             sandbox.close()
@@ -84,7 +84,7 @@ class LifeContract(SandboxCase):
                 placement.generation,
             )
             assert again.files.read("README") == b"changed\n"
-            assert nodes_of(store, self._taken(again, store)) == CHANGED
+            assert nodes_of(store, self._snapshot_tree(again, store)) == CHANGED
             again.restore(wanted.tree)
             assert again.snapshot().tree == wanted.tree
         finally:
@@ -95,9 +95,9 @@ class LifeContract(SandboxCase):
         sandbox = backend.create(wanted)
         assert sandbox.placement.sandbox in [held.sandbox for held in backend.held(store)]
         sandbox.destroy()
-        with refused(SandboxGone):
+        with check_refused(SandboxGone):
             backend.attach(sandbox.placement, wanted)
-        with refused(SandboxError):
+        with check_refused(SandboxError):
             sandbox.exec(["true"])
         sandbox.close()
         assert sandbox.placement.sandbox not in [held.sandbox for held in backend.held(store)]

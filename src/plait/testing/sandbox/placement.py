@@ -1,4 +1,4 @@
-"""Placement: what a backend offers, says of a sandbox, and puts into it at the start."""
+"""Placement: the offer of a backend, its words about a sandbox, and the files at the start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plait.errors import (
 from plait.event.kinds import Placement
 from plait.sandbox import Backend, Limits
 from plait.store import Store
-from plait.testing.sandbox.case import SandboxCase, refused
+from plait.testing.sandbox.case import SandboxCase, check_refused
 from plait.testing.sandbox.trees import PLAIN, put_tree
 from plait.workspace import EMPTY
 
@@ -49,7 +49,7 @@ class PlacementContract(SandboxCase):
             assert msgspec.json.decode(msgspec.json.encode(placement), type=Placement) == placement
 
     def test_isolation_that_is_not_there_is_refused(self, backend: Backend, store: Store) -> None:
-        with refused(IsolationMissing):
+        with check_refused(IsolationMissing):
             backend.create(self.wanted(store, isolation="no-such-rung"))
 
     def test_a_tree_is_there_as_it_was(self, backend: Backend, store: Store) -> None:
@@ -85,5 +85,5 @@ class PlacementContract(SandboxCase):
         with self.made(backend, store) as one, self.made(backend, store) as other:
             one.files.write("mine", b"1")
             assert one.placement.sandbox != other.placement.sandbox
-            with refused(NoSuchFile):
+            with check_refused(NoSuchFile):
                 other.files.read("mine")

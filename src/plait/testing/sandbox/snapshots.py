@@ -1,4 +1,4 @@
-"""Trees: snapshots of what commands and files did, and restoring one."""
+"""Trees: snapshots after commands and edits, and restoring one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TreeContract(SandboxCase):
             for number in (b"1", b"2", b"3"):
                 sandbox.begin()
                 sandbox.exec(["sh", "-c", "printf %s " + number.decode() + " > n; touch -d @0 n"])
-                assert nodes_of(store, self._taken(sandbox, store))["n"].content == number
+                assert nodes_of(store, self._snapshot_tree(sandbox, store))["n"].content == number
 
     def test_what_the_store_does_not_have_yet_is_said_again(
         self, backend: Backend, store: Store
@@ -59,7 +59,7 @@ class TreeContract(SandboxCase):
         with self.made(backend, store) as sandbox:
             sandbox.begin()
             sandbox.files.write("one/file", b"never stored before: one")
-            sandbox.snapshot()  # nobody keeps it
+            sandbox.snapshot()  # not kept
             sandbox.begin()
             sandbox.files.write("two", b"never stored before: two")
             found = sandbox.snapshot()
@@ -82,8 +82,8 @@ class TreeContract(SandboxCase):
     def test_what_no_tree_may_hold_is_not_there_for_the_next_command(
         self, backend: Backend, store: Store
     ) -> None:
-        """Neither bytecode nor an environment that a command made: the next one runs what is
-        recorded.
+        """Neither bytecode nor an environment that a command made: the next one runs the
+        recorded files.
         """
         with self.made(backend, store, PLAIN, ignore=("mine", "src/*.so")) as sandbox:
             sandbox.begin()
@@ -98,7 +98,7 @@ class TreeContract(SandboxCase):
                     ),
                 ]
             )
-            self._taken(sandbox, store)
+            self._snapshot_tree(sandbox, store)
             left = sandbox.exec(["find", ".", "(", "-name", "*.pyc", "-o", "-name", "*.so", ")"])
             assert left.output.view() == ""
             assert sandbox.snapshot().tree == put_tree(store, PLAIN)
@@ -118,7 +118,7 @@ class TreeContract(SandboxCase):
                     ),
                 ]
             )
-            self._taken(sandbox, store)
+            self._snapshot_tree(sandbox, store)
             for tree in (before, other, EMPTY, before):
                 sandbox.restore(tree)
                 found = sandbox.snapshot()

@@ -68,7 +68,7 @@ def put_tree(store: Store, nodes: Tree) -> Digest:
 
 
 def nodes_of(store: Store, tree: Digest) -> dict[str, Node]:
-    """What is in a tree, contents and all."""
+    """Return the nodes of a tree, with contents."""
     reader = TreeReader(store)
     return {path: _node(reader, entry) for path, entry in reader.walk(tree)}
 

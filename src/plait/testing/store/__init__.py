@@ -1,12 +1,12 @@
-"""The contract every store keeps, as tests that anybody can run on theirs.
+"""The contract every store keeps, as tests for any store.
 
     class TestMine(StoreContract):
         @pytest.fixture
         def opened(self, tmp_path):
             return lambda *projections: MyStore(tmp_path, source=Seeded(), projections=projections)
 
-`opened(*projections)` opens the store at one place: called again after `close()`, it finds what was
-there. A store that keeps nothing beyond its process says `durable = False`.
+`opened(*projections)` opens the store at one place: called again after `close()`, it finds the same
+contents. A store that keeps nothing beyond its process says `durable = False`.
 """
 
 from plait.testing.store.appending import AppendContract

@@ -22,10 +22,10 @@ from plait.testing.store.durable import DurablePart
 from plait.testing.writing import (
     Opened,
     begin,
+    check_refused,
     extend,
     fork,
     new_log,
-    refused,
     run_threads,
     said,
     sealed,
@@ -57,7 +57,7 @@ class AppendContract(DurablePart):
         stale = store.log(log).head
         extend(store, log, said("first"))
         late = sealed([said("late")], log, 2, (stale,), source=Seeded(1))
-        with refused(StaleHead, store):
+        with check_refused(StaleHead, store):
             store.append(log, late, after=stale)
         assert texts(store, log) == ["first"]
 
@@ -84,7 +84,7 @@ class AppendContract(DurablePart):
     def test_begin_refuses_an_id_that_is_taken(self, opened: Opened) -> None:
         store = opened()
         log = begin(store, said("kept"))
-        with refused(LogExists, store):
+        with check_refused(LogExists, store):
             store.begin(log, sealed([SessionOpened(title="other")], log, source=Seeded(1)))
         assert texts(store, log) == ["kept"]
 
@@ -92,15 +92,15 @@ class AppendContract(DurablePart):
         store = opened()
         log, other = begin(store), begin(store)
         head = store.log(log).head
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             store.append(log, [], after=head)
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             store.append(log, sealed([said("gap")], log, 4, (head,)), after=head)
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             store.append(log, sealed([said("stray")], log, 2, (store.log(other).head,)), after=head)
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             store.append(log, sealed([said("foreign")], other, 2, (head,)), after=head)
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             pair = sealed([said("a"), said("b"), said("c")], log, 2, (head,))
             store.append(log, [pair[0], pair[2]], after=head)
 
@@ -112,17 +112,17 @@ class AppendContract(DurablePart):
             lambda: store.read(log),
             lambda: list(store.records(log)),
         ):
-            with refused(UnknownLog, store):
+            with check_refused(UnknownLog, store):
                 ask()
-        with refused(UnknownLog, store):
+        with check_refused(UnknownLog, store):
             store.append(log, sealed([said("x")], log, 2, (event,)), after=event)
-        with refused(UnknownEvent, store):
+        with check_refused(UnknownEvent, store):
             store.event(event)
-        with refused(UnknownBlob, store):
+        with check_refused(UnknownBlob, store):
             store.get_blob(event)
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             store.log(LogId("../../etc/passwd"))
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             store.event(Digest("' OR 1=1 --"))
 
     def test_a_fork_reads_through_its_lineage(self, opened: Opened) -> None:
@@ -167,26 +167,26 @@ class AppendContract(DurablePart):
             (2, (head,), None),
             (2, (Digest("1" * 64),), log),
         ):
-            with refused(InvalidValue, store):
+            with check_refused(InvalidValue, store):
                 store.begin(
                     child,
                     sealed([ForkedFrom(log, place)], child, place + 1, parents),
                     parent=parent,
                 )
-        with refused(UnknownLog, store):
+        with check_refused(UnknownLog, store):
             store.begin(child, sealed([ForkedFrom(log, 2)], child, 3, (head,)), parent=new_log())
 
     def test_a_fork_says_where_it_comes_from(self, opened: Opened) -> None:
-        """What verify would call tampering is refused when it is written."""
+        """A write that verify would call tampering is refused."""
         store = opened()
         log, other, child = begin(store, said("one")), begin(store, said("one")), new_log()
         head = store.log(log).head
         for body in (ForkedFrom(log, 1), ForkedFrom(other, 2), said("not a word of it")):
-            with refused(InvalidValue, store):
+            with check_refused(InvalidValue, store):
                 store.begin(child, sealed([body], child, 3, (head,)), parent=log)
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             store.begin(child, sealed([ForkedFrom(log, 2)], child))
-        with refused(InvalidValue, store):
+        with check_refused(InvalidValue, store):
             extend(store, log, ForkedFrom(log, 2))
 
     def test_threads_on_logs_of_their_own(self, opened: Opened) -> None:

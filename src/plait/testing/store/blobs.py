@@ -14,8 +14,8 @@ from plait.store.blobs import digest_of
 from plait.testing.writing import (
     Opened,
     begin,
+    check_refused,
     extend,
-    refused,
     sealed,
 )
 
@@ -48,7 +48,7 @@ class BlobContract:
         store = opened()
         log = begin(store)
         missing = digest_of(b"never put")
-        with refused(UnknownBlob, store):
+        with check_refused(UnknownBlob, store):
             extend(store, log, MessageSaid("user", (File("a", "text/plain", missing),)))
 
     def test_blobs_travel_with_their_event(self, opened: Opened) -> None:
@@ -57,7 +57,7 @@ class BlobContract:
         head, content = store.log(log).head, b"carried"
         digest = digest_of(content)
         events = sealed([MessageSaid("user", (File("a", "text/plain", digest),))], log, 2, (head,))
-        with refused(CommitmentBroken, store):
+        with check_refused(CommitmentBroken, store):
             store.append(log, events, after=head, blobs={digest: b"swapped"})
         store.append(log, events, after=head, blobs={digest: content})
         assert store.get_blob(digest) == content
@@ -71,14 +71,14 @@ class BlobContract:
         assert store.sweep_blobs(before=store.number) == 1
         assert store.get_blob(used) == b"used"
         assert store.get_blob(young) == b"young"
-        with refused(UnknownBlob, store):
+        with check_refused(UnknownBlob, store):
             store.get_blob(unused)
 
     def test_many_blobs_are_put_at_once_or_not_at_all(self, opened: Opened) -> None:
         store = opened()
         contents = {digest_of(content): content for content in (b"", b"one", b"text " * 1000)}
         store.put_blob(b"one")
-        with refused(CommitmentBroken, store):
+        with check_refused(CommitmentBroken, store):
             store.put_blobs({**contents, digest_of(b"two"): b"swapped"})
         assert store.missing_blobs([*contents, digest_of(b"two")]) == {
             digest_of(b""),

@@ -1,4 +1,4 @@
-"""Durability: what is written stands, and a closed store says so."""
+"""Durability: written events stand, and a closed store raises."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class DurabilityContract(DurablePart):
         store = opened(Tally())
         log = begin(store, ScratchSet("a", 1))
         store.close()
-        store = opened()  # somebody without the projection
+        store = opened()  # a process without the projection
         extend(store, log, ScratchSet("a", 2))
         store.close()
         assert [row["times"] for row in opened(Tally()).rows("tally", "count")] == [2]

@@ -1,4 +1,4 @@
-"""Epochs: a run that was taken, or ended, takes nothing more from the one that held it."""
+"""Epochs: a run that was taken, or ended, takes nothing more from its old holder."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from plait.testing.store.durable import DurablePart
 from plait.testing.writing import (
     Opened,
     begin,
+    check_refused,
     extend,
     fork,
     new_log,
-    refused,
     run_threads,
     said,
     sealed,
@@ -82,9 +82,9 @@ class EpochContract(DurablePart):
             now = store.log(each)
             late = sealed([said("late")], each, now.tip + 1, (now.head,))
             for stale in ([mine], [Fence(log, 3)], [Fence(log, 2), Fence(other, 1)], [mine, mine]):
-                with refused(StaleEpoch, store):
+                with check_refused(StaleEpoch, store):
                     store.append(each, late, after=now.head, fences=stale)
-            with refused(StaleEpoch, store):  # also where the head is another
+            with check_refused(StaleEpoch, store):  # also where the head is another
                 gone = sealed(
                     [said("late")], each, now.tip, (store.event(now.head).header.parents[0],)
                 )
@@ -100,15 +100,15 @@ class EpochContract(DurablePart):
         events = sealed([ForkedFrom(log, 2)], child, 3, (point,))
         opening = sealed([SessionOpened()], root)
         extend(store, log, RunResumed("b", 1))
-        with refused(StaleEpoch, store):
+        with check_refused(StaleEpoch, store):
             store.begin(child, events, parent=log, fences=[Fence(log, 1)])
-        with refused(StaleEpoch, store):
+        with check_refused(StaleEpoch, store):
             store.begin(root, opening, fences=[Fence(log, 1)])
         store.begin(child, events, parent=log, fences=[Fence(log, 2)])
         store.begin(root, opening, fences=[Fence(log, 2), Fence(child, 0)])
         assert store.log(child).epoch == 0
         extend(store, log, RunResumed("c", 2))
-        with refused(StaleEpoch, store):  # it stands, and whoever asks has been replaced since
+        with check_refused(StaleEpoch, store):  # stands, by a replaced holder
             store.begin(child, events, parent=log, fences=[Fence(log, 2)])
         store.begin(child, events, parent=log, fences=[Fence(log, 3)])
 
@@ -118,10 +118,10 @@ class EpochContract(DurablePart):
         now = store.log(log)
         one, other = (sealed([RunResumed(name, 1)], log, 3, (now.head,)) for name in "ab")
         store.append(log, one, after=now.head, fences=[Fence(log, 1)])
-        with refused(StaleEpoch, store):
+        with check_refused(StaleEpoch, store):
             store.append(log, other, after=now.head, fences=[Fence(log, 1)])
         again = sealed([RunResumed("b", 1)], log, 4, (one[-1].id,))
-        with refused(StaleEpoch, store):
+        with check_refused(StaleEpoch, store):
             store.append(log, again, after=one[-1].id, fences=[Fence(log, 1)])
         assert store.log(log).epoch == 2
 
@@ -139,9 +139,9 @@ class EpochContract(DurablePart):
                 store.append(log, held, after=taken[-1].id, fences=[Fence(log, 2)]) == held[-1].id
             )
         extend(store, log, RunResumed("b", 2))
-        with refused(StaleEpoch, store):
+        with check_refused(StaleEpoch, store):
             store.append(log, taken, after=head, fences=[Fence(log, 1)])
-        with refused(StaleEpoch, store):
+        with check_refused(StaleEpoch, store):
             store.append(log, held, after=taken[-1].id, fences=[Fence(log, 2)])
         assert store.log(log).epoch == 3 and store.log(log).tip == 5
 
@@ -149,14 +149,14 @@ class EpochContract(DurablePart):
         store = opened()
         log, gone = begin(store), new_log()
         now = store.log(log)
-        with refused(UnknownLog, store):
+        with check_refused(UnknownLog, store):
             store.append(
                 log,
                 sealed([said("x")], log, 2, (now.head,)),
                 after=now.head,
                 fences=[Fence(gone, 0)],
             )
-        with refused(UnknownLog, store):
+        with check_refused(UnknownLog, store):
             other = new_log()
             store.begin(other, sealed([SessionOpened()], other), fences=[Fence(gone, 0)])
 

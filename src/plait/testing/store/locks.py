@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from plait.errors import RunHeld
 from plait.store import Store, is_locked
 from plait.testing.store.durable import DurablePart
-from plait.testing.writing import Opened, refused
+from plait.testing.writing import Opened, check_refused
 
 _PATIENCE_S = 10.0  # a server may take a moment to notice that a client has died
 
@@ -22,7 +22,7 @@ class LockContract(DurablePart):
     def test_a_run_is_locked_once(self, opened: Opened) -> None:
         store = opened()
         lock = store.lock("run-1", "s")
-        with refused(RunHeld, store):
+        with check_refused(RunHeld, store):
             store.lock("run-1", "s")
         assert str(os.getpid()) in _holder(store, "run-1")
         assert is_locked(store, "run-1") and not is_locked(store, "run-2")
@@ -54,19 +54,19 @@ class LockContract(DurablePart):
             return
         store = opened()
         lock = store.lock("run-1", "s")
-        with _forked(lambda: _holder(opened(), "run-1")) as (_, holder):
+        with _fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
             assert "process" in holder
             if sys.platform == "linux":
                 assert str(os.getpid()) in holder
         lock.release()
-        with _forked(lambda: _holder(opened(), "run-1")) as (_, holder):
+        with _fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
             assert holder == "nobody"
 
     def test_a_lock_dies_with_its_process(self, opened: Opened) -> None:
         if not self.durable:
             return
         store = opened()
-        with _forked(lambda: str(opened().lock("run-1", "s"))) as (process, _):
+        with _fork_process(lambda: str(opened().lock("run-1", "s"))) as (process, _):
             assert is_locked(store, "run-1")
             os.kill(process, signal.SIGKILL)
             end = time.monotonic() + _PATIENCE_S
@@ -84,9 +84,9 @@ class LockContract(DurablePart):
             lock.release()
             return _holder(store, "run-1")
 
-        with _forked(release_and_ask) as (_, holder):
+        with _fork_process(release_and_ask) as (_, holder):
             assert "process" in holder
-        with _forked(lambda: _holder(opened(), "run-1")) as (_, holder):
+        with _fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
             assert "process" in holder, "the end of a child frees nothing of its parent's"
         lock.release()
 
@@ -101,7 +101,7 @@ def _holder(store: Store, run: str) -> str:
 
 
 @contextmanager
-def _forked(work: Callable[[], str]) -> Generator[tuple[int, str]]:
+def _fork_process(work: Callable[[], str]) -> Generator[tuple[int, str]]:
     """Do some work in a forked process, which stays until the block ends.
 
     Gives the id of the process, and the text that the work returned.

@@ -21,10 +21,10 @@ from plait.testing.store.durable import DurablePart
 from plait.testing.writing import (
     Opened,
     begin,
+    check_refused,
     extend,
     fork,
     new_log,
-    refused,
     said,
     sealed,
     texts,
@@ -79,7 +79,7 @@ class ReadContract(DurablePart):
                 blobs=[1],  # pyright: ignore[reportArgumentType]
             ),
         ):
-            with refused(InvalidInput, store):
+            with check_refused(InvalidInput, store):
                 ask()
 
     def test_reading_more_than_a_page(self, opened: Opened) -> None:
@@ -174,7 +174,7 @@ class ReadContract(DurablePart):
         (event,) = extend(store, roots[3], said("two"))
         assert store.heads(roots[3:4])[roots[3]].head == event.id
         for odd in ("../../etc/passwd", roots[0].upper(), ""):
-            with refused(InvalidValue, store):
+            with check_refused(InvalidValue, store):
                 store.heads([roots[0], LogId(odd)])
 
     def test_matching_ids_by_either_end(self, opened: Opened) -> None:
@@ -211,7 +211,7 @@ class ReadContract(DurablePart):
         )
         assert store.describe()["logs"] == store.describe()["events"] == 0
         assert verify(store) == []
-        with refused(LogExists, store):
+        with check_refused(LogExists, store):
             store.begin(house, sealed([said("mine")], house))
         (event,) = extend(store, house, said("an act that belongs to no session"))
         log = begin(store)

@@ -12,8 +12,8 @@ from plait.testing.projections import Tally, Words
 from plait.testing.writing import (
     Opened,
     begin,
+    check_refused,
     extend,
-    refused,
 )
 
 
@@ -69,7 +69,7 @@ class RowContract:
     def test_a_projection_that_fails_undoes_the_append(self, opened: Opened) -> None:
         store = opened(Tally())
         log = begin(store, ScratchSet("a", 1))
-        with refused(RuntimeError, store):
+        with check_refused(RuntimeError, store):
             extend(store, log, ScratchSet("a", 2), ScratchSet("poison", 1))
         assert [row["times"] for row in store.rows("tally", "count")] == [1]
         extend(store, log, ScratchSet("a", 3))
@@ -83,7 +83,7 @@ class RowContract:
             ("tally", "count", {"nope": 1}, None),
             ("tally", "count", {}, "number; DROP TABLE event"),
         ):
-            with refused(UnknownRows, store):
+            with check_refused(UnknownRows, store):
                 store.rows(projection, table, where, order=order)
-        with refused(UnknownRows, store):
+        with check_refused(UnknownRows, store):
             store.rebuild("nope")

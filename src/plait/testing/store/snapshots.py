@@ -12,10 +12,10 @@ from plait.testing.store.durable import DurablePart
 from plait.testing.writing import (
     Opened,
     begin,
+    check_refused,
     extend,
     fork,
     new_log,
-    refused,
     said,
     texts,
     verify,
@@ -98,12 +98,12 @@ class SnapshotContract(DurablePart):
             (child, 2),
             (child, 4),
         ):
-            with refused(InvalidValue, store):
+            with check_refused(InvalidValue, store):
                 store.keep(at, odd, b"state")
         for odd in ("text", None):
-            with refused(InvalidValue, store):
+            with check_refused(InvalidValue, store):
                 store.keep(log, 1, odd)
-            with refused(InvalidValue, store):
+            with check_refused(InvalidValue, store):
                 store.kept(log, odd)
         assert store.forget_kept() == 0
         unknown = new_log()
@@ -113,7 +113,7 @@ class SnapshotContract(DurablePart):
             lambda: store.all_kept(unknown),
             lambda: store.forget_kept(unknown),
         ):
-            with refused(UnknownLog, store):
+            with check_refused(UnknownLog, store):
                 ask()
 
     def test_keeping_changes_nothing_else(self, opened: Opened) -> None:
