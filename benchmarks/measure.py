@@ -19,7 +19,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from plait.store.database import PAGE_SIZE
+from plait.store.sqlite.database import PAGE_SIZE
 
 WARM_UP = 0.1  # of the rounds, not counted
 SETTLE_SIZE = 12_000_000  # more than SQLite lets a write-ahead log grow before it starts over

@@ -30,9 +30,9 @@ from plait.session.ports import Host as _HostPort
 from plait.session.ports import bind_host as _bind_host
 from plait.store import Projection as _Projection
 from plait.store import Store
+from plait.store import find_open as _opened
 from plait.store import locate as _locate
 from plait.store import open_at as _open_at
-from plait.store import opened as _opened
 from plait.tool import tool
 
 if _TYPE_CHECKING:

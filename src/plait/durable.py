@@ -42,7 +42,6 @@ from plait.program import recorded_program
 from plait.runtime.appends import append_around_run
 from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
 from plait.runtime.drivers.blocking import Waiter
-from plait.runtime.hold import hold, release
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.registry import is_going_on, open_run
@@ -57,7 +56,7 @@ from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.revision import place_in
 from plait.store import Store
-from plait.store.base import TURNS
+from plait.store.epochs import TURNS
 from plait.tool import as_tool
 from plait.workflow import Workflow, call_again, original
 
@@ -136,12 +135,14 @@ def _resume(
     given, named = _given(session, started, program, args, kwargs)
     if is_going_on(started.id):
         raise RunHeld(session.short, started.id, f"this process, {os.getpid()}")
-    hold(session.store, started.id, session.short)
+    lock = store_at(session.store).lock(started.id, session.short)
     try:
         run, at = _take_up(_unpaused(session), started, watch, waiter, on_start)
+        run.lock = lock
+        run.lock = lock
     # it is not as it was when we looked: another process took it first, or ended it
     except StaleEpoch:
-        release(session.store, started.id)
+        lock.release()
         now = _last_run(session.reload())
         if (
             now is not None
@@ -151,7 +152,7 @@ def _resume(
             raise RunHeld(session.short, started.id, taken.holder) from None
         return _resume(session, workflow, args, kwargs, watch, waiter, on_start)
     except BaseException:
-        release(session.store, started.id)
+        lock.release()
         raise
     return _called(program, run, at, given, named, watch)
 
@@ -168,7 +169,7 @@ def _called(
         return call_again(program, run, at, args, kwargs, watch)
     finally:
         if not run.closed:  # it never came to its first call
-            let_go(run, at.store)
+            let_go(run)
 
 
 def _take_up(
@@ -439,7 +440,7 @@ def replay(
             raise
         return outside(Session.of(run.journal.tip(run.root)))
     finally:
-        let_go(run, there.store)
+        let_go(run)
 
 
 # ── what if ──────────────────────────────────────────────────────────────────────────────────
@@ -529,7 +530,7 @@ def whatif(
         {"at": last, "effects": effects, **_described(over.model, instruction, tools, edits)},
     )
     id = str(direct_writer().source(branch.store).fresh("run", branch.id, branch.seq))
-    hold(branch.store, id, branch.short)
+    lock = store_at(branch.store).lock(id, branch.short)
     try:
         behalf = started.event.actor
         spot = msgspec.structs.replace(branch.position, run=id)
@@ -541,6 +542,7 @@ def whatif(
         assert mine is not None
         start = _start_of(here, mine)
         run = new_run(id, start, watch, None, behalf=behalf)
+        run.lock = lock
         run.journal.fence.hold(mine.epoch)
         run.journal.recording = _record(here, mine, start)
         if (pool := run_budget(here, run)) is not None:
@@ -555,7 +557,7 @@ def whatif(
         run.journal.tips.move(start.position)
         open_run(run)
     except BaseException:
-        release(branch.store, id)
+        lock.release()
         raise
     return _called(program, run, start, given, named, watch)
 

@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import thread as pools
 from contextlib import contextmanager
@@ -99,14 +99,15 @@ def ends_run(error: BaseException) -> bool:
 # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
 
-def is_inside(address: str) -> str:
-    """Return the reason why the calling code may not decide in the store at this address. "": it
-    may.
+def is_inside(address: str, names_of: Callable[[str], Iterable[str]]) -> str:
+    """Return the reason why the calling code may not decide in the store at this address, or "".
+
+    `names_of` returns the names of a store that other processes know it by.
     """
     if is_code_of_run():
         return "code of a run does not decide for people"
     marks = {*os.environ.get(VARIABLE, "").split(), *_marks_at_start().split()}
-    if marks and marks & set(tokens(address)):
+    if marks and marks & {_token(name) for name in names_of(address)}:
         return "this process was started by code of a run, which does not decide for people"
     return ""
 
@@ -169,35 +170,17 @@ def deciding() -> Generator[None]:
         _deciding.reset(before)
 
 
-def tokens(address: str) -> list[str]:
-    """Return names of a store that do not depend on the spelling of its address.
-
-    Empty: no other process can reach it.
-    """
-    scheme, _, path = address.partition(":")
-    if scheme == "memory" or not path:
-        return []
-    real = os.path.realpath(path)
-    found = [_token(scheme, real)]
-    try:
-        there = os.stat(real)
-        found.append(_token("inode", there.st_dev, there.st_ino))
-    except OSError:
-        pass
-    return found
-
-
-def _token(*words: object) -> str:
-    return sha256("/".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+def _token(name: str) -> str:
+    return sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 # ── marking ──────────────────────────────────────────────────────────────────────────────────
 
 
-def open_store(address: str) -> None:
-    """Note that a run is opened in this store: from now on its threads and processes are marked."""
-    for token in tokens(address):
-        _process.stores[token] = None
+def open_store(names: Iterable[str]) -> None:
+    """Note that a run is opened in the store of these names: what its code starts is marked."""
+    for name in names:
+        _process.stores[_token(name)] = None
     _install()
 
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from plait.cli import main
 from plait.session import Session
-from plait.store import opened
+from plait.store import find_open
 
 COMMAND = [sys.executable, "-c", "from plait.cli import main; main(prog_name='plait')"]
 
@@ -73,7 +73,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     monkeypatch.setenv("PLAIT_ACTOR", "human:ana")
     made = Shell(folder.resolve())
     yield made
-    if (store := opened(made.address)) is not None:
+    if (store := find_open(made.address)) is not None:
         store.close()
 
 

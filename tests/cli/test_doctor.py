@@ -23,10 +23,11 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.cli.machine_checks import Requirement
 from plait.store import SqliteStore
-from plait.store.database import PAGE_SIZE, PRAGMAS, inspect
-from plait.store.schema import MIGRATIONS
+from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS
+from plait.store.sqlite.inspect import inspect
+from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.store import begin, said
+from plait.testing.writing import begin, said
 
 MODULE = "plait.cli.store_checks"
 ESCAPE = "\x1b"

@@ -19,11 +19,12 @@ from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, Session, SessionRows
 from plait.session.fold import SNAPSHOT_EVERY
 from plait.store import Projection, SqliteStore
-from plait.store import database as database_module
-from plait.store.database import Migration
-from plait.store.schema import MIGRATIONS
+from plait.store.sqlite import database as database_module
+from plait.store.sqlite.database import Migration
+from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.store import Tally, said, sealed
+from plait.testing.projections import Tally
+from plait.testing.writing import said, sealed
 from tests.faults.folders import old_store
 from tests.faults.scenes import add_colour
 

@@ -32,7 +32,7 @@ from plait.ids import Digest, LogId, derived
 from plait.session import GraphRows, SessionRows, verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.store import extend, said, sealed
+from plait.testing.writing import extend, said, sealed
 from tests.support import RawSql
 
 SECTOR = 512

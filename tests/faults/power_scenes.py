@@ -30,10 +30,11 @@ from plait.event.kinds import SessionOpened
 from plait.ids import Digest, LogId
 from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, SessionRows, file
-from plait.store import Fence, SqliteStore, connections, database
+from plait.store import Fence, SqliteStore
 from plait.store.blobs import digest_of
+from plait.store.sqlite import connections, database
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, fork, run_threads, said, sealed
+from plait.testing.writing import begin, extend, fork, run_threads, said, sealed
 from tests.faults.folders import old_store
 from tests.faults.power import (
     Acknowledged,

@@ -8,9 +8,9 @@ import threading
 import time
 
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
-from plait.store.database import Database
+from plait.store.sqlite.database import Database
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, run_threads, said, texts
+from plait.testing.writing import begin, extend, run_threads, said, texts
 
 
 def fork_in_the_middle(folder: str) -> None:

@@ -24,11 +24,11 @@ from plait.errors import (
     StoreUnsafe,
 )
 from plait.store import SqliteStore, verify_store
-from plait.store import database as database_module
-from plait.store.database import Database
-from plait.store.schema import MIGRATIONS
+from plait.store.sqlite import database as database_module
+from plait.store.sqlite.database import Database
+from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, said, texts
+from plait.testing.writing import begin, extend, said, texts
 from tests.faults.acts import UPKEEP, WRITING
 from tests.faults.nursery import ask
 from tests.faults.scenes import add_colour

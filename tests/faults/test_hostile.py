@@ -37,10 +37,11 @@ from plait.event.kinds import (
 from plait.ids import Digest, derived
 from plait.session import SessionRows
 from plait.store import MemoryStore, Rows, SqliteStore, Store, verify_store
-from plait.store import database as database_module
-from plait.store.transact import short_of
+from plait.store.sqlite import database as database_module
+from plait.store.sqlite.columns import short_of
 from plait.testing import Seeded
-from plait.testing.store import Tally, begin, extend, new_log, said, sealed, texts
+from plait.testing.projections import Tally
+from plait.testing.writing import begin, extend, new_log, said, sealed, texts
 from tests.support import RawSql, python
 
 
@@ -233,7 +234,7 @@ import signal, sys, tempfile
 from plait.errors import StoreReentered
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, said
+from plait.testing.writing import begin, extend, said
 store = SqliteStore(tempfile.mkdtemp(), source=Seeded())
 mine, theirs, refused = begin(store), begin(store), 0
 def ring(*_):

@@ -20,7 +20,7 @@ from plait.event import seal_all
 from plait.ids import LogId
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.store import said, sealed, texts
+from plait.testing.writing import said, sealed, texts
 from tests.faults.acts import ACTS, UPKEEP, WRITING
 from tests.faults.nursery import ask
 from tests.support import dose, needs_strace, report, seed

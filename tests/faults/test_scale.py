@@ -21,7 +21,7 @@ from plait.event.kinds import Body, FactRecorded, ScratchSet, SessionOpened
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session.fold import keep_snapshot, state_at
-from plait.testing.store import said
+from plait.testing.writing import said
 from tests.faults.folders import quick_folder
 from tests.support import dose, python, report
 

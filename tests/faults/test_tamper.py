@@ -33,7 +33,7 @@ from plait.ids import LogId
 from plait.session import GraphRows, InboxRows, SessionRows, verify
 from plait.session.audit import Audit
 from plait.session.fold import state_at
-from plait.store import Fault, SqliteStore
+from plait.store import SqliteStore, StoreFault
 from plait.testing import Seeded
 from tests.faults.folders import quick_folder
 from tests.faults.mutations import (
@@ -91,7 +91,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
 
 def judge(
     image: Image | None, folder: Path, unchecked: list[str] | None = None
-) -> list[Fault] | PlaitError:
+) -> list[StoreFault] | PlaitError:
     """What the product says of a store: faults, or what it raised instead of opening or reading it.
 
     None: as it stands in the folder.
@@ -171,7 +171,7 @@ def is_same(original: Original, now: Meaning | str) -> bool:
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def named(aim: Aim, found: list[Fault] | PlaitError, begins: dict[str, int]) -> bool:
+def named(aim: Aim, found: list[StoreFault] | PlaitError, begins: dict[str, int]) -> bool:
     """The faults name what was aimed at, and no earlier event of the same log, unless its fork
     point was hit as well.
     """

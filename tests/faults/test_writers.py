@@ -16,7 +16,7 @@ from plait.errors import StoreBusy
 from plait.session import verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, said, texts
+from plait.testing.writing import begin, extend, said, texts
 from tests.faults.history import Act, Append, Entry, Look, check, decode
 from tests.faults.rival import run, text_of
 from tests.support import (
@@ -296,7 +296,7 @@ def test_a_forked_child_that_ends_normally_does_no_harm(tmp_path: Path) -> None:
         """
 import os, sys
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, said, texts
+from plait.testing.writing import begin, extend, said, texts
 from plait.store import SqliteStore, verify_store
 store = SqliteStore(sys.argv[1], source=Seeded())
 log = begin(store)

@@ -22,10 +22,10 @@ from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import Digest
 from plait.session import Session, verify
 from plait.store import SqliteStore
-from plait.store.database import Database
 from plait.store.sqlite import FILE
-from plait.store.transact import short_of
-from plait.testing.store import said, sealed
+from plait.store.sqlite.columns import short_of
+from plait.store.sqlite.database import Database
+from plait.testing.writing import said, sealed
 from tests.faults.acts import Act, Stage
 
 

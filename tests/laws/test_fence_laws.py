@@ -36,7 +36,7 @@ from plait.runtime.run import Run
 from plait.runtime.run_writer import RunWriter
 from plait.session.ports import Act, Draft, Position
 from plait.store import Store
-from plait.store.base import TURNS
+from plait.store.epochs import TURNS
 from tests.support import count as counted
 
 _names = count(1)

@@ -31,7 +31,8 @@ from plait.event.kinds import File, ForkedFrom, MessageSaid, ScratchSet, Session
 from plait.ids import Digest, LogId, derived
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
 from plait.testing import Seeded
-from plait.testing.store import Tally, begin, extend, fork, said
+from plait.testing.projections import Tally
+from plait.testing.writing import begin, extend, fork, said
 from tests.support import RawSql, count
 
 LONG = st.sampled_from(["", "short", "\u2028\x85\0", "long " * 300, "漢" * 5000])

@@ -41,7 +41,6 @@ from plait.errors import (
     ToolFailed,
 )
 from plait.event.kinds import ApprovalRequested, ToolUnknown
-from plait.runtime.hold import hold, release
 from plait.runtime.registry import run_of
 from tests.support import RAN, parked_session, python
 
@@ -345,13 +344,13 @@ def test_consent_cannot_be_waited_for_inside_a_tool() -> None:
 
 def test_reading_the_folder_frees_no_lock(tmp_path: Path) -> None:
     store = open_store(tmp_path / ".plait")
-    hold(store.address, "run-1", "s")
+    lock = store.lock("run-1", "s")
     for file in (tmp_path / ".plait").iterdir():
         file.read_bytes()  # as a backup does
-    code = "import sys; from plait.runtime.hold import hold; hold(sys.argv[1], 'run-1', 's')"
+    code = "import sys, plait; plait.open_store(sys.argv[1]).lock('run-1', 's')"
     other = python(code, store.address, check=False)
     assert other.returncode != 0 and "RunHeld" in other.stderr
-    release(store.address, "run-1")
+    lock.release()
     assert python(code, store.address, check=False).returncode == 0
     store.close()
 

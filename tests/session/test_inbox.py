@@ -49,10 +49,10 @@ from plait.event.kinds import (
     ToolUnknown,
 )
 from plait.ids import Digest, LogId, inbox_of
-from plait.runtime.hold import hold, release
 from plait.session import InboxRows, verify
 from plait.session.inbox import all_waiting, arrived, due, post, root_of
 from plait.session.ports import Act, Draft, store_at, writer_of
+from plait.store import RunLock
 from tests.support import record
 
 record_in_run = partial(record, run="run-1")
@@ -70,12 +70,17 @@ def ask(
 
 
 @pytest.fixture
-def session(store: Store) -> Iterator[Session]:
+def lock(store: Store) -> Iterator[RunLock]:
+    """The lock of the run that holds the session."""
+    lock = store.lock("run-1", "the session")
+    yield lock
+    lock.release()
+
+
+@pytest.fixture
+def session(store: Store, lock: RunLock) -> Session:
     """A session that a run holds."""
-    made = record_in_run(Session("Clean up.", store=store), RunStarted("m:W"))
-    hold(made.store, "run-1", made.short)
-    yield made
-    release(made.store, "run-1")
+    return record_in_run(Session("Clean up.", store=store), RunStarted("m:W"))
 
 
 def copies(session: Session) -> Session:
@@ -371,7 +376,9 @@ def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
 # ── delivering ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_delivered_is_counted_and_settles_the_ask(session: Session, store: Store) -> None:
+def test_what_is_delivered_is_counted_and_settles_the_ask(
+    session: Session, store: Store, lock: RunLock
+) -> None:
     session = ask(session)
     session.send("first")
     session.approve(
@@ -395,7 +402,7 @@ def test_what_is_delivered_is_counted_and_settles_the_ask(session: Session, stor
     assert list(verify(store, state=True)) == []
     with pytest.raises(RunOpen, match="cannot be rewound"):  # somebody is at work on it
         after.rewind(2)
-    release(after.store, "run-1")
+    lock.release()
     rewound = after.rewind(2)
     assert delivered(rewound) == 2  # the ledger never goes back
 

@@ -15,7 +15,7 @@ from plait.event.kinds import Failure, ModelReplied, RunFailed, RunResumed, RunS
 from plait.ids import inbox_of
 from plait.session import verify
 from plait.session.ports import Act, Draft, writer_of
-from plait.testing.store import run_threads
+from plait.testing.writing import run_threads
 from tests.support import count_calls, record_reply
 
 

@@ -10,7 +10,7 @@ import pytest
 from plait import open_store
 from plait.errors import BadAddress, StoreClosed
 from plait.store import canonical, locate
-from plait.testing.store import begin, said, texts
+from plait.testing.writing import begin, said, texts
 
 
 def test_one_spelling_per_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

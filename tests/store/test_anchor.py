@@ -17,9 +17,10 @@ from plait.ids import Digest, LogId, house_of, inbox_of
 from plait.session import SessionRows, verify
 from plait.session.audit import Audit
 from plait.store import SqliteStore, packing, verify_store
-from plait.store.schema import MIGRATIONS
+from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.store import Tally, begin, run_threads, said, sealed
+from plait.testing.projections import Tally
+from plait.testing.writing import begin, run_threads, said, sealed
 from tests.faults.folders import old_store
 from tests.support import RawSql, python
 

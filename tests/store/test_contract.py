@@ -13,10 +13,11 @@ from plait import open_store
 from plait.errors import StoreFailed, UnknownRows
 from plait.event.kinds import File, MessageSaid, ScratchSet, Text
 from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_store
-from plait.store.base import TURNS
-from plait.store.schema import MIGRATIONS
+from plait.store.epochs import TURNS
+from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
-from plait.testing.store import Opened, Tally, begin, extend, said, texts
+from plait.testing.projections import Tally
+from plait.testing.writing import Opened, begin, extend, said, texts
 from tests.faults.folders import old_store
 from tests.support import RawSql
 
@@ -63,7 +64,7 @@ def test_a_store_whose_file_was_removed_takes_nothing_more(
 
     So it is soon refused, and opening again finds what is there.
     """
-    monkeypatch.setattr("plait.store.connections._CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("plait.store.sqlite.connections._CHECK_EVERY_S", 0.0)
     store = open_store(tmp_path / "store")
     log = begin(store, said("one"))
     shutil.rmtree(tmp_path / "store")

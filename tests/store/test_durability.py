@@ -38,11 +38,11 @@ from plait.ids import Digest, LogId
 from plait.session import verify
 from plait.session.ports import Act, Draft, writer_of
 from plait.store import SqliteStore, Store
-from plait.store import connections as connections_module
-from plait.store import database as database_module
-from plait.store.commit import GroupCommit
+from plait.store.sqlite import connections as connections_module
+from plait.store.sqlite import database as database_module
+from plait.store.sqlite.commit import GroupCommit
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, fork, new_log, said, sealed
+from plait.testing.writing import begin, extend, fork, new_log, said, sealed
 from tests.support import RawSql, needs_strace, python, sqlite_writer, unsynced_count, wait_until
 
 

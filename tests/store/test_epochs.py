@@ -11,7 +11,7 @@ import pytest
 from plait.event.kinds import RunResumed, RunStarted
 from plait.store import SqliteStore, verify_log, verify_store
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, fork, said
+from plait.testing.writing import begin, extend, fork, said
 from tests.support import RawSql
 
 

@@ -16,7 +16,7 @@ from plait.event.kinds import (
 from plait.session import SessionRows
 from plait.store import MemoryStore, SqliteStore, Store
 from plait.testing import Seeded
-from plait.testing.store import extend, fork, new_log, said, sealed
+from plait.testing.writing import extend, fork, new_log, said, sealed
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -13,9 +13,9 @@ import pytest
 from plait.event.codec import EVENT_TAG
 from plait.ids import Digest
 from plait.store import SqliteStore, verify_store
-from plait.store.transact import short_of
+from plait.store.sqlite.columns import short_of
 from plait.testing import Seeded
-from plait.testing.store import begin, said
+from plait.testing.writing import begin, said
 from tests.support import RawSql
 
 Edit = Callable[[bytes], bytes]

@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> Generator[Store]:
 
 @pytest.fixture
 def cache(store: Store) -> Path:
-    return cache_folder(store.address)
+    return cache_folder(store)
 
 
 @pytest.fixture

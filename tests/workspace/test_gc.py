@@ -23,7 +23,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId
 from plait.store import MemoryStore, SqliteStore, Store
 from plait.testing import Seeded
-from plait.testing.store import begin, extend, new_log, run_threads, said, sealed
+from plait.testing.writing import begin, extend, new_log, run_threads, said, sealed
 from plait.workspace.base import Entry
 from plait.workspace.gc import Collected, collect, follow, reachable, roots_of
 from plait.workspace.tree import EMPTY, encode, walk

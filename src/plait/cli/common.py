@@ -24,7 +24,7 @@ from plait.ids import LogId, short
 from plait.session import Session
 from plait.session.listing import session_row
 from plait.session.ports import store_at, writer_of
-from plait.store import FOLDER, Store, canonical, exists, locate, opened
+from plait.store import FOLDER, Store, canonical, exists, find_open, locate
 
 Form = Literal["text", "json", "jsonl"]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ class Options(NamedTuple):
         """The address of a store that exists."""
         address = address_of(self.address)
         # memory ends with its process
-        if opened(address) is None and (address.startswith("memory:") or not exists(address)):
+        if find_open(address) is None and (address.startswith("memory:") or not exists(address)):
             raise NoStore(address)
         return address
 

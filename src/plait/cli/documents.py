@@ -21,7 +21,7 @@ from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
 from plait.session.graph import Edge, Node, Step, Trace
 from plait.session.state import Spent
-from plait.store import Fault, Row, Unchecked
+from plait.store import Row, StoreFault, Unchecked
 from plait.workspace import Change, Entry
 from plait.workspace.changes import Changes
 from plait.workspace.diff import Stat
@@ -354,5 +354,5 @@ def unchecked_document(unchecked: Unchecked) -> Document:
     return {"what": unchecked.what, "why": unchecked.why}
 
 
-def fault_document(fault: Fault) -> Document:
+def fault_document(fault: StoreFault) -> Document:
     return {"session": fault.log, "seq": fault.seq, "what": fault.what}

@@ -13,9 +13,10 @@ from plait.cli.machine_checks import version_numbers
 from plait.cli.render import count_text
 from plait.cli.report import Check
 from plait.errors import BadAddress, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed
-from plait.store.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN, inspect
-from plait.store.schema import MIGRATIONS
 from plait.store.sqlite import FILE
+from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN
+from plait.store.sqlite.inspect import inspect
+from plait.store.sqlite.schema import MIGRATIONS
 
 BUSY_S = 5.0  # a store's own patience is a minute; a person is waiting here
 FREE_LOW = 100_000_000  # bytes; below, a warning

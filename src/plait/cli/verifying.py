@@ -19,7 +19,7 @@ from plait.errors import SchemaAltered, StoreCorrupt
 from plait.ids import LogId, short
 from plait.session.audit import Audit, logs_behind
 from plait.session.ports import store_at
-from plait.store import Fault, Store, Unchecked
+from plait.store import Store, StoreFault, Unchecked
 
 
 @click.command("verify")
@@ -47,7 +47,7 @@ def verify_command(
         unchecked = audit.unchecked()
     except (StoreCorrupt, SchemaAltered) as error:  # so badly that it cannot even be looked through
         faults, unchecked = (
-            [Fault(None, 0, str(error))],
+            [StoreFault(None, 0, str(error))],
             [Unchecked("everything else", "the store cannot be opened")],
         )
     skipped = {"not_checked": [unchecked_document(each) for each in unchecked]}
@@ -77,7 +77,7 @@ def _audited_counts(store: Store, logs: Sequence[LogId] | None) -> tuple[int, in
     return len(logs), sum(log.tip - log.place for log in map(store.log, logs))
 
 
-def _print_faults(extent: str, faults: Sequence[Fault]) -> None:
+def _print_faults(extent: str, faults: Sequence[StoreFault]) -> None:
     out = Out()
     if not faults:
         out.line(f"{extent}: nothing is wrong")

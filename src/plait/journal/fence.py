@@ -13,7 +13,7 @@ from plait.event import kinds as k
 from plait.ids import LogId, short
 from plait.journal.stops import Halted
 from plait.store import Fence, Log, Store
-from plait.store.base import TURNS
+from plait.store.epochs import TURNS
 
 
 class RunFence:

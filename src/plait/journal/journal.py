@@ -34,7 +34,7 @@ from plait.journal.writer import DirectWriter
 from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Position
-from plait.store.base import turns_in
+from plait.store.epochs import turns_in
 
 Blobs = Mapping[Digest, bytes]
 OnAppend = Callable[[Sequence[Event]], object]

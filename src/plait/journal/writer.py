@@ -33,7 +33,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, Source, inbox_of, short
 from plait.inside import is_inside
 from plait.session.ports import UNNAMED, Act, Draft, Position, bind_writer
-from plait.store import Fence, Store
+from plait.store import Fence, Store, shared_names
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -54,7 +54,7 @@ def check_decisions(
     What the runtime records for them does not come by here.
     """
     for draft in drafts:
-        if type(draft.body) in decisions and (why := is_inside(address)):
+        if type(draft.body) in decisions and (why := is_inside(address, shared_names)):
             raise MayNotApprove(short(log), draft.act.actor, why)
 
 
@@ -156,7 +156,7 @@ class DirectWriter:
         return _bound.acting(store, spot) if _bound.acting is not None else UNNAMED
 
     def judges(self, log: LogId, store: str) -> tuple[str, ...]:
-        return (RUN_CODE,) if is_inside(store) else ()
+        return (RUN_CODE,) if is_inside(store, shared_names) else ()
 
     def path_of(self, log: LogId, workflow: object) -> str | None:
         return None

@@ -47,7 +47,6 @@ from plait.runtime.bypass import policy_of
 from plait.runtime.drivers.blocking import Blocking, Waiter
 from plait.runtime.executing import check_running, executing
 from plait.runtime.failures import failure_of
-from plait.runtime.hold import hold, release
 from plait.runtime.listeners import OnEvent
 from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.names import call_id, principal_of
@@ -61,6 +60,7 @@ from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
 from plait.session.rows import run_of_branch
 from plait.session.typed import to_json
+from plait.store import shared_names
 
 
 class Calling(NamedTuple):
@@ -108,7 +108,7 @@ def check_attendants(session: Session, watch: Watch) -> None:
         and _is_none_or(watch.answerer, outer.settings.answerer)
     ):
         return
-    if why := is_inside(session.store):
+    if why := is_inside(session.store, shared_names):
         step = "pass approver= and answerer= where the outermost workflow is called"
         raise MayNotApprove(
             session.short, direct_writer().principal(), f"{why}, nor hands in who does; {step}"
@@ -161,7 +161,7 @@ def enter(
     if run is None:
         run, session = _start(session, calling, watch, waiter)
     if outermost:
-        open_store(session.store)
+        open_store(shared_names(session.store))
     if outermost and (not run.journal.recording.strict):
         watch_run(run, session.store, calling.bypass)
     scope = session.run or run.id
@@ -231,7 +231,7 @@ def leave(entry: Entry, result: object) -> Session:
             raise halted.error from None
         raise
     finally:
-        let_go(run, entry.session.store)
+        let_go(run)
     if result.id == run.root:
         return ended
     return outside(result.reload()) if result.run == run.id else result
@@ -284,7 +284,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
     except Halted as halted:
         return halted.error or halted
     finally:
-        let_go(run, entry.session.store)
+        let_go(run)
     if isinstance(error, Halted):
         return error.error
     if isinstance(error, (EffectError, Parked)):
@@ -332,10 +332,11 @@ def _start(
     direct = direct_writer()
     spot = session.position
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.seq))
-    hold(spot.store, id, session.short)
+    lock = store_at(spot.store).lock(id, session.short)
     run = None
     try:
         run = new_run(id, session, watch, waiter)
+        run.lock = lock
         if (pool := run_budget(session, run)) is not None:
             run.budgets.set_root(pool)
         run.started_at = run.resumed_at = max(
@@ -359,7 +360,7 @@ def _start(
     except BaseException:
         if run is not None:
             run.journal.fence.is_closed = True
-        release(spot.store, id)
+        lock.release()
         raise
     open_run(run)
     return run, inside.later(after, k.RunStarted.__name__)
@@ -408,10 +409,10 @@ def new_run(
     return run
 
 
-def let_go(run: Run, address: str) -> None:
+def let_go(run: Run) -> None:
     close_run(run)
-    if not run.journal.recording.strict:
-        release(address, run.id)
+    if run.lock is not None:
+        run.lock.release()
 
 
 _REPLIES = frozenset({k.ModelReplied.__name__})
@@ -468,7 +469,7 @@ def end_unheld(session: Session, reason: str) -> None:
     if at.open_run is None or is_going_on(at.open_run):
         return
     try:
-        hold(at.store, at.open_run, at.short)
+        lock = store_at(at.store).lock(at.open_run, at.short)
     except RunHeld:
         return
     try:
@@ -482,7 +483,7 @@ def end_unheld(session: Session, reason: str) -> None:
             inside.position, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))]
         )
     finally:
-        release(at.store, at.open_run)
+        lock.release()
 
 
 def outside(session: Session) -> Session:

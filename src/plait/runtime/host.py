@@ -18,7 +18,6 @@ from plait.runtime.consent import User
 from plait.runtime.drivers.blocking import Blocking, Waiter, drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.executing import note_error
-from plait.runtime.hold import is_held
 from plait.runtime.mail import past_gates
 from plait.runtime.names import principal_of
 from plait.runtime.place import place
@@ -32,7 +31,8 @@ from plait.session import Session
 from plait.session.content import text_of
 from plait.session.files import Resolve
 from plait.session.life import check_may
-from plait.session.ports import Position, Value, writer_of
+from plait.session.ports import Position, Value, store_at, writer_of
+from plait.store import is_locked
 from plait.tool import as_tool, reason_of
 
 
@@ -86,7 +86,7 @@ class LocalHost:
         )
 
     def is_held(self, session: Value, run: str) -> bool:
-        return is_held(session.position.store, run)
+        return is_locked(store_at(session.position.store), run)
 
     def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> list[Session]:
         return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)

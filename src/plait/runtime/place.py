@@ -134,8 +134,7 @@ def _record_folder(
     store: Store, folder: Path, asked: Mapping[str, Any], detail: dict[str, Json]
 ) -> Snapshot:
     """Return the snapshot of a folder, and add its facts to `detail`."""
-    kept = store.address.partition(":")[2] if store.address.startswith("sqlite:") else None
-    rules = rules_for(folder, ignore=asked.get("ignore", ()), store=kept)
+    rules = rules_for(folder, ignore=asked.get("ignore", ()), store=store.folder)
     if "heavy" in asked:
         rules = msgspec.structs.replace(rules, heavy=tuple(asked["heavy"]))
         detail["heavy_names"] = list(rules.heavy)

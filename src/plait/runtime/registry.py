@@ -83,9 +83,9 @@ def open_run(run: Run) -> None:
 
 def watch_run(run: Run, address: str, policy: str | None) -> None:
     """Notice from now on what the run's own code does around the session."""
-    scheme, _, folder = address.partition(":")
-    if scheme == "sqlite":
-        bypass.spare(folder)
+    folder = run.journal.writer.store(address).folder
+    if folder is not None:
+        bypass.spare(str(folder))
     bypass.watch(run, bypass.policy_of(policy, os.environ))
 
 

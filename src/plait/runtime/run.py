@@ -28,6 +28,7 @@ from plait.runtime.stack import CallStack, Frame
 from plait.runtime.stops import StopList
 from plait.session import Session
 from plait.session.ports import Act, Draft, Position
+from plait.store import RunLock
 
 
 class Run:
@@ -51,6 +52,7 @@ class Run:
         self.listeners = Listeners(on_event)
         self.settings = Settings(behalf)
         self.reads = Reads()  # shared with the runs that its code starts
+        self.lock: RunLock | None = None  # None in a replay, which locks nothing
         self.holder = ""  # this process, as its RunResumed names it; "": the run was begun here
         self.taker = writer.principal()  # the principal that resumes it
         # the seqs of its inbox up to which wishes to cancel were for a run before it, and wishes to

@@ -87,16 +87,16 @@ class LocalBackend:
         """
         wanted = msgspec.structs.replace(wanted, isolation=wanted.isolation or placement.rung)
         if not wanted.in_place:
-            found = {
-                copy.name: copy for copy in list_copies(cache_folder(wanted.store.address))
-            }.get(placement.sandbox)
+            found = {copy.name: copy for copy in list_copies(cache_folder(wanted.store))}.get(
+                placement.sandbox
+            )
             if found is None or found.in_doubt:
                 raise SandboxGone(NAME, placement.sandbox)
             wanted = msgspec.structs.replace(wanted, tree=found.tree)
         return self._open(wanted, placement.sandbox)
 
     def held(self, store: Store) -> list[Held]:
-        return [_sandbox_info(copy) for copy in list_copies(cache_folder(store.address))]
+        return [_sandbox_info(copy) for copy in list_copies(cache_folder(store))]
 
     def _open(self, wanted: Wanted, name: str, *, fresh: bool = False) -> LocalSandbox:
         rung, passed = rungs.choose(wanted.isolation, _cache_path(wanted.store))
@@ -119,11 +119,11 @@ def _sandbox_info(copy: CopyInfo) -> Held:
 
 
 def _cache_path(store: Store) -> str:
-    return str(cache_folder(store.address))
+    return str(cache_folder(store))
 
 
 def _open_copy(wanted: Wanted, name: str, *, layered: bool) -> Copy:
-    rules, cache = wanted.rules, cache_folder(wanted.store.address)
+    rules, cache = wanted.rules, cache_folder(wanted.store)
     if not wanted.in_place:
         return open_copy(
             wanted.store, cache, name, wanted.tree, layered=layered, rules=rules, base=wanted.base
@@ -310,8 +310,8 @@ class LocalSandbox:
         return tuple([*self._store_folder(), *(f"{folder}/{name}" for name in nested if folder)])
 
     def _store_folder(self) -> list[str]:
-        scheme, _, path = self._wanted.store.address.partition(":")
-        return [os.path.realpath(path)] if scheme == "sqlite" else []
+        folder = self._wanted.store.folder
+        return [] if folder is None else [os.path.realpath(folder)]
 
     def _closed_paths(self) -> Closed:
         """Return the paths that the tools for files may not change, as commands may not."""

@@ -22,11 +22,11 @@ from plait.session.graph import GraphRows
 from plait.session.rows import InboxRows, SessionRows
 from plait.session.state import FOLD, from_snapshot, state_digest, to_snapshot
 from plait.store import (
-    Fault,
     Projection,
     Row,
     Scalar,
     Store,
+    StoreFault,
     Unchecked,
     ancestry,
     verify_log,
@@ -65,7 +65,7 @@ _OTHERS = Unchecked(
 
 def verify(
     store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False
-) -> Iterator[Fault]:
+) -> Iterator[StoreFault]:
     """What is wrong in a store, or in what some of its logs are made of; nothing, if all is well.
 
     `state` folds everything again.
@@ -84,7 +84,7 @@ class Audit:
         self._unchecked: list[Unchecked] = []
         self._old = Counter[str]()  # what other versions of the fold made
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[StoreFault]:
         store, logs = self._store, self._logs
         found = False
         for fault in verify_store(store) if logs is None else _verify_logs(store, logs):
@@ -106,7 +106,7 @@ class Audit:
             if self._state and not found:  # folding what is broken only tells the same again
                 yield from _verify_states(store, logs, self._old)
         except PlaitError as error:
-            yield Fault(None, 0, str(error))
+            yield StoreFault(None, 0, str(error))
 
     def unchecked(self) -> list[Unchecked]:
         """What was not compared, and why. Ask after the faults were listed."""
@@ -121,13 +121,13 @@ class Audit:
         if self._logs is not None:
             return [*parts, _OTHERS, *_ALWAYS]
         try:
-            return [*parts, *self._store.unchecked(), *_ALWAYS]
+            return [*parts, *self._store.unchecked_parts(), *_ALWAYS]
         except PlaitError as error:
             return [*parts, Unchecked("the rest of the store", str(error)), *_ALWAYS]
 
     def _row_faults(
         self, projection: Projection, logs: Sequence[LogId] | None, *, compare: bool = True
-    ) -> list[Fault]:
+    ) -> list[StoreFault]:
         """Compare the rows of one of our own projections, once they are known to be
         of its version.
         """
@@ -140,14 +140,14 @@ class Audit:
                 f"the rows of projection {name} are marked with version {error.found}, which hides"
                 " them"
             )
-            return [Fault(None, 0, f"{what}: this Plait keeps version {error.known}")]
+            return [StoreFault(None, 0, f"{what}: this Plait keeps version {error.known}")]
         except UnknownRows:
             self._unchecked.append(
                 Unchecked(f"the rows of projection {name}", "the store was opened without it")
             )
             return []
         except PlaitError as error:
-            return [Fault(None, 0, str(error))]
+            return [StoreFault(None, 0, str(error))]
 
 
 def _is_damaged(store: Store) -> bool:
@@ -188,17 +188,17 @@ def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
     return list(seen)
 
 
-def _verify_logs(store: Store, logs: Sequence[LogId]) -> Iterator[Fault]:
+def _verify_logs(store: Store, logs: Sequence[LogId]) -> Iterator[StoreFault]:
     for log in logs:
         try:
             fault = verify_log(store, log)
         except PlaitError as error:
-            fault = Fault(log, 0, str(error))
+            fault = StoreFault(log, 0, str(error))
         if fault is not None:
             yield fault
 
 
-def _settled(store: Store, check: Callable[[], Iterator[Fault]]) -> list[Fault]:
+def _settled(store: Store, check: Callable[[], Iterator[StoreFault]]) -> list[StoreFault]:
     """What a check finds though others write meanwhile: only what it finds again, once nothing
     moved or each time.
     """
@@ -237,7 +237,7 @@ class _Refolded:
 
 def _verify_rows(
     store: Store, projection: Projection, logs: Sequence[LogId] | None
-) -> Iterator[Fault]:
+) -> Iterator[StoreFault]:
     fresh = _Refolded(projection)
     for number, event in (
         store.feed(kinds=projection.kinds)
@@ -256,7 +256,7 @@ def _verify_rows(
             if wanted != row:
                 yield _row_fault(table.name, row, wanted)
         for row in due.values():
-            yield Fault(LogId(str(row["log"])), 1, f"its {table.name} row is missing")
+            yield StoreFault(LogId(str(row["log"])), 1, f"its {table.name} row is missing")
 
 
 def _rows(store: Store, projection: str, table: str, logs: Sequence[LogId] | None) -> list[Row]:
@@ -285,13 +285,13 @@ def _events_of(
                 yield record.number, Event(record.raw, record.salt, record.content)
 
 
-def _row_fault(name: str, row: Row, wanted: Row | None) -> Fault:
+def _row_fault(name: str, row: Row, wanted: Row | None) -> StoreFault:
     log = LogId(str(row["log"]))
     if wanted is None:
-        return Fault(log, 1, f"a {name} row stands there that no event made")
+        return StoreFault(log, 1, f"a {name} row stands there that no event made")
     column = next(column for column in row if row[column] != wanted[column])
     place = wanted.get("place")
-    return Fault(
+    return StoreFault(
         log,
         place + 1 if isinstance(place, int) else 1,
         f"its {name} row says {column} is {row[column]!r}, its events say {wanted[column]!r}",
@@ -301,7 +301,7 @@ def _row_fault(name: str, row: Row, wanted: Row | None) -> Fault:
 # ── trees ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]:
+def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[StoreFault]:
     """Follow every recorded tree. A fault names the first event that leads to what is wrong."""
     check = TreeCheck(store, hashed=logs is None)
     for _, event in (
@@ -309,7 +309,9 @@ def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[Fault]
     ):
         try:
             faults = [check.first_fault(tree) for tree in trees_in(event)]
-            yield from [Fault(event.log, event.seq, fault) for fault in faults if fault is not None]
+            yield from [
+                StoreFault(event.log, event.seq, fault) for fault in faults if fault is not None
+            ]
         except PlaitError:
             continue  # the event itself cannot be read: that was said
 
@@ -333,7 +335,7 @@ def _is_of_other_fold(data: bytes) -> bool:
 
 def _verify_states(
     store: Store, logs: Sequence[LogId] | None, old: Counter[str]
-) -> Iterator[Fault]:
+) -> Iterator[StoreFault]:
     folds = Folds(store, cached=False)  # one for all: what branches share is folded once
     for log in (
         logs
@@ -343,12 +345,12 @@ def _verify_states(
         try:
             yield from _verify_log_states(store, log, folds, old)
         except PlaitError as error:
-            yield Fault(log, store.log(log).place + 1, f"it cannot be folded: {error}")
+            yield StoreFault(log, store.log(log).place + 1, f"it cannot be folded: {error}")
 
 
 def _verify_log_states(
     store: Store, log: LogId, folds: Folds, old: Counter[str]
-) -> Iterator[Fault]:
+) -> Iterator[StoreFault]:
     info = store.log(log)
     due: list[tuple[int, str, str | None]] = []  # place, what it is, the digest it should have
     for seq, data in store.all_kept(log):
@@ -378,6 +380,8 @@ def _verify_log_states(
             old["state digests in events"] += 1
     for place, what, digest in sorted(due):
         if state_digest(folds.state(log, place)).digest != digest:
-            yield Fault(log, place, f"{what} is not the one its events give ({short(log)}@{place})")
+            yield StoreFault(
+                log, place, f"{what} is not the one its events give ({short(log)}@{place})"
+            )
             return
     folds.state(log, info.tip)  # it must fold at all

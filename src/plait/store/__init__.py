@@ -6,43 +6,35 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from plait.errors import BadAddress
 from plait.ids import Source
-from plait.store.base import (
-    BlobInfo,
-    Durability,
-    Fence,
-    Log,
-    Projection,
-    Record,
-    Row,
-    Rows,
-    Scalar,
-    Store,
-    Table,
-    Unchecked,
-    ancestry,
-    check_durability,
-)
+from plait.store.arguments import check_durability
+from plait.store.base import BlobInfo, Durability, Log, RunLock, Store, StoredRecord, Unchecked
+from plait.store.epochs import Fence
+from plait.store.lineage import ancestry
+from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
+from plait.store.projection import Projection, Row, Rows, Scalar, Table
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
-from plait.store.verify import Fault, verify_log, verify_store
+from plait.store.verify import StoreFault, verify_log, verify_store
 
 __all__ = [
     "BlobInfo",
     "Durability",
-    "Fault",
+    "StoreFault",
     "Fence",
     "Log",
     "MemoryStore",
     "Projection",
-    "Record",
+    "StoredRecord",
     "Row",
     "Rows",
+    "RunLock",
     "Scalar",
     "SqliteStore",
     "Store",
@@ -53,9 +45,12 @@ __all__ = [
     "check_durability",
     "check_folder",
     "exists",
+    "folder_of",
+    "is_locked",
     "locate",
     "open_at",
-    "opened",
+    "find_open",
+    "shared_names",
     "verify_log",
     "verify_store",
 ]
@@ -81,7 +76,7 @@ def open_at(
     address = canonical(address)
     with _lock:
         store = _open.get(address)
-        if store is not None and not store.closed:
+        if store is not None and not store.is_closed:
             store.attach(projections)
         else:
             scheme, _, rest = address.partition(":")
@@ -93,30 +88,33 @@ def open_at(
         return store
 
 
-def opened(address: str) -> Store | None:
-    """The store at a canonical address, if this process has it open: what every append of a session
-    asks first.
+def find_open(address: str) -> Store | None:
+    """Return the store at a canonical address if this process has it open.
+
+    Every append of a session asks this first.
     """
     store = _open.get(address)
-    if store is None or (store.closed_lately if isinstance(store, SqliteStore) else store.closed):
+    if store is None or (
+        store.is_closed_lately if isinstance(store, SqliteStore) else store.is_closed
+    ):
         return None
     return store
 
 
 def exists(address: str) -> bool:
-    """Whether a store was ever made at a canonical address.
+    """True if a store was ever made at a canonical address.
 
     An empty file is none yet: opening it would make one.
     """
     scheme, _, rest = address.partition(":")
-    if scheme == "memory" or opened(address) is not None:
+    if scheme == "memory" or find_open(address) is not None:
         return True
     path = os.path.join(rest, FILE)
     try:
         return os.lstat(path).st_size > 0 or os.path.lexists(f"{path}-wal")
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:  # whatever else stands in the way is for the store to say
+    except OSError:  # other obstacles are for the store to report
         return True
 
 
@@ -140,6 +138,30 @@ def canonical(address: str) -> str:
     if colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
         raise BadAddress(address, f"no store is known for the scheme {scheme!r}")
     return f"sqlite:{os.path.realpath(os.path.expanduser(address))}"
+
+
+def folder_of(address: str) -> Path | None:
+    """The folder that a canonical address names, whether a store is there or not. None: it names
+    one in memory.
+    """
+    scheme, _, rest = address.partition(":")
+    return None if scheme == "memory" else Path(rest)
+
+
+def shared_names(address: str) -> list[str]:
+    """Names by which other processes know the store at an address, however they spell it.
+
+    Empty: no other process can reach it.
+    """
+    scheme, _, path = address.partition(":")
+    if scheme == "memory" or not path:
+        return []
+    real = os.path.realpath(path)
+    names = [f"{scheme}/{real}"]
+    with suppress(OSError):
+        there = os.stat(real)
+        names.append(f"inode/{there.st_dev}/{there.st_ino}")
+    return names
 
 
 def locate(start: Path, environ: Mapping[str, str]) -> str:

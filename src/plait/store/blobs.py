@@ -18,7 +18,7 @@ def digest_of(content: bytes) -> Digest:
     return Digest(sha256(content).hexdigest())
 
 
-def checked(blobs: Mapping[Digest, bytes] | None) -> dict[Digest, bytes]:
+def checked_blobs(blobs: Mapping[Digest, bytes] | None) -> dict[Digest, bytes]:
     """Content handed in under a digest, once it is known to be that content."""
     if not blobs:
         return {}

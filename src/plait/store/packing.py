@@ -1,4 +1,4 @@
-"""How bytes are packed for the disk. What is hashed is always the content, never the packed form.
+"""Packing of bytes for the disk. Hashes are of the content, never of the packed form.
 
 An event is a few hundred bytes, too few for a compressor to learn anything from, so it is told:
 headers and bodies each have a shipped dictionary, trained by `tools/dictionaries.py`. That takes a
@@ -87,7 +87,7 @@ def pack_event(header: bytes, body: bytes) -> tuple[int, bytes, bytes]:
 
 
 def pack_header(header: bytes) -> bytes:
-    """Of an event whose body is kept elsewhere: the codec is then HEADER_1 | IN_BLOB."""
+    """Pack the header of an event with its body in a blob: the codec is HEADER_1 | IN_BLOB."""
     return _codec.pack_header(header)
 
 

@@ -1,7 +1,7 @@
-"""Which folders a store is looked for in, when none is named.
+"""Folders in which a store is looked for when none is named.
 
-A store tells agents what was said and decided, and a run that is taken up from it runs code. One
-that another user could have put there is not taken for ours, as git does it: it has to be named.
+A store feeds agents, and a run that is resumed from it runs code. A store that another user could
+have put there is refused unless it is named, as git does it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plait.errors import UntrustedStore
 
-# What the root of a repository has.
+# The root of a repository has one of these.
 ROOTS = (".git", ".hg", ".svn", ".jj", ".sl", ".bzr", "_darcs", ".pijul", ".fslckout", "_FOSSIL_")
 
 LINKS_MAX = 40  # on one path, as Linux counts
@@ -35,8 +35,8 @@ def folders_upward(start: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def check_folder(folder: Path, name: str, environ: Mapping[str, str]) -> None:
-    """Refuse a store of this name in a folder that is not the user's alone, or one whose folder or
-    files are not the user's.
+    """Refuse a store of this name in a folder that is not the user's alone, or one with a
+    folder or files that are not the user's.
 
     A link is followed, and each folder that it leads through is looked at, too.
     """
@@ -59,7 +59,7 @@ def _way_fault(place: Path, environ: Mapping[str, str]) -> str | None:
     """Return why another user could have laid the way to a path: a link of theirs, or a folder in
     which they may rename all.
     """
-    # whether everybody may write to the folder above, and keeps only what is their own there
+    # True if all users may write to the folder above, each their own files only
     is_shared = False
     for path, found in _steps(place):
         if is_shared or stat.S_ISLNK(found.st_mode):
@@ -85,7 +85,7 @@ def _steps(place: Path) -> Iterator[tuple[Path, os.stat_result]]:
             continue
         try:
             found = os.lstat(done / name)
-        except OSError:  # not there, or closed to us: what is done there is refused by itself
+        except OSError:  # not there, or closed to us: any use of it is refused by itself
             return
         yield done / name, found
         if not stat.S_ISLNK(found.st_mode):
@@ -116,15 +116,15 @@ def _shared_fault(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def _file_fault(store: Path, environ: Mapping[str, str]) -> str | None:
-    """Return why something in a store's own folder is not the user's alone: the database, what
-    SQLite keeps beside it, copies.
+    """Return why something in a store's own folder is not the user's alone: the database, files of
+    SQLite beside it, copies.
     """
     try:
-        # else nobody gets there, whatever the modes of files
+        # else no other user gets there, in spite of the modes of files
         is_open = bool(os.stat(store).st_mode & stat.S_IXOTH)
         with os.scandir(store) as listing:
             inside = [(Path(item.path), item.stat(follow_symlinks=False)) for item in listing]
-    except OSError:  # no folder, or closed to us: whatever is done there is refused by itself
+    except OSError:  # no folder, or closed to us: any use of it is refused by itself
         return None
     for path, found in inside:
         if is_open and found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
@@ -135,10 +135,10 @@ def _file_fault(store: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def folder_fault(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Why others than the user could put something there. None: only the user can."""
+    """Return why others than the user could put something there. None: only the user can."""
     try:
         found = os.stat(folder)
-    except OSError:  # gone, or closed to us: whatever is done there is refused by itself
+    except OSError:  # gone, or closed to us: any use of it is refused by itself
         return None
     if found.st_mode & stat.S_IWOTH:
         return f"everybody may write to {folder}"
@@ -146,7 +146,7 @@ def folder_fault(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def owner_fault(path: Path, found: os.stat_result, environ: Mapping[str, str]) -> str | None:
-    """Why it is not the user's. Behind sudo, that is also whoever called it."""
+    """Return why it is not the user's. Behind sudo, the caller of sudo counts as the user."""
     caller = environ.get("SUDO_UID", "")
     own = {os.geteuid(), *([int(caller)] if os.geteuid() == 0 and caller.isdecimal() else [])}
     return f"another user (uid {found.st_uid}) owns {path}" if found.st_uid not in own else None

@@ -3,8 +3,8 @@ and its log.
 
 Nothing here trusts the database. Each record is taken as stored (`Store.records`), its id and its
 body's commitment are computed again from the bytes, and every column the store searches by is
-compared with the header it came from. Every blob is hashed, whether an event points to it or not.
-Commit numbers must follow from what events rest on.
+compared with the header it came from. Every blob is hashed, with or without an event that points to
+it. Commit numbers must follow from the order in which events name each other.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from plait.event import Body, Header, check_content
 from plait.event.codec import EVENT_TAG, check_header, decode_header
 from plait.event.kinds import ForkedFrom, HouseOpened, SessionOpened
 from plait.ids import SALT_SIZE, Digest, LogId, house_of, inbox_of
-from plait.store.base import TURNS, Log, Record, Store
+from plait.store.base import Log, Store, StoredRecord
+from plait.store.epochs import TURNS
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-# What an event mostly shares with the one before it: while it stays the same, it need not be
-# checked again.
+# Fields that an event mostly shares with the one before it: while they stay the same, they are
+# not checked again.
 _names = attrgetter("version", "log", "actor", "behalf", "origin", "run", "call", "causes")
 
-_NUMBERS_MAX = 100_000  # events whose commit number is remembered while their log is walked
+_NUMBERS_MAX = 100_000  # events of a log with a remembered commit number
 
 
-class Fault(msgspec.Struct, frozen=True):
+class StoreFault(msgspec.Struct, frozen=True):
     """The first thing wrong in a log, and the place where it is."""
 
     log: LogId | None  # None: in the store as a whole
@@ -47,18 +48,17 @@ class _Broken(Exception):
     pass
 
 
-def verify_store(store: Store) -> Iterator[Fault]:
-    """The first fault of every log that has one, then what belongs to no log and what is counted
-    wrongly.
+def verify_store(store: Store) -> Iterator[StoreFault]:
+    """Yield the first fault of every log that has one, then records of no log and wrong counts.
 
-    Others may write meanwhile. What stood when it began is checked in any case; what is counted
-    across logs is compared as of then, and if it moved, as far as it can be.
+    Others may write meanwhile. All records that stood at the beginning are checked; counts across
+    logs are compared as of then, and if they moved, as far as possible.
     """
     try:
         loose = store.check()
-    # its rows are not what they seem: whatever else they say means nothing
+    # its rows are damaged: nothing else in them means anything
     except PlaitError as error:
-        yield Fault(None, 0, str(error))
+        yield StoreFault(None, 0, str(error))
         return
     census = _Census(store.number)
     seen = {house_of(store.id)}
@@ -69,12 +69,12 @@ def verify_store(store: Store) -> Iterator[Fault]:
         for ordinal, log in page:
             before = ordinal
             if log.id in seen:
-                yield Fault(log.id, log.tip, "two logs have this id")
+                yield StoreFault(log.id, log.tip, "two logs have this id")
                 continue
             seen.add(log.id)
             yield from _verify(store, log, census)
             if census.begun > begun:
-                yield Fault(
+                yield StoreFault(
                     log.id, log.place + 1, "it was begun after a log that is listed as newer"
                 )
             begun = census.begun or begun
@@ -83,7 +83,7 @@ def verify_store(store: Store) -> Iterator[Fault]:
     for log, number in begins.items():
         inbox = inbox_of(log)
         if begins.get(inbox, number) < number:
-            yield Fault(
+            yield StoreFault(
                 inbox,
                 1,
                 f"it has the commit number {begins[inbox]}, but its session begins with {number}",
@@ -91,13 +91,13 @@ def verify_store(store: Store) -> Iterator[Fault]:
     there = store.describe()["events"]
     quiet = store.number == census.upto
     if quiet and there != census.events:
-        yield Fault(
+        yield StoreFault(
             None,
             0,
             f"the store holds {there} events, but its logs {census.events}: some belong to no log",
         )
     elif census.events != census.upto:
-        yield Fault(
+        yield StoreFault(
             None,
             0,
             f"commit numbers run to {census.upto}, but {census.events} events have one: some were"
@@ -107,10 +107,10 @@ def verify_store(store: Store) -> Iterator[Fault]:
         try:
             counted = store.blob_info(blob).refs
         except PlaitError as error:
-            yield Fault(None, 0, str(error))
+            yield StoreFault(None, 0, str(error))
             continue
         if counted != count and (quiet or counted < count):
-            yield Fault(
+            yield StoreFault(
                 None, 0, f"blob {blob} is counted {counted} times, but {count} events point to it"
             )
     for blob in store.blobs():
@@ -121,12 +121,12 @@ def verify_store(store: Store) -> Iterator[Fault]:
         except UnknownBlob:
             continue  # it was swept meanwhile
         except PlaitError as error:
-            yield Fault(None, 0, _blob_text(blob, error))
+            yield StoreFault(None, 0, _blob_text(blob, error))
     for what in loose:
-        yield Fault(None, 0, what)
+        yield StoreFault(None, 0, what)
 
 
-def verify_log(store: Store, log: LogId) -> Fault | None:
+def verify_log(store: Store, log: LogId) -> StoreFault | None:
     """The first fault of one log.
 
     The logs it was forked from are checked up to the fork point's own hash.
@@ -140,19 +140,19 @@ def _blob_text(blob: Digest, error: PlaitError) -> str:
 
 
 class _Census:
-    """What was met on the way, to be compared with what the store as a whole says it holds."""
+    """Counts of all that was read, to be compared with the counts of the whole store."""
 
     def __init__(self, upto: int) -> None:
         self.upto = upto  # the last commit that is counted
         self.events = 0
         self.refs = Counter[Digest]()
-        # those that events point to, and what is wrong with each
+        # those that events point to, with the fault of each
         self.blobs: dict[Digest, str | None] = {}
         # the commit number of the first event of the log that was walked last; 0: not known
         self.begun = 0
         self._numbers: dict[Digest, int] = {}
 
-    def count(self, record: Record) -> None:
+    def count(self, record: StoredRecord) -> None:
         if not 0 < record.number <= self.upto:
             return
         self.events += 1
@@ -160,7 +160,7 @@ class _Census:
             self.refs.update(record.refs)
 
     def blob_fault(self, store: Store, blob: Digest) -> str | None:
-        """What is wrong with a blob that an event points to: each is read once."""
+        """Return the fault of a blob that an event points to. Each blob is read once."""
         if blob not in self.blobs:
             try:
                 store.get_blob(blob)
@@ -182,14 +182,14 @@ class _Census:
         return store.number_of(id) if found is None else found
 
 
-def _verify_house(store: Store, census: _Census) -> Iterator[Fault]:
-    """The house log begins by naming the store: whoever edits the store's id would have to edit
-    that, too.
+def _verify_house(store: Store, census: _Census) -> Iterator[StoreFault]:
+    """Check that the house log names the store: an edited id of the store has to be edited there,
+    too.
     """
     id = house_of(store.id)
     house = store.heads([id]).get(id)
     if house is None:
-        yield Fault(
+        yield StoreFault(
             None,
             0,
             f"the store says its id is {store.id}, but the house log of that id, {id}, is not"
@@ -199,12 +199,12 @@ def _verify_house(store: Store, census: _Census) -> Iterator[Fault]:
     yield from _verify(store, house, census)
     first = next(store.records(house.id), None)
     if first is not None and (first.kind, first.number) != (HouseOpened.__name__, 0):
-        yield Fault(
+        yield StoreFault(
             house.id, 1, f"the house log begins with a {first.kind}, as commit {first.number}"
         )
 
 
-def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
+def _verify(store: Store, log: Log, census: _Census) -> Iterator[StoreFault]:
     seq, familiar, head, epoch = log.place + 1, None, None, 0
     is_house = log.id == house_of(store.id)
     number, census.begun = -1 if is_house else 0, 0
@@ -246,11 +246,11 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[Fault]:
             seq = log.tip
             raise _Broken(f"the log's row is at epoch {log.epoch}, its events at {epoch}")
     except (_Broken, PlaitError) as error:
-        yield Fault(log.id, seq, str(error))
+        yield StoreFault(log.id, seq, str(error))
         for record in records:  # the census goes on
             census.count(record)
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        yield Fault(log.id, seq, f"a record holds something else than it should: {error}")
+        yield StoreFault(log.id, seq, f"a record holds something else than it should: {error}")
 
 
 def _fork_point(store: Store, log: Log) -> Digest | None:
@@ -268,7 +268,7 @@ def _fork_point(store: Store, log: Log) -> Digest | None:
 
 
 def _check_header(
-    record: Record, header: Header, seq: int, previous: Digest | None, *, familiar: bool
+    record: StoredRecord, header: Header, seq: int, previous: Digest | None, *, familiar: bool
 ) -> None:
     """The header is well-formed, stands where it belongs, and is what the store's columns say.
 
@@ -291,8 +291,8 @@ def _check_header(
         raise _Broken("it does not follow the event before it")
 
 
-def _check_bytes(record: Record, header: Header) -> tuple[Digest, Body]:
-    """Header and body hash to what they are filed under and committed to."""
+def _check_bytes(record: StoredRecord, header: Header) -> tuple[Digest, Body]:
+    """Check that header and body have the hashes they are filed under and committed to."""
     id = Digest(sha256(EVENT_TAG + record.raw).hexdigest())
     if not id.startswith(record.id):
         raise _Broken(f"it is filed under the id {record.id}…, which is not its own")
@@ -307,9 +307,7 @@ _FIRST = frozenset({ForkedFrom.__name__, HouseOpened.__name__})
 
 
 def _check_first(store: Store, log: Log, header: Header, body: Body) -> None:
-    """What the log's row says of where it comes from and how it is written stands in its first
-    event.
-    """
+    """Check the log's row against its first event: parent, fork place and durability."""
     if isinstance(body, ForkedFrom):
         if (body.parent, body.place) != (log.parent, log.place):
             raise _Broken(
@@ -337,7 +335,7 @@ def _check_first(store: Store, log: Log, header: Header, body: Body) -> None:
         raise _Broken(f"its row says it is written {log.durability}, its first event says {said}")
 
 
-def _check_order(store: Store, record: Record, header: Header, census: _Census) -> None:
+def _check_order(store: Store, record: StoredRecord, header: Header, census: _Census) -> None:
     """An event is committed after those it rests on.
 
     A cause may stand in another store, and then says nothing here.
@@ -358,7 +356,7 @@ def _check_order(store: Store, record: Record, header: Header, census: _Census) 
         _check_after(store, id, record, census)
 
 
-def _check_after(store: Store, id: Digest, record: Record, census: _Census) -> None:
+def _check_after(store: Store, id: Digest, record: StoredRecord, census: _Census) -> None:
     found = census.number_of(store, id)
     if found is not None:
         _check_before(found, record.number, id)
@@ -371,17 +369,15 @@ def _check_before(earlier: int, number: int, id: Digest) -> None:
         )
 
 
-def _check_references(store: Store, record: Record, body: Body, census: _Census) -> None:
-    """The blobs that the event points to are there, they alone are counted for it, and they are
-    what their digests say.
-    """
+def _check_references(store: Store, record: StoredRecord, body: Body, census: _Census) -> None:
+    """Check that the event's blobs are there, have their digests, and alone are counted for it."""
     refs = body.refs()
     if not refs and not record.refs and not record.apart:  # as with most events
         return
     if set(record.refs) != {*refs, *([record.apart] if record.apart else [])}:
         raise _Broken("the store counts other blobs than the event points to")
     if record.apart:
-        # its content was compared with what the header commits to
+        # its content was compared with the commitment of the header
         census.blobs[record.apart] = None
     for ref in refs:
         fault = census.blob_fault(store, ref)

@@ -8,8 +8,8 @@ from plait.ids import SALT_SIZE, LogId, Micros, derived
 
 
 class Seeded:
-    """A `Source` whose answers follow from the seed and what is asked about, never from when or how
-    often.
+    """A `Source` with answers that follow from the seed and the question alone, never from time or
+    count.
     """
 
     def __init__(self, seed: int = 0, start: Micros = 1_750_000_000_000_000) -> None:

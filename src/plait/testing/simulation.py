@@ -1,13 +1,14 @@
-"""Runs in a world made from a seed: time, ids, which attempt fails, which tool is lost, who is done
-first, when the process dies.
+"""Runs in a world made from a seed: time, ids, failures, lost tools, the order of branches, and
+deaths of the process.
 
-Everything follows from the seed and what is asked about, never from when or how often, so the same
-seed gives the same history, head and all, whatever threads do. Nothing waits: pauses are over at
+Everything follows from the seed and the question, never from time or count, so the same seed gives
+the same history, head and all, in any order of threads. Nothing waits: pauses are over at
 once.
 
 A process that dies writes nothing more, in any of its threads; the run is then taken up again, as a
 new process would, until it comes to its end. Where branches run side by side and may die, they take
-turns at their writes, so that what one has done when another dies follows from the seed, too.
+turns at their writes, so that the progress of one at the death of another follows from the seed,
+too.
 Threads of the program's own take no turns.
 """
 
@@ -58,8 +59,8 @@ from plait.workflow import Workflow, original
 T = TypeVar("T")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-USER = "simulated"  # whose sessions they are, on every machine
-_numbers = count(1)  # every simulated session has a store that nobody had before
+USER = "simulated"  # the owner of the sessions, on every machine
+_numbers = count(1)  # every simulated session has a new store
 
 FAULTS = ("RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost", "StreamCut")
 
@@ -67,9 +68,9 @@ FAULTS = ("RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost
 # a process that dies after these has nothing left to do
 _ENDS = (RunFinished, RunFailed, RunCancelled)
 
-# whether a call took place whose outcome was lost; the digest is its idempotency key
+# says if a call with a lost outcome took place; the digest is its idempotency key
 Oracle = Callable[[Waiting, Digest], Happened | None]
-# of whoever is asked: for an approval whether it is granted, for a question the answer
+# for an approval True if it is granted, for a question the answer
 Answer = Callable[[Waiting], Json]
 
 
@@ -99,7 +100,7 @@ class Simulation:
         self.crash_at = frozenset([crash_at] if isinstance(crash_at, int) else crash_at)
         self.crashes = 0  # how often a process died so far
         self.moments = 0  # how often one might have
-        self.turns = 0  # how often somebody's turn came
+        self.turns = 0  # how many turns were given
         self._addresses: list[str] = []
 
     def session(self, *content: Content) -> Session:
@@ -113,17 +114,17 @@ class Simulation:
         self,
         workflow: Workflow | Callable[[], Workflow],
         *content: Content | Session,
-        # None: nobody knows, and a run that waits for it stays parked
+        # None: unknown, and a run that waits for it stays parked
         oracle: Oracle | None = None,
         # None: everything is allowed, and of choices the first is taken
         answer: Answer | None = None,
         # called between a death and the next life
         between: Callable[[Session], object] | None = None,
     ) -> Session:
-        """Run a workflow on a new session, or on one made by `session()`, and return what it
-        returned.
+        """Run a workflow on a new session, or on one made by `session()`, and return its
+        result.
 
-        If it dies, or parks for somebody, it is taken up again until it comes to its end. A
+        If it dies, or parks, it is resumed until it comes to its end. A
         function that makes the workflow is called for every process anew.
         """
         given = content[0] if content and isinstance(content[0], Session) else None
@@ -134,14 +135,14 @@ class Simulation:
         try:
             first = made()
             return first._run(  # pyright: ignore[reportPrivateUsage]
-                original(type(first)), session, waiter=self.waiter(), on_start=self._entered
+                original(type(first)), session, waiter=self.waiter(), on_start=self._watch_entry
             )
         except (Halted, Parked) as stop:
             last: Halted | Parked = stop
         while True:
             self._see_to(session, last, oracle, answer, between)
             try:
-                return _resume(session, made(), (), {}, NOBODY, self.waiter(), self._taken_up)
+                return _resume(session, made(), (), {}, NOBODY, self.waiter(), self._watch_resumed)
             except (Halted, Parked) as stop:
                 last = stop
 
@@ -153,7 +154,7 @@ class Simulation:
         answer: Answer | None,
         between: Callable[[Session], object] | None,
     ) -> None:
-        """What people do while no process runs."""
+        """Act as the people would while no process runs."""
         if isinstance(stop, Halted):
             self.crashes += 1
             if between is not None:
@@ -161,7 +162,7 @@ class Simulation:
             return
         asks = all_waiting(store_at(session.store))
         if not [ask for ask in asks if _attend(session.store, ask, oracle, answer)]:
-            raise stop  # it waits for what nobody here can give
+            raise stop  # it waits for an answer that is not to be had here
 
     # ── dying ────────────────────────────────────────────────────────────────────────────────
 
@@ -169,10 +170,10 @@ class Simulation:
     def may_crash(self) -> bool:
         return bool(self.crash_rate or self.crash_at)
 
-    def _entered(self, entry: Entry) -> None:
+    def _watch_entry(self, entry: Entry) -> None:
         self._watch(entry.run)
 
-    def _taken_up(self, run: Run) -> None:
+    def _watch_resumed(self, run: Run) -> None:
         run.holder, run.taker = f"{USER}/{run.holder.rpartition('/')[2]}", f"human:{USER}"
         self._watch(run)
 
@@ -203,7 +204,7 @@ class Simulation:
         return Simulated(self)
 
     def lot(self, *about: str | int) -> float:
-        """A number from 0 to 1 that follows from the seed and what it is about."""
+        """A number from 0 to 1 that follows from the seed and these words."""
         text = "/".join(map(str, (self.seed, *about)))
         return int(digest(b"plait/lot/1", text.encode())[:13], 16) / 16**13
 
@@ -245,10 +246,10 @@ class Simulation:
 
 
 class Simulated(Blocking):
-    """Waits for nothing, and lets happen what the seed says."""
+    """Waits for nothing; every outcome follows from the seed."""
 
     def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
+        self.simulation = simulation
 
     def clock(self) -> int:
         return 0
@@ -257,7 +258,7 @@ class Simulated(Blocking):
         if isinstance(op, CallModel):
             return self.ask(op), 0
         if isinstance(op, Launch):
-            return _Batch(op.lanes, self)
+            return _LaneBatch(op.lanes, self)
         if isinstance(op, Next):
             return op.batch.next()
         return None
@@ -266,15 +267,15 @@ class Simulated(Blocking):
         self, works: Mapping[str, Callable[[], T]]
     ) -> tuple[dict[str, Future[T]], Callable[[], str]]:
         return (
-            _Turns(self._simulation).start_all(works)
-            if self._simulation.may_crash
+            _Turns(self.simulation).start_all(works)
+            if self.simulation.may_crash
             else loop.start_all(works)
         )
 
     def ask(self, op: CallModel) -> Reply | Fault:
-        if self._simulation.lot("model", op.call, op.attempt) >= self._simulation.model_fault_rate:
+        if self.simulation.lot("model", op.call, op.attempt) >= self.simulation.model_fault_rate:
             return super().ask(op)
-        kind = FAULTS[int(self._simulation.lot("fault", op.call, op.attempt) * len(FAULTS))]
+        kind = FAULTS[int(self.simulation.lot("fault", op.call, op.attempt) * len(FAULTS))]
         partial = ""
         if kind == "StreamCut":
             reply = super().ask(op)
@@ -283,7 +284,7 @@ class Simulated(Blocking):
                 if isinstance(reply, Reply)
                 else ""
             )
-            partial = words[: int(len(words) * self._simulation.lot("cut", op.call, op.attempt))]
+            partial = words[: int(len(words) * self.simulation.lot("cut", op.call, op.attempt))]
         return Fault(
             kind,
             "as the seed has it",
@@ -293,9 +294,9 @@ class Simulated(Blocking):
         )
 
     def run_job(self, job: Job) -> Done:
-        if self._simulation.lot("tool", job.call, job.attempt) >= self._simulation.tool_fault_rate:
+        if self.simulation.lot("tool", job.call, job.attempt) >= self.simulation.tool_fault_rate:
             return super().run_job(job)
-        before = self._simulation.lot("before", job.call, job.attempt) < 0.5
+        before = self.simulation.lot("before", job.call, job.attempt) < 0.5
         if not before:
             super().run_job(job)  # it ran, and nobody heard of it
         return Done(
@@ -306,14 +307,14 @@ class Simulated(Blocking):
         )
 
 
-class _Batch:
+class _LaneBatch:
     """Lanes are done one job at a time, in an order that follows from the seed."""
 
     def __init__(self, lanes: Sequence[Sequence[Job]], waiter: Simulated) -> None:
         self._lanes, self._waiter, self._over = [list(lane) for lane in lanes], waiter, False
 
     def next(self) -> Done:
-        simulation = self._waiter._simulation  # pyright: ignore[reportPrivateUsage]
+        simulation = self._waiter.simulation
         lane = min(
             (lane for lane in self._lanes if lane),
             key=lambda lane: simulation.lot("order", lane[0].call, lane[0].attempt),
@@ -324,7 +325,7 @@ class _Batch:
         return self._waiter.run_job(job)
 
     def add(self, job: Job) -> None:
-        for lane in self._lanes:  # what follows in its lane waits for it
+        for lane in self._lanes:  # the next jobs of its lane wait for it
             if lane and is_there(job) and is_there(lane[0]):
                 lane.insert(0, job)
                 return
@@ -335,13 +336,11 @@ class _Batch:
 
 
 class _Turns:
-    """Threads of which one runs at a time, from write to write; whose turn it is follows from the
-    seed.
-    """
+    """Threads that take turns, from write to write, in an order that follows from the seed."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._mine: dict[str, Semaphore] = {}  # given to whoever is to go on
+        self._mine: dict[str, Semaphore] = {}  # given to the branch that goes on
         self._ours = Semaphore(0)  # given back when it comes to a write, or to its end
         self._done: dict[str, Future[Any]] = {}
 
@@ -351,13 +350,15 @@ class _Turns:
         self._mine = {name: Semaphore(0) for name in works}
         futures = {
             name: loop.spawn(
-                lambda name=name, work=work: self._run(name, work), f"plait-{name}", apart=True
+                lambda name=name, work=work: self._run_branch(name, work),
+                f"plait-{name}",
+                apart=True,
             )
             for name, work in works.items()
         }
         return futures, self._next
 
-    def _run(self, name: str, work: Callable[[], T]) -> T:
+    def _run_branch(self, name: str, work: Callable[[], T]) -> T:
         _turns.set((self, name))
         self._mine[name].acquire()
         try:
@@ -375,7 +376,7 @@ class _Turns:
         """Let them go on, until one has come to its end."""
         self._ended: str | None = None
         while self._ended is None:
-            _take_turns()  # whoever waits for these is one of several, too
+            _take_turns()  # the thread that waits for these may take turns itself
             self._simulation.turns += 1
             lots = {
                 self._simulation.lot("turn", name, self._simulation.turns): name
@@ -400,7 +401,7 @@ def _maker(workflow: Workflow | Callable[[], Workflow]) -> Callable[[], Workflow
 
 
 def _attend(store: str, ask: Waiting, oracle: Oracle | None, answer: Answer | None) -> bool:
-    """Say what is waited for; whether there was anything to say."""
+    """Answer one ask. Returns False if there is no answer to it here."""
     session = Session.open(ask.log, store=store)
     if ask.kind == "unknown" and oracle is not None:
         found = oracle(ask, _key_of(session, ask))
@@ -429,29 +430,27 @@ _IDS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\bc
 
 
 def history(session: Session) -> list[str]:
-    """What happened, without what only a clock or chance decides: two runs of one history are equal
-    by this.
+    """Return the events without times and random values, so that two runs of one history are equal.
 
-    Merged branches come before the merge. Ids are told by when they are first met: they differ,
-    what they stand for does not.
+    Merged branches come before the merge. Ids are numbered in the order in which they come up.
     """
     met: dict[str, str] = {}
     told = (
-        _IDS.sub(lambda id: met.setdefault(id[0], f"#{len(met)}"), _told(event))
-        for event in _every(session, set())
+        _IDS.sub(lambda id: met.setdefault(id[0], f"#{len(met)}"), _event_text(event))
+        for event in _all_events(session, set())
     )
     # keys in the order of their new names
     return [_encode(msgspec.json.decode(text)).decode() for text in told]
 
 
-def _every(session: Session, seen: set[str]) -> list[Event]:
+def _all_events(session: Session, seen: set[str]) -> list[Event]:
     found: list[Event] = []
     for event in session.events:
         if event.id not in seen:
             seen.add(event.id)
             for branch in event.body.branches if isinstance(event.body, Merged) else ():
                 found.extend(
-                    _every(
+                    _all_events(
                         Session.of(Position(session.store, branch.log, branch.seq, branch.head)),
                         seen,
                     )
@@ -460,7 +459,7 @@ def _every(session: Session, seen: set[str]) -> list[Event]:
     return found
 
 
-def _told(event: Event) -> str:
+def _event_text(event: Event) -> str:
     header = event.header
     about = [
         header.log,
@@ -475,6 +474,6 @@ def _told(event: Event) -> str:
     ]
     body = without_measured(event.body)
     if isinstance(body, SessionOpened):
-        # how it is written down is not what happened
+        # the durability is no part of the history
         body = msgspec.structs.replace(body, durability=None)
     return _encode([event.kind, about, body]).decode()

@@ -110,13 +110,13 @@ _temporary_folders: dict[str, Path] = {}
 _temporary_lock = threading.Lock()
 
 
-def cache_folder(address: str) -> Path:
+def cache_folder(store: Store) -> Path:
     """Return the folder for the copies of a store: beside the store, or, for a store in memory, a
     temporary one that is removed when the process ends.
     """
-    scheme, _, rest = address.partition(":")
-    if scheme == "sqlite":
-        return Path(rest, "work")
+    if store.folder is not None:
+        return store.folder / "work"
+    address = store.address
     with _temporary_lock:
         if address not in _temporary_folders:
             folder = _temporary_folders[address] = Path(tempfile.mkdtemp(prefix="plait-"))

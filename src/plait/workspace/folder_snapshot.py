@@ -30,7 +30,7 @@ def snapshot_folder(
 
     Files that did not change since the last snapshot are not read again.
     """
-    home = folder_home(cache_folder(store.address) if cache is None else cache, folder)
+    home = folder_home(cache_folder(store) if cache is None else cache, folder)
     home.mkdir(parents=True, exist_ok=True)
     index = stored_index(store, read_index(home, rules))
     sink = Sink(store)

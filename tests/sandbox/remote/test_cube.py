@@ -12,7 +12,7 @@ from plait.errors import InvalidValue, SandboxFailed, SandboxGone
 from plait.sandbox.cube import Cube
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
-from plait.testing.sandbox import PLAIN
+from plait.testing.sandbox.trees import PLAIN
 from tests.sandbox.remote.loopback import Server
 
 

@@ -14,7 +14,7 @@ from plait.sandbox import Limits, backend, backends
 from plait.sandbox.e2b import E2B
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
-from plait.testing.sandbox import PLAIN, nodes_of, put_tree
+from plait.testing.sandbox.trees import PLAIN, nodes_of, put_tree
 from plait.workspace import Node
 from tests.sandbox.remote.loopback import Server
 

@@ -8,7 +8,7 @@ from plait.errors import SandboxFailed, SandboxGone
 from plait.sandbox.opensandbox import OpenSandbox
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
-from plait.testing.sandbox import PLAIN
+from plait.testing.sandbox.trees import PLAIN
 from tests.sandbox.remote.loopback import KEY, Server
 
 

@@ -18,7 +18,7 @@ from plait.sandbox.remote import RemoteBackend
 from plait.sandbox.remote_shell import Guest
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
-from plait.testing.sandbox import ODD_NAMES
+from plait.testing.sandbox.trees import ODD_NAMES
 
 
 class Folder:

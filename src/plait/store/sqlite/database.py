@@ -1,8 +1,8 @@
 """SQLite through apsw: opening it safely, its errors as ours, its schema in numbered steps.
 
 apsw brings its own SQLite. Many systems still have one in which a reset of the write-ahead log can
-corrupt the file (fixed in 3.51.3). Whatever durability rests on is set *and read back*: a pragma
-that did not take is refused.
+corrupt the file (fixed in 3.51.3). Every setting that durability rests on is set *and read back*: a
+pragma that did not take is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -68,7 +67,7 @@ class Database:
         uri = path if path.startswith("file:") else f"file://{quote(os.fsencode(path))}"
         try:
             # apsw's stubs need types of Python 3.12: the connection is untyped here, and typed for
-            # everybody by this class.
+            # all callers by this class.
             self._db: Any = apsw.Connection(
                 uri, flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
             )
@@ -107,11 +106,11 @@ class Database:
         row = self._db.execute(sql, values).fetchone()
         return None if row is None else row[0]
 
-    def changed(self) -> int:
-        """How many rows the last statement changed."""
+    def change_count(self) -> int:
+        """Return how many rows the last statement changed."""
         return self._db.changes()
 
-    def inserted(self) -> int:
+    def inserted_key(self) -> int:
         return self._db.last_insert_rowid()
 
     def shrink(self) -> None:
@@ -121,10 +120,10 @@ class Database:
     # a transaction, as GroupCommit wants it
 
     def begin(self, durable: bool = True) -> None:
-        """A transaction whose commit is fsynced, along with all before it, if it is to be durable
-        or that is due anyway.
+        """Begin a transaction. Its commit is fsynced, along with all before it, if `durable`, or if
+        an fsync is due anyway.
         """
-        if self._db.in_transaction:  # somebody was interrupted even in their rollback
+        if self._db.in_transaction:  # a thread was interrupted even in its rollback
             self._db.execute("ROLLBACK")
         wanted = _FULL if durable or self._sync_is_due() else _NORMAL
         if wanted != self._synchronous:
@@ -153,23 +152,22 @@ class Database:
             self.unsynced = 0
 
     def owe(self, pieces: int) -> None:
-        """So many pieces of work were committed without an fsync."""
+        """Count pieces of work that were committed without an fsync."""
         self._unsynced_since = self._unsynced_since if self.unsynced else time.monotonic()
         self.unsynced += pieces
 
     def doubt(self) -> None:
-        """An fsync has failed: what was committed without one needs more than the next."""
+        """Note that an fsync has failed: commits without one need more than the next fsync."""
         self.doubtful = True
 
     def _pages_written(self) -> int:
         return self._db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
 
     def _write_anew(self) -> None:
-        """After a failed fsync the system takes what it could not write for written, and the next
-        one says nothing about it.
+        """Copy the whole log into the database, and sync that.
 
-        So all that stands in the log is copied into the database, and that is synced. If it cannot
-        be, nobody knows.
+        After a failed fsync the system takes the unwritten pages for written, and the next fsync
+        says nothing about them. If the copy fails, the outcome is unknown.
         """
         busy, pages, copied = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
         if busy or pages != copied:
@@ -193,7 +191,7 @@ class Database:
         self.run("UPDATE store SET synced = synced + 1")
 
     def sync(self) -> None:
-        """Bring what was committed without an fsync to the disk."""
+        """Bring commits without an fsync to the disk."""
         self.begin()
         try:
             self.touch()
@@ -203,8 +201,9 @@ class Database:
             raise
 
     def others(self) -> int:
-        """Changes whenever somebody else has written; asked inside a transaction. Forty times
-        cheaper than the pragma for it.
+        """Return a number that changes when another connection has written, asked inside a
+        transaction. Forty times cheaper than the pragma for it.
+
 
         SQLite's own number also grows by one with each commit of this connection, which is taken
         off again.
@@ -272,7 +271,7 @@ def connect(path: str, *, create: bool = False, busy_s: float = BUSY_S) -> Datab
             path, "SQLite's version", ".".join(map(str, SQLITE_MIN)), apsw.sqlite_lib_version()
         )
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
-        raise _cannot_open(path, "it is not a file")
+        raise cannot_open(path, "it is not a file")
     # SQLite would take this for a new database and delete the log
     if _size(path) == 0 and _size(f"{path}-wal") > 0:
         raise StoreCorrupt(path, "it is empty or gone, but its write-ahead log is there")
@@ -304,8 +303,8 @@ def _configure(db: Database) -> None:
 
 
 def _use_wal(db: Database) -> None:
-    """Two processes that open a new file at once collide here, and SQLite does not wait by itself
-    for this one.
+    """Switch to the write-ahead log. Two processes that open a new file at once collide here, and
+    SQLite does not wait by itself for this one.
     """
     deadline = time.monotonic() + db.busy_s
     while True:
@@ -350,11 +349,11 @@ def _translate(path: str, error: Exception, busy_s: float, system_errno: int) ->
     if isinstance(error, apsw.CorruptError):
         return StoreCorrupt(path, why)
     if isinstance(error, apsw.CantOpenError):
-        return _cannot_open(path, why)
+        return cannot_open(path, why)
     return StoreFailed(path, why)
 
 
-def _cannot_open(path: str, why: str) -> StoreError:
+def cannot_open(path: str, why: str) -> StoreError:
     if os.path.islink(path):
         return NotAStore(path, "it is a symbolic link")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -429,76 +428,7 @@ def schema_rows(db: Database) -> list[SchemaRow]:
 
 
 def check_tables(db: Database, migrations: tuple[Migration, ...]) -> None:
-    """The tables are the ones we make: a loosened one could hold what no code of ours expects."""
+    """Raise unless the tables are the ones we make: a loosened one could hold any value."""
     missing = made_schema(migrations).difference(schema_rows(db))
     if missing:
         raise SchemaAltered(db.path, tuple(sorted({name for _, name, _, _ in missing})))
-
-
-# ── looking without touching ─────────────────────────────────────────────────────────────────
-
-
-def inspect(
-    path: str | None, *, known: int, still: bool = False, busy_s: float = BUSY_S
-) -> dict[str, Any]:
-    """What a file holds, for `plait doctor`, without a byte written to it, whatever it is. None:
-    SQLite itself, no file.
-
-    `still` says that nobody has the file open. It is then read as immutable: no lock, and nothing
-    made beside it.
-    """
-    if path is None:
-        memory = Database("file::memory:", apsw.SQLITE_OPEN_READWRITE, busy_s)
-        return {"sqlite": apsw.sqlite_lib_version(), "pragmas": _pragmas(memory)}
-    if os.path.islink(path) or not os.path.isfile(path):
-        raise _cannot_open(path, "it is not there")
-    uri = f"file://{quote(os.fsencode(path))}"
-    db = Database(uri + "?immutable=1" * still, apsw.SQLITE_OPEN_READONLY, busy_s)
-    db.path = path
-    try:
-        found = _look(db, known)
-        if not still:
-            _try_lock(uri, busy_s)
-        return found
-    except (apsw.Error, UnicodeDecodeError) as error:
-        raise db.translate(error) from error
-    finally:
-        db.close()
-
-
-def _look(db: Database, known: int) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "sqlite": apsw.sqlite_lib_version(),
-        "pragmas": _pragmas(db),
-        "schema": check_schema(db, known),
-    }
-    found |= {"quick_check": db.get("PRAGMA quick_check(1)"), "logs": 0, "events": 0, "blobs": 0}
-    if found["schema"]:
-        found["pragmas"] |= {
-            "journal_mode": db.journal_mode(),
-            "page_size": db.get("PRAGMA page_size"),
-        }
-        # Without the house log and its first event, which come with every store.
-        counted = ("log", "key != 0"), ("event", "number != 0"), ("blob", "true")
-        found |= {
-            f"{table}s": db.get(f"SELECT count(*) FROM {table} WHERE {which}")
-            for table, which in counted
-        }
-    return found
-
-
-def _pragmas(db: Database) -> dict[str, Any]:
-    for name, wanted in PRAGMAS.items():
-        db.execute(f"PRAGMA {name} = {wanted}")
-    return {name: db.get(f"PRAGMA {name}") for name in PRAGMAS}
-
-
-def _try_lock(uri: str, busy_s: float) -> None:
-    """Whether the write lock can be had.
-
-    The log is not checkpointed on close: that would write to the file.
-    """
-    with closing(Database(uri, apsw.SQLITE_OPEN_READWRITE, busy_s)) as db:
-        db.keep_log()
-        db.begin()
-        db.rollback()

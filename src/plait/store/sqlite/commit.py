@@ -1,8 +1,8 @@
 """Group commit: threads that write at the same time share one transaction, and so one fsync.
 
-There is no writer thread. Whoever comes while nobody writes leads: it runs its own work and all
-that has queued up, in one transaction. Whoever comes meanwhile waits and finds its work done, or is
-told to lead the next round. A lone writer therefore pays no thread switch, and sixteen at once pay
+There is no writer thread. A thread that finds no other one writing leads: it runs its own work and
+all queued work in one transaction. A thread that comes meanwhile waits, and finds its work done or
+leads the next round. A lone writer therefore pays no thread switch, and sixteen at once pay
 one fsync per round.
 """
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Transaction(Protocol):
-    """What a round is made of. `translate` turns the database's errors into ours."""
+    """The steps of a round. `translate` turns the database's errors into ours."""
 
     def begin(self, durable: bool) -> None: ...
     def commit(self, pieces: int) -> None: ...
@@ -39,7 +39,7 @@ class _Ticket(Generic[T]):
         self.lead = False
         # held until its thread should look up: its work is done, or it leads
         self.gate: threading.Lock | None = None
-        self.batch: list[_Ticket[Any]] = []  # what it leads
+        self.batch: list[_Ticket[Any]] = []  # the tickets it leads
 
 
 class GroupCommit:
@@ -50,7 +50,7 @@ class GroupCommit:
 
     Work either succeeds or raises. A PlaitError raised before it changed anything refuses that
     piece alone; anything else undoes the round, and each piece then gets a round of its own, so
-    that nobody fails for a neighbour's sake.
+    that no piece fails because of another.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -71,7 +71,7 @@ class GroupCommit:
                 ticket.gate.acquire()
             if ticket.lead:
                 self._lead(ticket)
-        # Ctrl-C anywhere, even while settling: settle again, so that nobody is left waiting
+        # Ctrl-C anywhere, even while settling: settle again, so that no thread is left waiting
         except BaseException:
             self._settle(ticket)
             raise
@@ -95,18 +95,18 @@ class GroupCommit:
             self._queue.append(ticket)
 
     def _lead(self, leader: _Ticket[Any]) -> None:
-        if len(self._queue) == 1:  # alone; whoever comes now is taken along by the next round
+        if len(self._queue) == 1:  # alone; a thread that comes now joins the next round
             leader.batch = [leader]
             self._run_alone(leader)
         else:
             with self._mutex:
                 leader.batch = list(self._queue)
                 self._queue.clear()
-            self._run(leader.batch)
+            self._run_batch(leader.batch)
         self._settle(leader)
 
     def _settle(self, ticket: _Ticket[Any]) -> None:
-        """Leave: wake those whose work is done, queue the others again, name the next leader.
+        """Leave: wake the tickets that are done, queue the others again, name the next leader.
 
         Repeating it is harmless.
         """
@@ -127,13 +127,13 @@ class GroupCommit:
                 self._busy = False
             ticket.lead = False
 
-    def _run(self, batch: list[_Ticket[Any]]) -> None:
+    def _run_batch(self, batch: list[_Ticket[Any]]) -> None:
         if len(batch) == 1:
             self._run_alone(batch[0])
             return
         try:
             self._run_together(batch)
-        except Exception:  # undone; whoever caused it will hear of it in a round of its own
+        except Exception:  # undone; the piece that failed raises again in a round of its own
             for ticket in batch:
                 self._run_alone(ticket)
         for ticket in batch:
@@ -172,8 +172,8 @@ class GroupCommit:
 
 
 def _wake(ticket: _Ticket[Any]) -> None:
-    """Called with the mutex held, so that nobody else opens the gate between the question and the
-    act.
+    """Open the gate of a ticket. The caller holds the mutex, so that no other thread opens it
+    between the question and the act.
     """
     if ticket.gate is not None and ticket.gate.locked():
         ticket.gate.release()

@@ -1,10 +1,9 @@
-"""Looks at what a SQLite store holds beside its logs: the schema, the vocabulary, counts and
-caches.
+"""Checks of a SQLite store beside its logs: the schema, the vocabulary, counts and caches.
 
 `verify` recomputes events and blobs through the store's own protocol. Here are the parts that only
 this kind of store has. The schema that is expected is the one that the migrations make in an empty
-database, so a new migration needs nothing here. What no event can prove is named by
-`unchecked_parts`.
+database, so a new migration needs nothing here. `unchecked_parts` names the parts that
+no event can prove.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from plait.event import KINDS
 from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import LogId
 from plait.store import packing
-from plait.store.base import Projection, Unchecked
-from plait.store.database import (
+from plait.store.base import Unchecked
+from plait.store.projection import Projection
+from plait.store.sqlite.database import (
     APPLICATION_ID,
     Database,
     Migration,
@@ -27,11 +27,11 @@ from plait.store.database import (
     made_schema,
     schema_rows,
 )
-from plait.store.rows import recreate
+from plait.store.sqlite.tables import recreate
 
 _SYNCED_MAX = 2**62
 
-# Edits of these change nothing that anybody reads.
+# Edits of these change nothing that is read.
 _HARMLESS = (
     Unchecked(
         "which codes the kinds have that no event is of",
@@ -101,7 +101,8 @@ _SNAPSHOT = (
 
 
 def file_faults(db: Database, id: LogId, schema: int) -> Iterator[str]:
-    """Compare the file's marks and its own row with what they were when the store was opened."""
+    """Compare the file's marks and its own row as they were when the store
+    was opened."""
     for name, wanted in (("application_id", APPLICATION_ID), ("user_version", schema)):
         found = db.get(f"PRAGMA {name}")
         if found != wanted:
@@ -115,8 +116,8 @@ def file_faults(db: Database, id: LogId, schema: int) -> Iterator[str]:
 
 
 def kind_faults(db: Database, known: Mapping[int, str]) -> Iterator[str]:
-    """Compare the kinds in the file with the vocabulary, and with what the store
-    has read before.
+    """Compare the kinds in the file with the vocabulary, and with the kinds that the store has
+    read before.
     """
     there: dict[int, str] = dict(db.rows("SELECT code, name FROM kind ORDER BY code"))
     vocabulary = {kind.__name__ for kind in KINDS}
@@ -175,7 +176,7 @@ def _projection_schema(projections: Sequence[Projection]) -> frozenset[SchemaRow
 
 
 def _is_of_projection(row: SchemaRow, names: Collection[str]) -> bool:
-    """Whether this is a table or a plain index as a projection of one of these names could have
+    """True if this is a table or a plain index as a projection of one of these names could have
     made it.
     """
     type, name, table, sql = row
@@ -240,7 +241,7 @@ def _hex(raw: object) -> str:
 
 
 def unchecked_parts(db: Database, attached: Collection[Projection]) -> list[Unchecked]:
-    """Name what stands in the file and has nothing to be compared with."""
+    """Name the parts of the file that have nothing to be compared with."""
     columns = db.rows(_COLUMNS)
     loose = [
         f"{table}.{column}"

@@ -5,7 +5,7 @@ A step that has landed is never edited; the next one is added below it.
 
 from __future__ import annotations
 
-from plait.store.database import Database, Migration
+from plait.store.sqlite.database import Database, Migration
 
 
 def _first(db: Database) -> None:
@@ -75,7 +75,7 @@ def _first(db: Database) -> None:
 
 
 def _snapshots(db: Database) -> None:
-    # A cache: whoever deletes its rows loses time and nothing else. data is always one zstd frame,
+    # A cache: deleting its rows costs time and nothing else. data is always one zstd frame,
     # so that no codec has to stand beside it. The rows are large, so the table is an ordinary one,
     # and its places are found by the index.
     db.execute("""

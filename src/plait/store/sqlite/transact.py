@@ -1,15 +1,14 @@
-"""What happens inside the embedded store's write transaction, and what is made ready before it.
+"""The write transaction of the embedded store.
 
-Everything that needs no database (hashing, packing, moving a long body to a blob) is done by
-`prepare` in the caller's thread. A piece of work refuses by raising before it changes anything:
-others in the same round are then unharmed.
+A piece of work refuses by raising before it changes anything: others in the same round are then
+unharmed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from plait.errors import (
     InvalidValue,
@@ -22,24 +21,26 @@ from plait.errors import (
 )
 from plait.event import KINDS, Event
 from plait.event.kinds import HouseOpened
-from plait.ids import Digest, LogId, Source, parse_digest, parse_log_id
+from plait.ids import Digest, LogId, Source
 from plait.store import packing
-from plait.store.base import (
-    Fence,
-    Projection,
-    check_epoch,
-    check_fork,
-    check_own,
-    house_event,
-    turns_in,
+from plait.store.arguments import check_own
+from plait.store.chain import check_fork, house_event
+from plait.store.epochs import Fence, check_epoch
+from plait.store.projection import Projection
+from plait.store.sqlite.columns import (
+    BY_ID,
+    COLUMNS,
+    by_id,
+    get_blob,
+    only_kinds,
+    short_of,
+    to_bytes,
+    to_event,
+    to_id,
 )
-from plait.store.blobs import checked, digest_of
-from plait.store.database import Database
-from plait.store.rows import SqlRows, recreate
-
-COLUMNS = "seq, codec, salt, header, body"
-
-BY_ID = "substr(l.id, 11) = ? AND l.id = ?"
+from plait.store.sqlite.database import Database
+from plait.store.sqlite.prepare import PackedBlob, Prepared
+from plait.store.sqlite.tables import SqlRows, recreate
 
 _INSERT = (
     "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (?, ?, ?, ?, ?, ?,"
@@ -51,15 +52,12 @@ _ADVANCE_HELD = f"{_ADVANCE} AND epoch = ?"
 _FENCED = " AND (SELECT epoch FROM log WHERE key = ?) = ?"
 _EPOCH = "SELECT epoch FROM log WHERE key = ?"
 _RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
-
-
-_PACKED = packing.HEADER_1 | packing.BODY_1  # how most events are kept
 _MUCH = 1 << 20  # bytes of content that are worth making room for
 _REFS = 8  # blobs of one event that are counted before room is made
 
 
 class Fork(NamedTuple):
-    """Where a new log comes from."""
+    """The parent of a new log, and its fork point."""
 
     parent: LogId
     key: int
@@ -75,77 +73,12 @@ class KeyedFence(NamedTuple):
 
 @cache
 def _advance(fences: int) -> str:
-    """The compare-and-set of a log's head under so many fences: one statement, whatever it rests
-    on.
-    """
+    """The compare-and-set of a log's head under so many fences, in one statement."""
     return _ADVANCE + _FENCED * fences
 
 
-class PreparedEvent(NamedTuple):
-    event: Event
-    short: int
-    codec: int
-    header: bytes
-    body: bytes
-    refs: tuple[Digest, ...]
-
-
-class PackedBlob(NamedTuple):
-    size: int
-    codec: int
-    data: bytes
-
-
-class Prepared(NamedTuple):
-    """Events, and the blobs that come along with them, ready to be inserted."""
-
-    events: list[PreparedEvent]
-    blobs: dict[Digest, PackedBlob]
-    turns: int  # by how much they raise the epoch of their log
-
-    @property
-    def first(self) -> Event:
-        return self.events[0].event
-
-    @property
-    def last(self) -> Event:
-        return self.events[-1].event
-
-
-def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Prepared:
-    content = checked(blobs)
-    ready: list[PreparedEvent] = []
-    for event in events:
-        body, refs = event.content, event.refs
-        if len(body) > packing.BODY_INLINE_MAX:
-            digest = digest_of(body)
-            content[digest] = body
-            codec, header = packing.HEADER_1 | packing.IN_BLOB, packing.pack_header(event.raw)
-            ready.append(
-                PreparedEvent(
-                    event, short_of(event.id), codec, header, bytes.fromhex(digest), (*refs, digest)
-                )
-            )
-        else:
-            ready.append(
-                PreparedEvent(event, short_of(event.id), *packing.pack_event(event.raw, body), refs)
-            )
-    return Prepared(
-        ready,
-        {digest: pack_blob(data) for digest, data in content.items()} if content else {},
-        turns_in(events),
-    )
-
-
-def pack_blob(content: bytes) -> PackedBlob:
-    return PackedBlob(len(content), *packing.pack(content))
-
-
 class Transact:
-    """The pieces of work.
-
-    Each runs inside a transaction on `db` that somebody else begins and commits.
-    """
+    """The pieces of work. Each runs inside a transaction on `db` that the group commit begins."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
@@ -160,8 +93,8 @@ class Transact:
         self._seen = None
 
     def _look_around(self, db: Database) -> None:
-        """Other processes may keep other projections, or newer ones: looked up again whenever they
-        have written.
+        """Look up the projections in the file again if other processes have written: they may keep
+        others, or newer ones.
         """
         seen = db, db.others()
         if seen == self._seen:
@@ -177,9 +110,7 @@ class Transact:
         self._seen = seen
 
     def settle_in(self, db: Database, source: Source) -> LogId:
-        """The first work on a file: its id and its house log, made once, and a code
-        for every kind.
-        """
+        """Do the first work on a file: its id and house log, once, and a code for every kind."""
         ids = [id for (id,) in db.rows("SELECT id FROM store")]
         if not ids and db.get("SELECT 1 FROM log") is None:
             ids = [to_bytes(source.fresh("store"))]
@@ -192,8 +123,8 @@ class Transact:
         for kind in KINDS:
             if kind.__name__ not in there:
                 db.execute("INSERT INTO kind (name) VALUES (?)", (kind.__name__,))
-        # A file whose kinds have this name had its house log. If that is gone, `verify` says so: it
-        # is not made anew.
+        # A file with this name among its kinds had a house log. If that is gone, `verify` says so:
+        # it is not made anew.
         if HouseOpened.__name__ not in there and not db.get("SELECT 1 FROM log WHERE key = 0"):
             _make_house(db, house_event(to_id(ids[0]), source))
         return to_id(ids[0])
@@ -235,7 +166,7 @@ class Transact:
                 prepared.turns,
             ),
         )
-        new: int = db.inserted()
+        new: int = db.inserted_key()
         self._insert(db, new, prepared)
         return new
 
@@ -266,7 +197,7 @@ class Transact:
                 _advance(len(fences)),
                 (*values, *[value for fence, at in fences for value in (at, fence.epoch)]),
             )
-        if db.changed() != 1:
+        if db.change_count() != 1:
             return _not_advanced(db, log, key, after, prepared, fences)
         if prepared.turns:
             db.run(_RAISE, (prepared.turns, key))
@@ -285,38 +216,38 @@ class Transact:
             )
             interested = self._interested.get(header.kind)
             if refs or interested:
-                number = db.inserted()
+                number = db.inserted_key()
                 for count, ref in enumerate(refs, 1):
                     _refer(db, number, ref)
                     if count % _REFS == 0:
                         db.shrink()  # to count a blob SQLite reads all of it
                 for projection, rows in interested or ():
                     projection.apply(rows, number, event)
-        for name in self._foreign:  # whoever keeps it folds it again
+        for name in self._foreign:  # a process that keeps it folds it again
             db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
     def put_blobs(self, db: Database, blobs: Mapping[Digest, PackedBlob]) -> None:
         if sum(len(data) for _, _, data in blobs.values()) >= _MUCH:
-            db.shrink()  # the pages of the content before this one are read by nobody soon
+            db.shrink()  # the pages of earlier content are not read again soon
         born = db.get("SELECT max(number) FROM event") or 0
         for digest, (size, codec, data) in blobs.items():
             db.execute(
                 "INSERT INTO blob (digest, size, codec, refs, born, data) VALUES (?, ?, ?, 0, ?, ?)"
                 " ON CONFLICT (digest) DO UPDATE SET born = max(born, excluded.born), size ="
                 " excluded.size, codec = excluded.codec, data = excluded.data "
-                # Something else may have been planted under this digest. Whatever was, the content
-                # in hand is the right one.
+                # Something else may have been planted under this digest: the content in hand is the
+                # right one.
                 "WHERE refs = 0 AND born < excluded.born OR (size, codec, data) IS NOT"
                 " (excluded.size, excluded.codec, excluded.data)",
                 (bytes.fromhex(digest), size, codec, born, data),
             )
 
     def renew_blobs(self, db: Database, digests: Collection[Digest]) -> set[Digest]:
-        """They count as put now.
+        """Count these blobs as put now.
 
-        Returns those that are gone: whoever looked before may have looked too early.
+        Returns those that are gone: a sweep may have come since the caller looked.
         """
         born = db.get("SELECT max(number) FROM event") or 0
         gone: set[Digest] = set()
@@ -342,7 +273,7 @@ class Transact:
     def keep(self, db: Database, log: LogId, key: int, seq: int, frame: bytes) -> None:
         row = db.row("SELECT place, tip FROM log WHERE key = ?", (key,))
         if row is None:
-            raise UnknownLog(log)  # somebody removed it under us
+            raise UnknownLog(log)  # removed by another process
         check_own(log, seq, *row)
         db.execute(
             "INSERT INTO snapshot (log, seq, data) VALUES (?, ?, ?) ON CONFLICT (log, seq) DO"
@@ -355,12 +286,12 @@ class Transact:
             db.execute("DELETE FROM snapshot")
         else:
             db.execute("DELETE FROM snapshot WHERE log = ?", (key,))
-        return db.changed()
+        return db.change_count()
 
     # ── projections ──────────────────────────────────────────────────────────────────────────
 
     def rebuild(self, db: Database, projection: Projection) -> None:
-        # first of all: if this fails, what was seen in an undone round may not be believed
+        # first of all: if this fails, a look in an undone round may not be believed
         self._seen = None
         rows = SqlRows(db, projection)
         recreate(db, projection)
@@ -376,8 +307,8 @@ class Transact:
 
 
 def _make_house(db: Database, first: Event) -> None:
-    """The house log has the key 0, and its first event the number 0: what is begun and committed
-    later counts from 1.
+    """Insert the house log with the key 0, and its first event with the number 0: later logs and
+    events count from 1.
     """
     code = db.get("SELECT code FROM kind WHERE name = ?", (first.kind,))
     packed = packing.pack_event(first.raw, first.content)
@@ -409,7 +340,7 @@ def _not_advanced(
         return last.id
     row = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
     if row is None:
-        raise UnknownLog(log)  # somebody removed it under us
+        raise UnknownLog(log)  # removed by another process
     head, tip = row
     if head.hex() == after:
         raise InvalidValue(
@@ -421,14 +352,12 @@ def _not_advanced(
 def _epoch_of(db: Database, fence: Fence, key: int) -> int:
     found = db.get(_EPOCH, (key,))
     if found is None:
-        raise UnknownLog(fence.log)  # somebody removed it under us
+        raise UnknownLog(fence.log)  # removed by another process
     return found
 
 
 def _stands(db: Database, key: int, event: Event) -> bool:
-    """Whether exactly this event is on record already: then it was appended, and its
-    acknowledgement was lost.
-    """
+    """True if exactly this event stands: it was appended, and its acknowledgement was lost."""
     there = _event_at(db, key, event.seq)
     return there is not None and there.id == event.id
 
@@ -439,7 +368,7 @@ def _event_at(db: Database, key: int, seq: int) -> Event | None:
 
 
 def _check_refs(db: Database, prepared: Prepared) -> None:
-    """What the events point to is there: merged branches, blobs."""
+    """Raise unless the merged branches and blobs that the events point to are there."""
     for event in prepared.events:
         for parent in event.event.header.parents[1:]:
             rows = db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parent),))
@@ -455,101 +384,5 @@ def _check_refs(db: Database, prepared: Prepared) -> None:
 def _refer(db: Database, number: int, ref: Digest) -> None:
     key = db.get("SELECT key FROM blob WHERE digest = ?", (bytes.fromhex(ref),))
     db.execute("INSERT OR IGNORE INTO attachment (event, blob) VALUES (?, ?)", (number, key))
-    if db.changed():
+    if db.change_count():
         db.execute("UPDATE blob SET refs = refs + 1 WHERE key = ?", (key,))
-
-
-# ── from rows to values ──────────────────────────────────────────────────────────────────────
-
-
-def to_event(row: Any, get_blob: Callable[[Digest], bytes], kind: str | None = None) -> Event:
-    """An event from its COLUMNS.
-
-    What has to be unpacked or fetched is, when somebody asks for it.
-    """
-    codec, body = row[1], row[4]
-    if type(codec) is not int:  # a damaged page can give anything
-        raise StoreCorrupt("an event", f"its codec is {codec!r}")
-    if codec == _PACKED and body is not None:
-        return Event(
-            partial(packing.unpack_header, codec, row[3]),
-            row[2],
-            partial(packing.unpack_body, body),
-            kind=kind,
-        )
-    return Event(
-        partial(packing.unpack_header, codec, row[3]),
-        row[2],
-        partial(content_of, codec, body, get_blob),
-        kind=kind,
-    )
-
-
-def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
-    if body is None:
-        raise StoreCorrupt("an event", "its body is gone")
-    kept = codec & ~packing.HEADER_1
-    if kept == packing.BODY_1:
-        return packing.unpack_body(body)
-    if kept == packing.IN_BLOB:
-        return get_blob(Digest(body.hex()))
-    return packing.unpack(kept, body, packing.BODY_INLINE_MAX)
-
-
-def holds_blob(db: Database, digest: Digest, content: bytes) -> bool:
-    """Whether events point to this digest, and this content stands under it."""
-    row = db.row(
-        "SELECT refs, size, codec, data FROM blob WHERE digest = ?", (bytes.fromhex(digest),)
-    )
-    if row is None or not row[0] or row[1] != len(content):
-        return False
-    try:
-        return packing.unpack(row[2], row[3], len(content)) == content
-    except StoreCorrupt:
-        return False
-
-
-def get_blob(db: Database, digest: Digest) -> bytes:
-    row = db.row(
-        "SELECT codec, data, size FROM blob WHERE digest = ?",
-        (bytes.fromhex(parse_digest(digest)),),
-    )
-    if row is None:
-        raise UnknownBlob(digest)
-    codec, data, size = row
-    content = packing.unpack(codec, data, min(size, packing.BLOB_SIZE_MAX))
-    if len(content) != size or digest_of(content) != digest:
-        raise StoreCorrupt(f"blob {digest}", "its content is not what its digest says")
-    return content
-
-
-# ── small conversions ────────────────────────────────────────────────────────────────────────
-
-
-def only_kinds(kinds: Collection[str] | None, codes: Mapping[str, int]) -> tuple[str, list[int]]:
-    """A condition that keeps only these kinds; None keeps all."""
-    if kinds is None:
-        return "", []
-    wanted = [code for name, code in codes.items() if name in kinds]
-    return f"AND kind IN ({', '.join('?' * len(wanted))})", wanted
-
-
-def short_of(id: Digest) -> int:
-    """The first 8 bytes of an event's id, as the signed integer that is indexed."""
-    number = int(id[:16], 16)
-    return number if number < 2**63 else number - 2**64
-
-
-def by_id(log: LogId) -> tuple[bytes, bytes]:
-    """The values for BY_ID."""
-    raw = to_bytes(log)
-    return raw[10:], raw
-
-
-def to_bytes(log: LogId) -> bytes:
-    return bytes.fromhex(parse_log_id(log).replace("-", ""))
-
-
-def to_id(raw: bytes) -> LogId:
-    text = raw.hex()
-    return LogId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")

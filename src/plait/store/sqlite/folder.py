@@ -1,4 +1,4 @@
-"""The folder that a store lives in: made so that it lasts, and seen by nobody else."""
+"""The folder of a store: made so that it lasts, and closed to other users."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def make_folder(folder: Path, file: str) -> None:
     try:
         if (folder / file).exists():
             return
-        # No .gitignore goes into somebody else's folder; one that was cut off in the making is
-        # ours.
+        # No .gitignore goes into a folder that was there before; one that was cut off in the making
+        # is ours.
         ours = (
             folder.name == ".plait"
             or not folder.is_dir()
             or [each.name for each in folder.iterdir()] == [".gitignore"]
         )
         folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)  # what agents say and do is nobody else's business
+        folder.mkdir(mode=0o700, exist_ok=True)  # the log of agents is private
         ignore = folder / ".gitignore"
         if ours and not (ignore.exists() and ignore.stat().st_size):
             ignore.write_text("*\n")
@@ -40,9 +40,7 @@ def make_folder(folder: Path, file: str) -> None:
 
 
 def _sync_folders(folder: Path) -> None:
-    """It and all above it: which of them are new, nobody knows any more after an attempt that was
-    cut off.
-    """
+    """Sync the folder and all above it: after a cut-off attempt any of them may be new."""
     for each in (folder, *folder.parents):
         try:
             handle = os.open(each, os.O_RDONLY)

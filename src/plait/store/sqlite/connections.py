@@ -1,10 +1,9 @@
-"""The connections of one process to one database: a writer that is shared, a few readers, and what
-os.fork means.
+"""The connections of one process to one database: a shared writer, a few readers, and os.fork.
 
 SQLite must not be carried across a fork. Not even a new connection in the child is safe while the
 old ones exist: the library remembers, per process, which locks it holds on a file, and the child
-inherits that memory but not the locks. So before a fork everybody who is using a connection
-finishes, all are closed, and both sides open new ones when they need them.
+inherits that memory but not the locks. So before a fork every use of a
+connection comes to its end, all are closed, and both sides open new ones when they need them.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from typing import TypeVar
 import apsw
 
 from plait.errors import DiskFull, PlaitError, StoreClosed, StoreCorrupt, StoreFailed
-from plait.store.commit import GroupCommit
-from plait.store.database import UNSYNCED_S, Database
+from plait.store.sqlite.commit import GroupCommit
+from plait.store.sqlite.database import UNSYNCED_S, Database
 
 T = TypeVar("T")
 
 _READERS_MAX = 8  # kept open for reading
 _CHECK_EVERY_S = 0.02
 _CLOSE_WAIT_S = 10.0
-_FORK_WAIT_S = 10.0  # a fork waits this long for those who are in the middle of something
+_FORK_WAIT_S = 10.0  # a fork waits this long for uses of a connection to end
 
 
 opening = threading.RLock()
-"""Held by whoever has a connection that no Connections knows of (a store being made or
-migrated), and by a fork.
+"""Held while a connection exists that no Connections knows of (a store being made or migrated), and
+by a fork.
 """
 
 
@@ -47,9 +46,7 @@ class _Handles:
         self.readers: list[Database] = []
 
     def close(self) -> None:
-        """What is not on the disk yet is brought there first; whatever comes of that, all is
-        closed.
-        """
+        """Bring unsynced commits to the disk, then close everything, even if the disk refused."""
         try:
             if self.writer.unsynced:
                 self.writer.sync()
@@ -63,8 +60,8 @@ class _Handles:
 class Connections:
     """`write(work)` runs work on the writer inside a group commit; `reading()` lends a reader.
 
-    What was read is made sense of while the reader is lent: a value that makes none is then an
-    error of the store's.
+    Rows are decoded while the reader is lent, so that a value that cannot be decoded is an error
+    of the store's.
     """
 
     def __init__(self, address: str, path: str, connect: Callable[[], Database]) -> None:
@@ -77,13 +74,13 @@ class Connections:
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._users = 0
-        self._timer: threading.Timer | None = None  # for what was committed without an fsync
-        self._owed = 0  # what a connection that is gone could not bring to the disk
+        self._timer: threading.Timer | None = None  # for commits without an fsync
+        self._owed = 0  # pieces that a closed connection could not bring to the disk
         self._will_end = False  # whether the end of this process is known to bring us to the disk
         self._frozen = False
         # forked while in use: the library's memory of locks is wrong in this process
         self._spoiled = False
-        self.closed = False
+        self.is_closed = False
         _instances.add(self)
 
     def write(self, work: Callable[[Database], T], durable: bool = True) -> T:
@@ -98,10 +95,10 @@ class Connections:
             self._leave()
 
     def sync(self) -> None:
-        """On return everything that was committed is on disk, whoever committed it."""
+        """On return all that any process committed is on disk."""
         try:
             self.write(Database.touch)
-        except DiskFull:  # not even that has room; what is there already needs none
+        except DiskFull:  # not even that has room; the log that is there needs none
             if self._handles is not None and self._handles.writer.doubtful:
                 raise  # an fsync has failed before: another one would say nothing
             _sync_file(f"{self._path}-wal")
@@ -110,7 +107,7 @@ class Connections:
         if not self._will_end:
             self._sync_at_the_end_of_a_child()
         with self._lock:
-            if self._timer is None and not self.closed:
+            if self._timer is None and not self.is_closed:
                 timer = threading.Timer(UNSYNCED_S, self._sync_late)
                 timer.daemon = True
                 # no more threads, or the program is ending: then boundaries come by count, and at
@@ -129,9 +126,9 @@ class Connections:
             util.Finalize(None, _sync_at_exit, args=(weakref.ref(self),), exitpriority=10)
 
     def _sync_late(self) -> None:
-        """Nobody wrote for a while.
+        """Sync after a pause without writes.
 
-        If the disk refuses, whoever writes next hears of it; until then it is tried again.
+        If the disk refuses, the next write raises; until then it is tried again.
         """
         self._timer = None
         try:
@@ -140,10 +137,10 @@ class Connections:
             self._sync_soon()
 
     def sync_if_needed(self) -> None:
-        """As `sync`, for what this process committed."""
+        """As `sync`, for the commits of this process."""
         handles = self._handles
         owed = handles.writer.unsynced if handles is not None else self._owed
-        if owed and not self.closed:
+        if owed and not self.is_closed:
             self.sync()
 
     def sync_at_exit(self) -> None:
@@ -178,29 +175,29 @@ class Connections:
         """A file that was removed or replaced can still be written to, and all of that is lost when
         it is closed.
         """
-        if self.gone_lately():
+        if self.is_gone_lately():
             raise StoreFailed(self._path, "it was removed or replaced while the store was open")
 
-    def gone_lately(self) -> bool:
+    def is_gone_lately(self) -> bool:
         """As `gone`, a fiftieth of a second late: asking the system costs some 10 µs with cold
         caches, and every append asks.
         """
         now = time.monotonic()
         if now < self._check_at:
             return False
-        if self.gone():
+        if self.is_gone():
             return True
         self._check_at = now + _CHECK_EVERY_S
         return False
 
-    def gone(self) -> bool:
-        """Whether the file was removed or replaced under the open store."""
+    def is_gone(self) -> bool:
+        """True if the file was removed or replaced under the open store."""
         return _identity(self._path) != self._file
 
     def close(self) -> None:
-        """Let nobody in any more, wait for those who are inside, and close everything."""
+        """Refuse new users, wait for those inside, and close everything."""
         with self._lock:
-            self.closed = True
+            self.is_closed = True
             self._change.wait_for(lambda: self._users == 0, _CLOSE_WAIT_S)
             handles, self._handles = self._handles, None
             if self._timer is not None:
@@ -210,9 +207,9 @@ class Connections:
 
     def _enter(self) -> _Handles:
         with self._lock:
-            while self._frozen and not self.closed:
+            while self._frozen and not self.is_closed:
                 self._change.wait()
-            if self.closed:
+            if self.is_closed:
                 raise StoreClosed(self._address)
             if self._spoiled:
                 raise StoreFailed(
@@ -231,13 +228,13 @@ class Connections:
     def _leave(self) -> None:
         with self._lock:
             self._users -= 1
-            if self._frozen or self.closed:
+            if self._frozen or self.is_closed:
                 self._change.notify_all()
 
     # around os.fork
 
     def freeze(self) -> None:
-        """Wait until nobody is in the middle of something, let nobody in, and close everything."""
+        """Wait for all users to leave, let no new one in, and close everything."""
         with self._lock:
             self._frozen = True
             self._spoiled = not self._change.wait_for(lambda: self._users == 0, _FORK_WAIT_S)
@@ -257,7 +254,7 @@ class Connections:
                 self._sync_soon()
 
     def start_over(self) -> None:
-        """In the child: other threads are gone, and with them whatever they held."""
+        """Reset in the child: other threads are gone, and the locks they held."""
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._frozen, self._users, self._timer = False, 0, None
@@ -308,8 +305,8 @@ def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
     return run
 
 
-# Hooks before a fork run last in, first out: nobody may be opening a store before those who are in
-# one are waited for.
+# Hooks before a fork run last in, first out: first no store is being opened, then the users of open
+# ones are waited for.
 os.register_at_fork(
     before=_each(Connections.freeze),
     after_in_parent=_each(Connections.thaw),

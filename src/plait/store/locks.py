@@ -1,0 +1,168 @@
+"""Locks of runs: one process at a time has a run, by a lock that dies with the process.
+
+A store in a folder has one file of locks; a run is one byte of it, at an offset that follows from
+its id. The lock belongs to the open file, which a forked child lets go of at once, so kill -9 frees
+it and nothing has to be swept up, and reading the folder in this process (a backup, say) frees
+nothing. A second byte tells which process has the run. A store in memory belongs to one process:
+there a table of the locked runs is enough.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from plait.errors import RunHeld, StoreFailed
+from plait.ids import digest
+from plait.store.base import Store
+
+FILE = "runs.lock"
+
+
+class _OpenFile(NamedTuple):
+    """An open file of locks. Its inode tells whether the handle still is that file."""
+
+    handle: int
+    inode: int
+
+
+class _ProcessLocks:
+    """The runs that this process has locked in folders, and the lock files it has open.
+
+    One object for the whole process and all stores opened on a folder: where the system has
+    no locks of open files, closing any handle of a file frees every lock of the process on it. So a
+    lock file, once opened, stays open.
+    """
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._locked: set[tuple[Path, str]] = set()
+        self._files: dict[Path, _OpenFile] = {}
+
+    def take(self, folder: Path, run: str, session: str) -> None:
+        with self._guard:
+            if (folder, run) in self._locked:
+                raise RunHeld(session, run, _this_process())
+            handle = self._handle(folder)
+            try:
+                _lock_byte(handle, fcntl.F_WRLCK, _offset(run))
+            except (BlockingIOError, PermissionError) as error:
+                raise RunHeld(session, run, _holder(handle, run)) from error
+            except OSError as error:
+                raise StoreFailed(str(folder), f"the run cannot be locked: {error}") from error
+            with suppress(OSError):  # this byte only tells the holder
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(run) + 1)
+            self._locked.add((folder, run))
+
+    def release(self, folder: Path, run: str) -> None:
+        with self._guard:
+            if (folder, run) not in self._locked:
+                return
+            self._locked.discard((folder, run))
+            handle = self._handle(folder)
+            with suppress(OSError):
+                _lock_byte(handle, fcntl.F_UNLCK, _offset(run))
+                fcntl.lockf(handle, fcntl.LOCK_UN, 1, _offset(run) + 1)
+
+    def forget(self) -> None:
+        """Drop everything in a forked child: the locks are the parent's."""
+        for file in self._files.values():
+            with suppress(OSError):
+                os.close(file.handle)  # the parent has it open, too: its locks stay, and go with it
+        self._guard = Lock()
+        self._locked.clear()
+        self._files.clear()
+
+    def _handle(self, folder: Path) -> int:
+        path = folder / FILE
+        file = self._files.get(folder)
+        if file is not None and _is_in_place(file):
+            return file.handle
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreFailed(str(path), str(error)) from error
+        self._files[folder] = _OpenFile(handle, os.fstat(handle).st_ino)
+        return handle
+
+
+_process = _ProcessLocks()
+os.register_at_fork(after_in_child=_process.forget)
+
+
+class FileLock:
+    """A run locked in a store's folder."""
+
+    def __init__(self, folder: Path, run: str, session: str) -> None:
+        self._folder, self._run = folder, run
+        _process.take(folder, run, session)
+
+    def release(self) -> None:
+        _process.release(self._folder, self._run)
+
+
+class MemoryLock:
+    """A run locked in a store in memory; `locked` is the store's table."""
+
+    def __init__(self, locked: set[str], run: str, session: str) -> None:
+        if run in locked:
+            raise RunHeld(session, run, _this_process())
+        self._locked, self._run = locked, run
+        locked.add(run)
+
+    def release(self) -> None:
+        self._locked.discard(self._run)
+
+
+def is_locked(store: Store, run: str) -> bool:
+    """True if a process has the run, be it this one."""
+    try:
+        lock = store.lock(run, "")
+    except RunHeld:
+        return True
+    lock.release()
+    return False
+
+
+def _this_process() -> str:
+    return f"this process, {os.getpid()}"
+
+
+def _is_in_place(file: _OpenFile) -> bool:
+    """True if the handle still is the file that was opened, and the file was not removed."""
+    with suppress(OSError):
+        found = os.fstat(file.handle)
+        return found.st_ino == file.inode and found.st_nlink > 0
+    return False
+
+
+def _lock_byte(handle: int, kind: int, offset: int) -> None:
+    """Lock or unlock a byte for this open file; where the system cannot, for this process."""
+    command: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is None or sys.platform != "linux":
+        how = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+        fcntl.lockf(handle, how, 1, offset)
+        return
+    fcntl.fcntl(handle, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, offset, 1, 0))
+
+
+def _offset(run: str) -> int:
+    """Return the first of the two bytes that are the run's own."""
+    return int(digest(b"plait/hold/1", run.encode())[:14], 16) * 2
+
+
+def _holder(handle: int, run: str) -> str:
+    """Name the process that has the run, where the system tells."""
+    if sys.platform == "linux":
+        with suppress(OSError, struct.error):
+            asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _offset(run) + 1, 1, 0)
+            kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(handle, fcntl.F_GETLK, asked))
+            if kind != fcntl.F_UNLCK:
+                return f"process {pid}"
+    return "another process"

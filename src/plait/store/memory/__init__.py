@@ -1,0 +1,5 @@
+"""A store in memory."""
+
+from plait.store.memory.store import MemoryStore
+
+__all__ = ["MemoryStore"]

@@ -1,0 +1,272 @@
+"""Logs and events in a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count, islice
+
+from plait.errors import (
+    InvalidValue,
+    LogExists,
+    PlaitError,
+    StaleHead,
+    StoreCorrupt,
+    UnknownBlob,
+    UnknownEvent,
+)
+from plait.event import VOCABULARY, Event
+from plait.ids import Digest, LogId, parse_digest, parse_log_id
+from plait.store.arguments import (
+    check_kinds,
+    check_limit,
+    check_number,
+    check_prefix,
+    check_span,
+)
+from plait.store.base import Log, StoredRecord
+from plait.store.blobs import checked_blobs
+from plait.store.chain import check_chain, check_fork, first_parent
+from plait.store.epochs import Fence, check_epoch, turns_in
+from plait.store.lineage import cut_lineage, extend_lineage
+from plait.store.memory.blobs import MemoryBlobs
+from plait.store.memory.core import MemoryLog
+from plait.store.memory.rows import MemoryRows
+
+_PAGE = 512  # events of the feed taken at a time
+
+
+class MemoryEvents(MemoryBlobs):
+    """Logs and their events."""
+
+    def begin(
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        parent: LogId | None = None,
+        blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
+    ) -> Digest:
+        parse_log_id(log)
+        check_chain(log, events, first_parent(events), begins=True)
+        first = events[0]
+        place = first.seq - 1
+        check_fork(
+            first, parent, next(self.read(parent, place, place), None) if parent and place else None
+        )
+        with self._open():
+            for fence in fences:
+                check_epoch(fence, self._find(fence.log).epoch)
+            known = self._logs.get(log)
+            if known is not None:
+                if self._stands(known, events[-1]):
+                    return events[-1].id
+                raise LogExists(log)
+            inherited = self._logs[parent].lineage if parent else ()
+            known = MemoryLog(len(self._logs), parent, place, extend_lineage(inherited, place, log))
+            self._write(known, events, blobs)
+            self._logs[log] = known
+            return events[-1].id
+
+    def append(
+        self,
+        log: LogId,
+        events: Sequence[Event],
+        *,
+        after: Digest,
+        blobs: Mapping[Digest, bytes] | None = None,
+        flush: bool = False,
+        fences: Sequence[Fence] = (),
+    ) -> Digest:
+        check_chain(log, events, after)
+        with self._open():
+            known = self._find(log)
+            stands = known.head != after and self._stands(known, events[-1])
+            for fence in fences:
+                check_epoch(
+                    fence,
+                    self._find(fence.log).epoch,
+                    turns_in(events) if stands and fence.log == log else 0,
+                )
+            if known.head != after:
+                if stands:
+                    return events[-1].id
+                raise StaleHead(log, after, known.head, known.tip)
+            if events[0].seq != known.tip + 1:
+                raise InvalidValue(
+                    "seq",
+                    f"event {events[0].seq} does not follow place {known.tip}",
+                    "seal it at the next place",
+                )
+            self._write(known, events, blobs)
+            return events[-1].id
+
+    def flush(self) -> None:
+        with self._open():
+            pass  # there is no disk
+
+    def log(self, log: LogId) -> Log:
+        with self._open():
+            return _to_log(log, self._find(log))
+
+    def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]:
+        with self._open():
+            return {
+                log: _to_log(log, self._logs[log])
+                for log in logs
+                if parse_log_id(log) in self._logs
+            }
+
+    def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
+        check_limit(limit)
+        check_number("before", 0 if before is None else before)
+        with self._open():
+            ids = list(self._logs)
+            last = len(ids) - 1 if before is None else min(before, len(ids)) - 1
+            return [
+                (i, _to_log(ids[i], self._logs[ids[i]]))
+                for i in range(last, max(last - limit, 0), -1)
+            ]
+
+    def match(self, text: str, limit: int = 20) -> list[LogId]:
+        check_prefix(text)
+        check_limit(limit)
+        digits = text.replace("-", "").lower()
+        if not digits:
+            return []
+        with self._open():
+            plain = {log: log.replace("-", "") for log in self._logs}
+        front = sorted(log for log, hex in plain.items() if hex.startswith(digits))
+        tail = [log for log, hex in plain.items() if hex[20:].startswith(digits)]
+        return list(dict.fromkeys(front + tail))[:limit]
+
+    def read(
+        self,
+        log: LogId,
+        first: int = 1,
+        last: int | None = None,
+        *,
+        kinds: Collection[str] | None = None,
+        reverse: bool = False,
+    ) -> Iterator[Event]:
+        check_span(first, last)
+        check_kinds(kinds, VOCABULARY)
+        with self._open():
+            known = self._find(log)
+            tip = known.tip
+            found: list[Event] = []
+            for span in cut_lineage(
+                known.lineage, max(first, 1), tip if last is None else min(last, tip)
+            ):
+                own = self._find(span.log)
+                start = own.place + 1
+                stretch = own.events[span.first - start : span.last - start + 1]
+                size = max(span.last - span.first + 1, 0)
+                if len(stretch) != size or (
+                    size and (stretch[0].seq, stretch[-1].seq) != (span.first, span.last)
+                ):
+                    raise StoreCorrupt(f"log {span.log}", "an event is missing, or stands twice")
+                found = found + stretch if found else stretch
+        if kinds is not None:
+            found = [event for event in found if event.kind in kinds]
+        return iter(found[::-1] if reverse else found)
+
+    def event(self, id: Digest) -> Event:
+        with self._open():
+            if parse_digest(id) not in self._by_id:
+                raise UnknownEvent(id)
+            return self._by_id[id]
+
+    def number_of(self, id: Digest) -> int | None:
+        with self._open():
+            event = self._by_id.get(parse_digest(id))
+            if event is None:
+                return None
+            known = self._find(event.log)
+            return known.numbers[event.seq - known.place - 1]
+
+    def feed(
+        self,
+        after: int = 0,
+        *,
+        kinds: Collection[str] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[tuple[int, Event]]:
+        check_limit(limit)
+        check_number("after", after)
+        check_kinds(kinds, VOCABULARY)
+        found = self._feed_down(after) if reverse else self._feed_up(after)
+        yield from islice(
+            ((number, event) for number, event in found if kinds is None or event.kind in kinds),
+            limit,
+        )
+
+    def records(self, log: LogId) -> Iterator[StoredRecord]:
+        with self._open():
+            known = self._find(log)
+            rows = list(zip(known.numbers, known.events, strict=True))
+        for number, event in rows:
+            try:
+                seq, kind, refs = event.seq, event.kind, event.refs
+            except PlaitError:  # edited in memory: `verify` names the fault
+                seq, kind, refs = 0, "", ()
+            yield StoredRecord(
+                number, log, seq, kind, event.id, event.raw, event.salt, event.content, refs
+            )
+
+    def _feed_up(self, after: int) -> Iterator[tuple[int, Event]]:
+        while events := self._slice(after, after + _PAGE):
+            yield from enumerate(events, after + 1)
+            after += len(events)
+
+    def _feed_down(self, after: int) -> Iterator[tuple[int, Event]]:
+        last = self.number
+        while events := self._slice(max(after, last - _PAGE), last):
+            yield from zip(count(last, -1), reversed(events))
+            last -= len(events)
+
+    def _slice(self, first: int, last: int) -> list[Event]:
+        with self._open():
+            return self._feed[first:last]
+
+    def _stands(self, known: MemoryLog, event: Event) -> bool:
+        place = event.seq - known.place - 1
+        return 0 <= place < len(known.events) and known.events[place].id == event.id
+
+    def _write(
+        self, known: MemoryLog, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None
+    ) -> None:
+        """All or nothing: rows are folded into copies first, and nothing below the
+        fold can fail.
+        """
+        content = checked_blobs(blobs)
+        for parent in (parent for event in events for parent in event.header.parents[1:]):
+            if parent not in self._by_id:
+                raise UnknownEvent(parent)
+        for ref in (ref for event in events for ref in event.refs):
+            if ref not in content and ref not in self._blobs:
+                raise UnknownBlob(ref)
+        folded = self._fold(events)
+        self._rows.update(folded)
+        self._keep_blobs(content)
+        for event in events:
+            self._feed.append(event)
+            self._by_id[event.id] = event
+            known.add(event, len(self._feed))
+            for ref in set(event.refs):
+                self._blobs[ref].refs += 1
+
+    def _fold(self, events: Sequence[Event]) -> dict[str, MemoryRows]:
+        folded: dict[str, MemoryRows] = {}
+        for number, event in enumerate(events, len(self._feed) + 1):
+            for projection in self._interested.get(event.kind, ()):
+                rows = folded.get(projection.name)
+                if rows is None:
+                    rows = folded[projection.name] = self._rows[projection.name].draft()
+                projection.apply(rows, number, event)
+        return {name: rows.apply_draft() for name, rows in folded.items()}
+
+
+def _to_log(id: LogId, log: MemoryLog) -> Log:
+    return Log(id, log.parent, log.place, log.head, log.tip, "memory", log.epoch)

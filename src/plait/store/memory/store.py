@@ -1,0 +1,180 @@
+"""A store in memory: for tests, for trying things out, and as the plainest example of a store."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from plait.errors import (
+    UnknownRows,
+)
+from plait.ids import LogId, Source
+from plait.store.arguments import (
+    check_limit,
+    check_own,
+    check_place,
+)
+from plait.store.base import Durability, Unchecked
+from plait.store.blobs import check_size
+from plait.store.lineage import cut_lineage
+from plait.store.locks import MemoryLock
+from plait.store.memory.events import MemoryEvents
+from plait.store.memory.rows import MemoryRows
+from plait.store.projection import Projection, Row, Scalar
+from plait.store.rows import check_names
+
+
+class MemoryStore(MemoryEvents):
+    """A store that ends with its process.
+
+    After os.fork the child goes on with a copy of its own.
+    """
+
+    def __init__(
+        self, name: str = "", *, source: Source, projections: Sequence[Projection] = ()
+    ) -> None:
+        super().__init__(name, source)
+        self.durability: Durability = "memory"
+        self.folder: Path | None = None
+        self._locked: set[str] = set()  # runs
+        self.attach(projections)
+        _instances.add(self)
+
+    # ── snapshots ────────────────────────────────────────────────────────────────────────────
+
+    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+        check_size(data, "data")
+        with self._open():
+            known = self._find(log)
+            check_own(log, seq, known.place, known.tip)
+            known.kept[seq] = data
+
+    def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
+        check_place("upto", upto)
+        with self._open():
+            for span in reversed(cut_lineage(self._find(log).lineage, 1, upto)):
+                kept = self._find(span.log).kept
+                seq = max((seq for seq in kept if seq <= span.last), default=None)
+                if seq is not None:
+                    return span.log, seq, kept[seq]
+        return None
+
+    def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
+        with self._open():
+            return sorted(self._find(log).kept.items())
+
+    def forget_kept(self, log: LogId | None = None) -> int:
+        with self._open():
+            logs = self._logs.values() if log is None else [self._find(log)]
+            dropped = sum(len(known.kept) for known in logs)
+            for known in logs:
+                known.kept.clear()
+        return dropped
+
+    # ── rows ─────────────────────────────────────────────────────────────────────────────────
+
+    def rows(
+        self,
+        projection: str,
+        table: str,
+        where: Mapping[str, Scalar] | None = None,
+        *,
+        order: str | None = None,
+        descending: bool = False,
+        before: Scalar = None,
+        limit: int = 100,
+    ) -> list[Row]:
+        check_limit(limit)
+        if projection not in self._rows:
+            raise UnknownRows(projection)
+        with self._open():
+            return self._rows[projection].scan(table, where or {}, order, descending, before, limit)
+
+    def attach(self, projections: Sequence[Projection]) -> None:
+        for projection in projections:
+            check_names(projection)
+            with self._open():
+                kept = self._projections.get(projection.name)
+                if kept is None or kept.version < projection.version:
+                    self._projections[projection.name] = projection
+                    self.rebuild(projection.name)
+                    every = self._projections.values()
+                    self._interested = {
+                        kind: [each for each in every if kind in each.kinds]
+                        for kind in {kind for each in every for kind in each.kinds}
+                    }
+
+    def rebuild(self, projection: str) -> None:
+        if projection not in self._projections:
+            raise UnknownRows(projection)
+        with self._open():
+            fresh = MemoryRows(self._projections[projection])
+            for number, event in enumerate(self._feed, 1):
+                if event.kind in self._projections[projection].kinds:
+                    self._projections[projection].apply(fresh, number, event)
+            self._rows[projection] = fresh
+
+    # ── locks ────────────────────────────────────────────────────────────────────────────────
+
+    def lock(self, run: str, session: str) -> MemoryLock:
+        with self._open():
+            return MemoryLock(self._locked, run, session)
+
+    def forget_locks(self) -> None:
+        """Drop all locks, in a forked child: they are the parent's."""
+        self._locked.clear()
+
+    # ── the store as a whole ─────────────────────────────────────────────────────────────────
+
+    def freeze(self) -> None:
+        """Let no write begin until `thaw`."""
+        self._guard.acquire()
+
+    def thaw(self) -> None:
+        self._guard.release()
+
+    def check(self) -> list[str]:
+        return []  # it has no files, and counts nothing twice
+
+    def unchecked_parts(self) -> list[Unchecked]:
+        return []
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "address": self.address,
+            "id": self.id,
+            "logs": len(self._logs) - 1,
+            "events": len(self._feed),
+            "blobs": len(self._blobs),
+        }
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore {self.address}>"
+
+
+_instances: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+
+
+def _freeze() -> None:
+    """Wait for writes under way, so that none is half done when the process is copied."""
+    for store in _instances:
+        store.freeze()
+
+
+def _thaw() -> None:
+    for store in _instances:
+        store.thaw()
+
+
+def _thaw_child() -> None:
+    for store in _instances:
+        store.forget_locks()
+        store.thaw()
+
+
+os.register_at_fork(before=_freeze, after_in_parent=_thaw, after_in_child=_thaw_child)

@@ -1,0 +1,71 @@
+"""Projections: rows that a store keeps of its events, to search by.
+
+Upper layers hand in a `Projection` (a session's title and status, a memory index). The store
+applies it in the transaction of the append, and can drop its rows and fold them again from the
+events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from plait.event import Event
+
+Scalar = str | int | float | bytes | None
+Row = dict[str, Scalar]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """The shape of a projection's rows.
+
+    `order` is an integer column that differs from row to row, usually a commit number: rows are
+    laid out by it, so that listing in that order costs nothing extra. An index is (the columns
+    filtered by …, the column ordered by).
+    """
+
+    name: str
+    key: tuple[str, ...]
+    columns: Mapping[str, Literal["text", "integer", "real", "blob"]]
+    order: str | None = None
+    indexes: tuple[tuple[str, ...], ...] = ()
+
+
+class Rows(Protocol):
+    """The tables of one projection, inside the transaction of the append."""
+
+    def get(self, table: str, *key: Scalar) -> Row | None: ...
+    def put(self, table: str, row: Row) -> None: ...
+    def delete(self, table: str, *key: Scalar) -> None: ...
+
+
+class Projection(Protocol):
+    """A fold with rows that the store keeps.
+
+    `version` grows whenever `apply` or the tables change: the store then rebuilds.
+    """
+
+    @property
+    def name(self) -> str:
+        """Lowercase, unique in the store."""
+        ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The names of the kinds of event it folds; it sees no others."""
+        ...
+
+    @property
+    def tables(self) -> tuple[Table, ...]: ...
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        """Fold one event, with its commit number, into the rows.
+
+        Nothing else may decide what they become.
+        """
+        ...

@@ -1,0 +1,149 @@
+"""The embedded store: one SQLite file in a folder.
+
+The path of an append is short on purpose. The event is packed in the caller's thread; the
+transaction is one compare-and-set of the log's head and one insert; the fsync is shared with the
+other writes of the same moment (`commit.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import apsw
+
+from plait.errors import (
+    StoreCorrupt,
+)
+from plait.ids import LogId, Source
+from plait.store.arguments import (
+    check_durability,
+)
+from plait.store.base import Durability, Unchecked
+from plait.store.locks import FileLock
+from plait.store.projection import Projection
+from plait.store.sqlite.checks import (
+    file_faults,
+    kind_faults,
+    row_faults,
+    schema_faults,
+    unchecked_parts,
+)
+from plait.store.sqlite.connections import Connections, opening
+from plait.store.sqlite.database import (
+    BUSY_S,
+    PRAGMAS,
+    Migration,
+    check_tables,
+    connect,
+    migrate,
+)
+from plait.store.sqlite.events import SqliteEvents
+from plait.store.sqlite.folder import make_folder
+from plait.store.sqlite.rows import SqliteRows
+from plait.store.sqlite.schema import MIGRATIONS
+from plait.store.sqlite.snapshots import SqliteSnapshots
+
+FILE = "store.db"
+
+
+class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
+    """A store in `folder/store.db`."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        source: Source,
+        projections: Sequence[Projection] = (),
+        migrations: Sequence[Migration] = MIGRATIONS,
+        busy_s: float = BUSY_S,
+        durability: Literal["full", "async"] = "full",
+    ) -> None:
+        check_durability(durability)
+        self.durability: Durability = durability
+        self._folder = Path(os.path.realpath(folder))
+        self.address = f"sqlite:{self._folder}"
+        self.path = str(self._folder / FILE)
+        make_folder(self._folder, FILE)
+        with opening:
+            first = connect(self.path, create=True, busy_s=busy_s)
+            try:
+                migrate(first, migrations)
+                check_tables(first, tuple(migrations))
+            except (apsw.Error, UnicodeDecodeError) as error:
+                raise first.translate(error) from error
+            finally:
+                first.close()
+            # Still inside: a store past this point is known to a fork.
+            connections = Connections(
+                self.address, self.path, partial(connect, self.path, busy_s=busy_s)
+            )
+        super().__init__(connections)
+        self._migrations = tuple(migrations)
+        self.id: LogId = self._connections.write(lambda db: self._work.settle_in(db, source))
+        self.attach(projections)
+
+    def lock(self, run: str, session: str) -> FileLock:
+        return FileLock(self._folder, run, session)
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def check(self) -> list[str]:
+        """Have SQLite check every page and index: a search by a damaged index silently finds
+        nothing.
+        """
+        with self._reader() as db:
+            whole: str = db.get("PRAGMA integrity_check(1)")
+            if whole != "ok":
+                raise StoreCorrupt(self.path, whole)
+            return [
+                *file_faults(db, self.id, len(self._migrations)),
+                *schema_faults(db, self._migrations, self._projections.values()),
+                *kind_faults(db, self._names),
+                *row_faults(db),
+            ]
+
+    def unchecked_parts(self) -> list[Unchecked]:
+        with self._reader() as db:
+            return unchecked_parts(db, self._projections.values())
+
+    def describe(self) -> dict[str, object]:
+        with self._reader() as db:
+            pragmas = {
+                name: db.get(f"PRAGMA {name}") for name in ("journal_mode", "page_size", *PRAGMAS)
+            }
+            return {
+                "address": self.address,
+                "id": self.id,
+                "schema": db.get("PRAGMA user_version"),
+                "pragmas": pragmas,
+                "logs": db.get("SELECT count(*) FROM log WHERE key != 0"),
+                "events": db.get("SELECT count(*) FROM event WHERE number != 0"),
+                "blobs": db.get("SELECT count(*) FROM blob"),
+                "bytes": sum(
+                    os.path.getsize(self.path + end)
+                    for end in ("", "-wal")
+                    if os.path.exists(self.path + end)
+                ),
+            }
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connections.is_closed or self._connections.is_gone()
+
+    @property
+    def is_closed_lately(self) -> bool:
+        """As `closed`, cheap enough for every append: a removed file is noticed a moment later."""
+        return self._connections.is_closed or self._connections.is_gone_lately()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def __repr__(self) -> str:
+        return f"<SqliteStore {self.address}>"

@@ -1,0 +1,130 @@
+"""A projection's rows as SQL tables.
+
+Table and column names come from code, never from data; they are checked all the same, because they
+are pasted into SQL, where values never are. Columns are quoted: a word such as `into` or `order` is
+a fair name for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from plait.store.projection import Projection, Row, Scalar, Table
+from plait.store.rows import check_columns, check_where, checked_row, order_of
+from plait.store.sqlite.database import Database
+
+
+class SqlRows:
+    """`Rows` over the writer's connection, inside its transaction."""
+
+    def __init__(self, db: Database, projection: Projection) -> None:
+        self._db = db
+        self._tables = {table.name: table for table in projection.tables}
+        self._name = projection.name
+        self._statements: dict[str, _Statements] = {}
+
+    def get(self, table: str, *key: Scalar) -> Row | None:
+        row = self._db.row(self._sql(table).get, key)
+        return None if row is None else dict(zip(self._tables[table].columns, row, strict=True))
+
+    def put(self, table: str, row: Row) -> None:
+        self._db.execute(self._sql(table).put, [*checked_row(self._tables[table], row).values()])
+
+    def delete(self, table: str, *key: Scalar) -> None:
+        self._db.execute(self._sql(table).delete, key)
+
+    def _sql(self, table: str) -> _Statements:
+        found = self._statements.get(table)
+        if found is None:
+            found = self._statements[table] = _statements_of(self._name, self._tables[table])
+        return found
+
+
+class _Statements(NamedTuple):
+    """SQL of one table, made once: rows are written in every transaction."""
+
+    get: str
+    put: str
+    delete: str
+
+
+def _statements_of(projection: str, table: Table) -> _Statements:
+    name, columns = table_name(projection, table.name), _quote_columns(table.columns)
+    return _Statements(
+        f"SELECT {columns} FROM {name} WHERE {_by_key(table)}",
+        f"INSERT OR REPLACE INTO {name} ({columns}) VALUES ({', '.join('?' * len(table.columns))})",
+        f"DELETE FROM {name} WHERE {_by_key(table)}",
+    )
+
+
+def recreate(db: Database, projection: Projection) -> None:
+    """Drop the projection's tables, in the shape of any earlier version, and make them anew."""
+    prefix = table_name(projection.name, "")
+    for (name,) in db.rows(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?",
+        (len(prefix), prefix),
+    ):
+        quoted = name.replace('"', '""')  # this one name comes from the file, which may be hostile
+        db.execute(f'DROP TABLE "{quoted}"')
+    for table in projection.tables:
+        for statement in _create(table_name(projection.name, table.name), table):
+            db.execute(statement)
+
+
+def _create(name: str, table: Table) -> list[str]:
+    columns = [
+        f"{_quote_columns([column])} {type.upper()}{' PRIMARY KEY' * (column == table.order)}"
+        for column, type in table.columns.items()
+    ]
+    key, kind = _quote_columns(table.key), "STRICT" if table.order else "STRICT, WITHOUT ROWID"
+    statements = [
+        f"CREATE TABLE {name} ({', '.join(columns)}, {'UNIQUE' if table.order else 'PRIMARY KEY'}"
+        f" ({key})) {kind}"
+    ]
+    for i, index in enumerate(table.indexes):
+        # Filters ask for a value: rows without one need no entry.
+        only = f" WHERE {_quote_columns(index[:1])} IS NOT NULL" if len(index) > 1 else ""
+        statements.append(f"CREATE INDEX {name}_{i} ON {name} ({_quote_columns(index)}){only}")
+    return statements
+
+
+def scan(
+    projection: str,
+    table: Table,
+    where: Mapping[str, Scalar],
+    order: str | None,
+    descending: bool,
+    before: Scalar,
+) -> tuple[str, list[Scalar]]:
+    """The query for a page of rows, less its limit."""
+    order = order or order_of(table)
+    check_columns(projection, table, (*where, order))
+    check_where({**where, order: before})
+    conditions = [
+        f"{_quote_columns([column])} {'IS NULL' if value is None else '= ?'}"
+        for column, value in where.items()
+    ]
+    values = [value for value in where.values() if value is not None]
+    if before is not None:
+        conditions.append(f"{_quote_columns([order])} {'<' if descending else '>'} ?")
+        values.append(before)
+    sql = (
+        f"SELECT {_quote_columns(table.columns)} FROM {table_name(projection, table.name)}"
+        f" WHERE {' AND '.join(conditions) or 'true'} ORDER BY {_quote_columns([order])}"
+        f" {'DESC' if descending else 'ASC'} LIMIT ?"
+    )
+    return sql, [*values]
+
+
+def table_name(projection: str, table: str) -> str:
+    return f"p_{projection}__{table}"
+
+
+def _by_key(shape: Table) -> str:
+    return " AND ".join(f"{_quote_columns([column])} = ?" for column in shape.key)
+
+
+def _quote_columns(columns: Iterable[str]) -> str:
+    # in double quotes SQLite would take an unknown name for a text
+    return ", ".join(f"[{column}]" for column in columns)

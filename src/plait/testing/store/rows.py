@@ -1,0 +1,89 @@
+"""Rows: folded with each append, and rebuilt."""
+
+from __future__ import annotations
+
+from plait.errors import (
+    UnknownRows,
+)
+from plait.event.kinds import (
+    ScratchSet,
+)
+from plait.testing.projections import Tally, Words
+from plait.testing.writing import (
+    Opened,
+    begin,
+    check_refused,
+    extend,
+)
+
+
+class RowContract:
+    def test_rows_are_kept_with_the_events(self, opened: Opened) -> None:
+        store = opened(Tally())
+        one, two = (
+            begin(store, ScratchSet("a", 1)),
+            begin(store, ScratchSet("a", 1), ScratchSet("b", 1)),
+        )
+        extend(store, one, ScratchSet("a", 2))
+        assert store.rows("tally", "count", {"log": one}) == [
+            {"log": one, "key": "a", "times": 2, "number": 6}
+        ]
+        assert [
+            row["log"]
+            for row in store.rows("tally", "count", {"key": "a"}, order="number", descending=True)
+        ] == [one, two]
+        newest = store.rows("tally", "count", order="number", descending=True, limit=1)
+        assert [row["number"] for row in newest] == [6]
+        older = store.rows(
+            "tally", "count", order="number", descending=True, before=newest[0]["number"]
+        )
+        assert [row["number"] for row in older] == [5, 4]
+        extend(store, two, ScratchSet("b", None))
+        assert store.rows("tally", "count", {"key": "b"}) == []
+
+    def test_any_lowercase_word_names_a_column(self, opened: Opened) -> None:
+        store = opened(Words())
+        log = begin(store, ScratchSet("a", 1), ScratchSet("b", 1), ScratchSet("gone", 1))
+        assert store.rows("words", "table", {"into": log, "group": "b"}) == [
+            {"into": log, "group": "b", "order": 3}
+        ]
+        assert [
+            row["group"]
+            for row in store.rows("words", "table", order="order", descending=True, before=4)
+        ] == ["b", "a"]
+        assert store.rows("words", "index") == [
+            {"from": "a", "order": 2},
+            {"from": "b", "order": 3},
+        ]
+        store.rebuild("words")
+        assert store.rows("words", "index", {"from": "b"}) == [{"from": "b", "order": 3}]
+
+    def test_rows_are_rebuilt_from_the_events(self, opened: Opened) -> None:
+        store = opened(Tally())
+        for i in range(30):
+            begin(store, ScratchSet(f"k{i % 7}", i), ScratchSet(f"k{i % 3}", i))
+        before = store.rows("tally", "count", order="number", limit=1000)
+        store.rebuild("tally")
+        assert store.rows("tally", "count", order="number", limit=1000) == before
+
+    def test_a_projection_that_fails_undoes_the_append(self, opened: Opened) -> None:
+        store = opened(Tally())
+        log = begin(store, ScratchSet("a", 1))
+        with check_refused(RuntimeError, store):
+            extend(store, log, ScratchSet("a", 2), ScratchSet("poison", 1))
+        assert [row["times"] for row in store.rows("tally", "count")] == [1]
+        extend(store, log, ScratchSet("a", 3))
+        assert [row["times"] for row in store.rows("tally", "count")] == [2]
+
+    def test_unknown_rows_are_typed_errors(self, opened: Opened) -> None:
+        store = opened(Tally())
+        for projection, table, where, order in (
+            ("nope", "count", {}, None),
+            ("tally", "nope", {}, None),
+            ("tally", "count", {"nope": 1}, None),
+            ("tally", "count", {}, "number; DROP TABLE event"),
+        ):
+            with check_refused(UnknownRows, store):
+                store.rows(projection, table, where, order=order)
+        with check_refused(UnknownRows, store):
+            store.rebuild("nope")

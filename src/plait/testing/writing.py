@@ -1,0 +1,119 @@
+"""Writing to a store, and looking at it, in as few words as possible."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from plait.event import Body, Event, seal_all
+from plait.event.kinds import (
+    ForkedFrom,
+    MessageSaid,
+    SessionOpened,
+    Text,
+)
+from plait.ids import Digest, LogId, derived
+from plait.store import Store, verify_store
+from plait.testing.seeded import Seeded
+
+Opened = Callable[..., Store]  # opens the store of a test at one place, with these projections
+
+_source = Seeded(0)
+_ordinal = iter(range(10**9))
+
+
+def new_log() -> LogId:
+    return derived("plait/testing/1", next(_ordinal))
+
+
+def said(text: str) -> MessageSaid:
+    return MessageSaid("user", (Text(text),))
+
+
+def sealed(
+    bodies: Sequence[Body],
+    log: LogId,
+    seq: int = 1,
+    parents: tuple[Digest, ...] = (),
+    source: Seeded = _source,
+    actor: str = "human:tester",
+) -> list[Event]:
+    return seal_all(bodies, log=log, seq=seq, parents=parents, source=source, actor=actor)
+
+
+def begin(store: Store, *bodies: Body) -> LogId:
+    """A new root: opened, then these."""
+    log = new_log()
+    durability = None if store.durability == "memory" else store.durability
+    store.begin(log, sealed([SessionOpened(durability=durability), *bodies], log))
+    return log
+
+
+def extend(store: Store, log: LogId, *bodies: Body) -> list[Event]:
+    """Append to the log as it stands now."""
+    now = store.log(log)
+    events = sealed(bodies, log, now.tip + 1, (now.head,))
+    store.append(log, events, after=now.head)
+    return events
+
+
+def fork(store: Store, parent: LogId, place: int, label: str | None = None) -> LogId:
+    log = new_log()
+    point = next(store.read(parent, place, place))
+    store.begin(
+        log, sealed([ForkedFrom(parent, place, label)], log, place + 1, (point.id,)), parent=parent
+    )
+    return log
+
+
+def texts(store: Store, log: LogId) -> list[str]:
+    """Return the texts said in a log, lineage included."""
+    return [_text(event) for event in store.read(log, kinds={"MessageSaid"})]
+
+
+def _text(event: Event) -> str:
+    body = event.body
+    assert isinstance(body, MessageSaid)
+    part = body.parts[0]
+    assert isinstance(part, Text)
+    return part.text
+
+
+@contextmanager
+def check_refused(error: type[Exception], store: Store) -> Generator[None]:
+    """The block raises this error, and the store is as it was."""
+    before = store.number, [log for _, log in store.logs(limit=10_000)]
+    try:
+        yield
+    except error:
+        assert (store.number, [log for _, log in store.logs(limit=10_000)]) == before, (
+            "something was written all the same"
+        )
+    else:
+        raise AssertionError(f"{error.__name__} was not raised")
+
+
+def verify(store: Store) -> list[str]:
+    return [str(fault) for fault in verify_store(store)]
+
+
+def run_threads(jobs: Sequence[Callable[[], object]]) -> None:
+    """Run the jobs at the same time, and raise the first error of any."""
+    errors: list[BaseException] = []
+    gate = threading.Barrier(len(jobs))
+
+    def run(job: Callable[[], object]) -> None:
+        gate.wait()
+        try:
+            job()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
