@@ -7,6 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 .PHONY: demo quick test cover test-all test-outside check bench bench-peers torture clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
+	$(BIN)/python examples/payment.py
 	$(BIN)/python examples/demo.py
 
 quick: .venv/ready           ## the tests of the core in a minute: events, stores, sessions, files, runs
