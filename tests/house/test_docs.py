@@ -20,6 +20,8 @@ from plait.store import canonical
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+COMING = {"cli.md", "session.md"}  # pages that land with what they describe
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # a block that begins so is that file, in the folder of the page's program
 FILE = re.compile(r"# (\w+\.py)\n")
@@ -78,11 +80,31 @@ def test_the_readme_is_a_page_and_shows_what_the_payment_prints() -> None:
     assert shown.strip() == dedent(printed).strip() != ""
 
 
+def test_links_lead_to_files() -> None:
+    broken = [
+        f"{page.name}: {target}"
+        for page in PAGES
+        for target in LINK.findall(page.read_text())
+        if not (page.parent / target).exists() and Path(target).name not in COMING
+    ]
+    assert broken == []
+
+
 def test_tests_that_pages_name_exist() -> None:
     named = {name for page in PAGES for name in NAMED_TEST.findall(page.read_text())}
     assert named
     for file, test in named:
         assert f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
+
+
+def test_rooms_that_extending_names_exist() -> None:
+    text = (ROOT / "docs" / "EXTENDING.md").read_text()
+    rooms = r"cli|event|model|session|store|tools"
+    named = set(re.findall(rf"`((?:{rooms})/[\w./]*|tests/[\w./]+|\w+\.py)`", text))
+    assert len(named) > 10
+    for name in named:
+        below = ROOT if name.startswith("tests/") else ROOT / "src" / "plait"
+        assert (below / name).exists() or (below / f"{name}.py").exists(), name
 
 
 def run_shell(code: str) -> None:
