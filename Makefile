@@ -7,12 +7,13 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 .PHONY: demo quick test cover test-all test-outside check bench bench-peers torture clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
+	$(BIN)/python examples/payment.py
 	$(BIN)/python examples/demo.py
 
-quick: .venv/ready           ## the tests of the core in a minute: events, stores, sessions, files, runs
+quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
 
-test: .venv/ready            ## the tests, in four minutes; LONG=1 takes the doses of CI
+test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI
 	$(PYTEST) -m "not slow"
 
 cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall

@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES_MAX = 10
 
 
-@pytest.mark.parametrize("name", ["round_robin", "supervisor", "approval"])
+@pytest.mark.parametrize("name", ["round_robin", "supervisor", "approval", "payment"])
 def test_an_example_prints_what_its_docstring_shows(name: str, tmp_path: Path) -> None:
     file = EXAMPLES / f"{name}.py"
     shown = dedent(

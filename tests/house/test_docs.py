@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 
 import pytest
@@ -18,6 +20,9 @@ from plait.store import canonical
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+COMING = {"cli.md", "session.md"}  # pages that land with what they describe
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # a block that begins so is that file, in the folder of the page's program
 FILE = re.compile(r"# (\w+\.py)\n")
 # what a command says with its exit code is a part of what it shows
@@ -64,6 +69,42 @@ def test_the_first_agent_takes_ten_lines_at_most() -> None:
     )
     assert "Agent(" in first and "@tool" in first
     assert len([line for line in first.splitlines() if line.strip()]) <= 10
+
+
+def test_the_readme_is_a_page_and_shows_what_the_payment_prints() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") <= 120
+    shown = next(code for language, code in BLOCK.findall(text) if language == "text")
+    example = ast.parse((ROOT / "examples" / "payment.py").read_text())
+    _, _, printed = (ast.get_docstring(example) or "").partition("prints:\n\n")
+    assert shown.strip() == dedent(printed).strip() != ""
+
+
+def test_links_lead_to_files() -> None:
+    broken = [
+        f"{page.name}: {target}"
+        for page in PAGES
+        for target in LINK.findall(page.read_text())
+        if not (page.parent / target).exists() and Path(target).name not in COMING
+    ]
+    assert broken == []
+
+
+def test_tests_that_pages_name_exist() -> None:
+    named = {name for page in PAGES for name in NAMED_TEST.findall(page.read_text())}
+    assert named
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
+
+
+def test_rooms_that_extending_names_exist() -> None:
+    text = (ROOT / "docs" / "EXTENDING.md").read_text()
+    rooms = r"cli|event|model|session|store|tools"
+    named = set(re.findall(rf"`((?:{rooms})/[\w./]*|tests/[\w./]+|\w+\.py)`", text))
+    assert len(named) > 10
+    for name in named:
+        below = ROOT if name.startswith("tests/") else ROOT / "src" / "plait"
+        assert (below / name).exists() or (below / f"{name}.py").exists(), name
 
 
 def run_shell(code: str) -> None:
