@@ -27,6 +27,8 @@ from plait.event.kinds import (
 )
 from plait.session.ports import Act, Draft, writer_of
 from samples import prose
+from plait.session.value import position_of
+from plait.session.session import session_at
 
 
 def said(session: Session, count: int) -> Session:
@@ -38,8 +40,8 @@ def said(session: Session, count: int) -> Session:
     while done < count:
         batch = min(1000, count - done)
         bodies = [_body(done + i, sample) for i in range(batch)]
-        session = Session.of(
-            writer_of(None).append(session.position, [Draft(body, act) for body in bodies])
+        session = session_at(
+            writer_of(None).append(position_of(session), [Draft(body, act) for body in bodies])
         )
         done += batch
     return session
@@ -208,7 +210,7 @@ def state(bench: Bench) -> list[Row]:
     def whole() -> None:
         store.forget_kept()
         known = Session.open(session.id, store=store)
-        assert known.facts["last"] == 599 and known.usage.input_tokens
+        assert known.facts["last"] == 599 and known.budget.usage.input_tokens
 
     def from_snapshot() -> None:
         for seq, data in snapshots:
@@ -217,7 +219,7 @@ def state(bench: Bench) -> list[Row]:
 
     def _know() -> None:
         known = Session.open(session.id, store=store)
-        assert known.facts["last"] == 599 and known.usage.input_tokens
+        assert known.facts["last"] == 599 and known.budget.usage.input_tokens
 
     took = {"snapshot": Timing(), "whole": Timing(), "select": Timing(), "messages": Timing()}
     for _ in range(bench.some(50)):
@@ -300,7 +302,7 @@ def questions(bench: Bench) -> list[Row]:
         {
             "why": lambda: Session.open(session.id, store=store).why("verdict"),
             "why a message": lambda: opened.why(opened.seq - 50),
-            "influence": lambda: opened.influence("cause"),
+            "influence": lambda: opened.lineage.influence("cause"),
         },
         bench.some(30),
     )

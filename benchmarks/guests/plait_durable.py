@@ -133,7 +133,7 @@ class Plait(Resumer):
         self.made += 1
         folder = self.folder / f"copy {self.made}"
         shutil.copytree(self.folder / shape, folder)
-        root = [each for each in Session.list(store=str(folder)) if each.parent is None]
+        root = [each for each in Session.list(store=str(folder)) if each.lineage.parent is None]
         return root[0]
 
     def _drop(self, session: Session) -> None:

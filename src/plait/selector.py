@@ -31,6 +31,7 @@ from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read, store_at
+from plait.session.value import position_of
 from plait.workflow import Nested, Workflow, acall_as, call_as
 
 DONE = "done"
@@ -64,17 +65,17 @@ class Choice:
 
     @property
     def name(self) -> str:
-        note_read(self.session.position)  # the choice depends on the content there
+        note_read(position_of(self.session))  # the choice depends on the content there
         return self._name
 
     @property
     def reason(self) -> str:
-        note_read(self.session.position)
+        note_read(position_of(self.session))
         return self._reason
 
     @property
     def done(self) -> bool:
-        note_read(self.session.position)
+        note_read(position_of(self.session))
         return self._workflow is None
 
     def __call__(self, **kwargs: Any) -> Session:

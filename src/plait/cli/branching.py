@@ -192,7 +192,12 @@ class _MergeKeys(NamedTuple):
         reader = TreeReader(store_of(sessions[0]))
         facts = {key for session in sessions for key in session.facts}
         return cls(
-            facts, [(reader, session.tree) for session in sessions if session.tree is not None]
+            facts,
+            [
+                (reader, session.files.tree)
+                for session in sessions
+                if session.files.tree is not None
+            ],
         )
 
     def is_file(self, key: str) -> bool:

@@ -22,6 +22,7 @@ from plait.event import Json, parse
 from plait.event.kinds import Budget
 from plait.ids import LogId, short
 from plait.session import Session
+from plait.session.finding import open_range
 from plait.session.listing import session_row
 from plait.session.ports import store_at, writer_of
 from plait.store import FOLDER, Store, canonical, exists, find_open, locate
@@ -66,7 +67,7 @@ class Options(NamedTuple):
         return value
 
     def open_range(self, name: str) -> tuple[Session, Session]:
-        return Session.open_range(name, store=self.store)
+        return open_range(Session, name, store=self.store)
 
 
 def address_of(given: str | None) -> str:

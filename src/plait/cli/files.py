@@ -69,9 +69,9 @@ class SessionPath(NamedTuple):
 
     @property
     def tree(self) -> Digest:
-        if self.session.tree is None:
+        if self.session.files.tree is None:
             raise NotPlaced(self.session.short)
-        return self.session.tree
+        return self.session.files.tree
 
     @contextmanager
     def shell_errors(self) -> Generator[None]:
@@ -137,7 +137,7 @@ def cat(given: Options, file: str, path: str | None) -> None:
 
 def _read_path(named: SessionPath) -> bytes | Sequence[Entry]:
     """Return a file's content, or the entries of a folder."""
-    workspace = named.session.workspace
+    workspace = named.session.files.workspace
     if not parts_of(named.path):
         return workspace.list()
     try:
@@ -313,7 +313,7 @@ def checkout(given: Options, session: str, folder: Path) -> None:
             f"A session is checked out whole. For one file: plait cat {shlex.quote(session)} > FILE"
         )
     with named.shell_errors():
-        named.session.workspace.checkout(folder)
+        named.session.files.workspace.checkout(folder)
         entries = dict(TreeReader(store_of(named.session)).walk(named.tree))
     written = [path for path, entry in entries.items() if entry.kind in ("file", "link")]
     withheld = [path for path, entry in entries.items() if entry.kind == "withheld"]
@@ -356,7 +356,7 @@ def blame_command(given: Options, file: str, path: str | None) -> None:
     """Tell which event wrote each line of a file."""
     named = SessionPath.of(given, file, path)
     with named.shell_errors():
-        found = named.session.blame("/".join(parts_of(named.path)))
+        found = named.session.files.blame("/".join(parts_of(named.path)))
     if given.form == "jsonl":
         print_jsonl(map(line_document, found))
     elif given.form == "json":

@@ -63,7 +63,7 @@ def inbox(given: Options, session: str | None, everything: bool, full: bool) -> 
 
 
 def _print_log(given: Options, session: Session) -> None:
-    events = session.inbox
+    events = session.inbox.events
     if given.form == "json":
         print_json({"session": session.id, "events": [event_document(event) for event in events]})
     elif given.form == "jsonl":
@@ -101,7 +101,9 @@ def _find_ask(given: Options, id: str, kind: WaitKind) -> tuple[Session, Waiting
 def _print_answer(given: Options, session: Session, ask: Waiting, done: str) -> None:
     """Print the answer, and the next command."""
     store = store_of(session)
-    posted = next(event for event in reversed(session.inbox) if ask.event in event.header.causes)
+    posted = next(
+        event for event in reversed(session.inbox.events) if ask.event in event.header.causes
+    )
     root = short(root_of(store, ask.run, ask.log))
     if given.form == "json":
         print_json(
@@ -135,7 +137,7 @@ def approve(given: Options, id: str, edit: str | None, note: str) -> None:
     ID is the start of the ask's id.
     """
     session, ask = _find_ask(given, id, "approval")
-    session.approve(
+    session.inbox.approve(
         ask, edited=_parse_arguments(edit) if edit is not None else None, note=note, actor=given.who
     )
     _print_answer(
@@ -173,7 +175,7 @@ def _parse_arguments(text: str) -> Json:
 def deny(given: Options, id: str, reason: str) -> None:
     """Refuse what an agent asks for. ID is the start of the ask's id."""
     session, ask = _find_ask(given, id, "approval")
-    session.deny(ask, reason, actor=given.who)
+    session.inbox.deny(ask, reason, actor=given.who)
     _print_answer(given, session, ask, "denied")
 
 
@@ -185,7 +187,7 @@ def answer(given: Options, id: str, value: str) -> None:
     """Answer a question. VALUE is JSON if it is that, else a text; - reads standard input."""
     session, ask = _find_ask(given, id, "question")
     text = text_of(value)
-    session.answer(ask, text if text in ask.choices else value_of(text), actor=given.who)
+    session.inbox.answer(ask, text if text in ask.choices else value_of(text), actor=given.who)
     _print_answer(given, session, ask, "answered")
 
 
@@ -206,7 +208,7 @@ def resolve(given: Options, id: str, verdict: Any, value: str | None, note: str)
     """
     session, ask = _find_ask(given, id, "unknown")
     result: Any = _result_of(value, ask) if value is not None else None
-    session.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
+    session.inbox.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
     _print_answer(given, session, ask, "resolved")
 
 
@@ -229,7 +231,7 @@ def _result_of(text: str, ask: Waiting) -> Json:
 
 def print_posted(given: Options, session: Session, *hints: str) -> None:
     """Print the last event of a session's inbox."""
-    posted = session.inbox[-1]
+    posted = session.inbox.events[-1]
     if given.form == "json":
         print_json({"session": session.id, "event": event_document(posted)})
         return
@@ -244,7 +246,7 @@ def print_posted(given: Options, session: Session, *hints: str) -> None:
 @writing
 def cancel(given: Options, session: str, reason: str) -> None:
     """Ask the open run of a session to end. It hears that before its next effect."""
-    value = given.open(session).cancel(reason, actor=given.who)
+    value = given.open(session).inbox.cancel(reason, actor=given.who)
     print_posted(given, value, f"plait resume {value.short}   if no process holds it")
 
 
@@ -260,7 +262,7 @@ def send(given: Options, session: str, text: str) -> None:
     said = text_of(text)
     if not said:
         raise InvalidValue("text", "nothing is said", "pass a text")
-    print_posted(given, given.open(session).send(said, actor=given.who))
+    print_posted(given, given.open(session).inbox.send(said, actor=given.who))
 
 
 @click.command()
@@ -273,7 +275,7 @@ def signal(given: Options, session: str, name: str, value: str | None) -> None:
 
     The value is JSON, or a text.
     """
-    done = given.open(session).signal(
+    done = given.open(session).inbox.signal(
         name, value_of(value) if value is not None else None, actor=given.who
     )
     print_posted(given, done)

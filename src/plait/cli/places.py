@@ -103,7 +103,7 @@ def to_command(
 
 def _print_left_out(session: Session) -> None:
     """Print the files of the folder that are not on record, with the reason."""
-    out, detail = Out(), placement_detail(session.placement)
+    out, detail = Out(), placement_detail(session.files.placement)
     for word, why in _LEFT_OUT_REASONS.items():
         for path in detail.get(word) or ():
             out.line(Cell(f"  without {path}: {why}", DIM))

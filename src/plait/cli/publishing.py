@@ -82,7 +82,7 @@ def apply(
                     act_with_choices(lambda chosen: _plan_publication(named, chosen), choices),
                 )
             after = act_with_choices(
-                lambda chosen: named.session.apply(resolve=chosen or None), choices
+                lambda chosen: named.session.files.apply(resolve=chosen or None), choices
             )
         except MergeConflict as error:
             raise ShellError(error, _conflict_lines(named, error, resolve, drop)) from error
@@ -104,7 +104,7 @@ def _plan_publication(named: SessionPath, chosen: Mapping[str, Any]) -> Publicat
     them.
     """
     detail, store, tree = (
-        placement_detail(named.session.placement),
+        placement_detail(named.session.files.placement),
         store_of(named.session),
         named.tree,
     )
@@ -240,7 +240,7 @@ def find_publication(before: Session, after: Session) -> Publication | None:
         body = event.body
         if isinstance(body, ToolReturned) and isinstance(body.delta, dict):
             trees = cast("Mapping[str, Any]", body.delta)
-            folder = str(placement_detail(after.placement).get("folder", ""))
+            folder = str(placement_detail(after.files.placement).get("folder", ""))
             named = trees.get("executable", {}), trees.get("unpublished", {})
             return Publication(folder, Digest(trees["before"]), Digest(trees["after"]), *named)
     return None

@@ -39,6 +39,7 @@ from plait.runtime.live import Live
 from plait.session import Session
 from plait.session.inbox import all_waiting, due, root_of
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 
 if TYPE_CHECKING:
     from plait.workflow import Workflow
@@ -130,12 +131,12 @@ def run_command(
 
 def _continue_session(given: Options, name: str, text: str | None) -> Session:
     session = given.open_last(name)
-    if session.open_run is not None:  # before anything is written to it
+    if (run := open_run_of(session)) is not None:  # before anything is written to it
         resume = command_line(given, "resume", session.short)
         step = f"go on with it: {resume}; or without it: plait fork {session.short} LABEL"
         raise ShellError(
-            RunOpen(session.short, session.open_run),
-            [f"session {session.short} has an open run, {session.open_run[:13]}; {step}."],
+            RunOpen(session.short, run),
+            [f"session {session.short} has an open run, {run[:13]}; {step}."],
         )
     return (
         session.say(_require_text(text_of(text)), actor=given.who) if text is not None else session

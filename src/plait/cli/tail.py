@@ -16,6 +16,7 @@ from plait.event import Event
 from plait.event.kinds import RunCancelled, RunFailed, RunFinished
 from plait.session import Session
 from plait.session.saying import saying
+from plait.session.value import open_run_of
 from plait.store import Store
 
 SHOWN = 20
@@ -75,7 +76,7 @@ def tail(given: Options, session: str, follow: bool, number: int, until_end: boo
 def _follow_events(session: Session, *, until_end: bool) -> Iterator[Event]:
     """Yield the events written after this place, as they come."""
     store, place = store_of(session), session.seq
-    if until_end and session.open_run is None and session.reload() == session:
+    if until_end and open_run_of(session) is None and session.reload() == session:
         return
     while True:
         for event in _events_since(store, session, place):

@@ -26,7 +26,7 @@ class RunOpen(SessionError):
         )
         step = step or (
             f"take it up again with resume(session) or `plait resume {session}`, end it with"
-            " session.cancel(), or go on without it in a fork: session.fork()"
+            " session.inbox.cancel(), or go on without it in a fork: session.fork()"
         )
         super().__init__(
             f"session {session} has an open run, {run}{cannot}. Nothing was written; {step}."

@@ -26,7 +26,7 @@ class NoSuchFile(WorkspaceError):
     def __init__(
         self,
         path: str,
-        step: str = "look what there is with list_files, or session.workspace.files()",
+        step: str = "look what there is with list_files, or session.files.paths()",
     ) -> None:
         self.path, self.step = path, step
         super().__init__(f"there is no {path!r} in the workspace; {step}.")

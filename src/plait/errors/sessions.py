@@ -178,7 +178,7 @@ class UnknownAsk(SessionError):
         session: str,
         ask: str,
         why: str,
-        step: str = "look at what waits: session.waiting, or `plait inbox`",
+        step: str = "look at what waits: session.inbox.waiting, or `plait inbox`",
     ) -> None:
         self.session, self.ask, self.why, self.step = session, ask, why, step
         where = f"session {session}" if session else "this store"

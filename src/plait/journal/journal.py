@@ -34,6 +34,8 @@ from plait.journal.writer import DirectWriter
 from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Position
+from plait.session.session import session_at
+from plait.session.value import advance, delivered_seq, next_value, position_of
 from plait.store.epochs import turns_in
 
 Blobs = Mapping[Digest, bytes]
@@ -225,7 +227,7 @@ class Journal:
 
     def defer_live(self, draft: Draft) -> None:
         """Write this with the next append to the run's root, unless the recording has it."""
-        if self.standing(Session.of(self.tip(self.root))) is Standing.LIVE:
+        if self.standing(session_at(self.tip(self.root))) is Standing.LIVE:
             self.deferred.add(self.root, self.run, draft)
 
     def seal(self, at: Position, drafts: Sequence[Draft]) -> tuple[Position, list[Event]] | None:
@@ -271,10 +273,10 @@ class Journal:
         cursor = self.recording.cursors.get(session.id) if session.run == self.run else None
         if cursor is None or session.seq != cursor.at.seq:
             return session
-        at = _next_gap(cursor, session.position)
+        at = _next_gap(cursor, position_of(session))
         if cursor.over and not self.recording.strict and not cursor.closed:
             self._end_recording(at)
-        return session.beyond(at) if at.seq != session.seq else session
+        return next_value(session, at) if at.seq != session.seq else session
 
     def _beyond_recording(self, at: Position) -> Position:
         """Return where the first live event is written: after those of others."""
@@ -293,7 +295,7 @@ class Journal:
 
     def standing(self, session: Session) -> Standing:
         """Return where the step after this value stands: a deferred draft, or what follows it."""
-        cursor = self.recording.cursor_at(session.position)
+        cursor = self.recording.cursor_at(position_of(session))
         if cursor is None:
             return Standing.LIVE
         ahead = self.deferred.count(session.id, session.run or self.run)
@@ -306,7 +308,7 @@ class Journal:
 
         Deferred drafts come first, and may be all that is left of the recording.
         """
-        cursor = self.recording.cursor_at(session.position)
+        cursor = self.recording.cursor_at(position_of(session))
         if cursor is None:
             return True
         ahead = self.deferred.count(session.id, session.run or self.run)
@@ -329,7 +331,7 @@ class Journal:
 
     def next_step(self, session: Session) -> Event | None:
         """Return the recorded step after the deferred drafts."""
-        cursor = self.recording.cursor_at(session.position)
+        cursor = self.recording.cursor_at(position_of(session))
         ahead = self.deferred.count(session.id, session.run or self.run)
         return cursor.peek(ahead) if cursor is not None else None
 
@@ -337,7 +339,7 @@ class Journal:
         self, session: Session, calls: Container[str | None]
     ) -> tuple[Session, Event] | None:
         """Consume the next recorded step, if it belongs to one of these calls."""
-        cursor = self.recording.cursor_at(session.position)
+        cursor = self.recording.cursor_at(position_of(session))
         event = cursor.take(calls) if cursor is not None else None
         if cursor is None or event is None:
             return None
@@ -346,17 +348,17 @@ class Journal:
 
     def peek_call(self, session: Session, calls: Container[str | None]) -> Event | None:
         """Return the next recorded step, if it belongs to one of these calls."""
-        cursor = self.recording.cursor_at(session.position)
+        cursor = self.recording.cursor_at(position_of(session))
         return cursor.next_of(calls) if cursor is not None else None
 
     def recorded_delivery(self, session: Session) -> tuple[Session, list[Event]] | None:
         """Consume the delivery that is recorded here; None if nothing is recorded any more."""
-        cursor = self.recording.cursor_at(session.position)
+        cursor = self.recording.cursor_at(position_of(session))
         if cursor is None:
             return None
         deferred = self.deferred.drafts(session.id, self.run)
         if deferred and cursor.delivers_after(deferred):  # written with the delivery
-            self._recorded_events(cursor, session.position, deferred)
+            self._recorded_events(cursor, position_of(session), deferred)
             self.deferred.drop(session.id, self.run, len(deferred))
         events = cursor.take_delivery()
         self.tips.move(cursor.at, events)
@@ -370,7 +372,7 @@ class Journal:
     def delivered(self, session: Session) -> int:
         """Return up to which seq the inbox of a log was delivered."""
         if session.id not in self._delivered:
-            self._delivered[session.id] = session.delivered
+            self._delivered[session.id] = delivered_seq(session)
         return self._delivered[session.id]
 
     def set_delivered(self, log: LogId, seq: int) -> None:
@@ -383,7 +385,7 @@ class Journal:
         """
         cursor = None
         if self.recording.branched:
-            cursor = self.recording.cursor_at(session.position)
+            cursor = self.recording.cursor_at(position_of(session))
         step = cursor.peek() if cursor is not None else None
         if step is not None:
             return step.header.run or self.run, step.log
@@ -427,7 +429,7 @@ class Journal:
         if self.recording.open or self.recording.ends_here(session.id):
             return self.fence.halt(None)
         wanted = Differs(None, "(an effect that is not on record)")
-        return self.fence.halt(divergence(session.position, wanted))
+        return self.fence.halt(divergence(position_of(session), wanted))
 
     def check_all_taken(self) -> None:
         """Raise if a branch has a recorded step that the program never came to."""
@@ -455,7 +457,7 @@ class Journal:
                 raise self.fence.halt(divergence(at, error, store, blobs)) from None
             if event is None:
                 if recording.strict and at.id != self.root and not recording.finished:
-                    raise Parked(Session.of(at), "the record of this branch ends here")
+                    raise Parked(session_at(at), "the record of this branch ends here")
                 if recording.strict or cursor.closed:
                     error = None if recording.open else divergence(at, Differs(None, draft))
                     raise self.fence.halt(error)
@@ -499,5 +501,5 @@ def _value_after(session: Session, at: Position, events: Sequence[Event]) -> Ses
     Events of others that stand before them may have changed its life.
     """
     if events[0].seq != session.seq + 1:
-        return session.beyond(at)
-    return session.later(at, *[event.kind for event in events])
+        return next_value(session, at)
+    return advance(session, at, *[event.kind for event in events])

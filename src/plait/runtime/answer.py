@@ -62,6 +62,7 @@ from plait.secrets import HiddenPieces
 from plait.session import Session
 from plait.session.content import pack, text_of, unpack
 from plait.session.ports import Act, Draft, Position, store_at
+from plait.session.value import advance, position_of
 from plait.tool import Tool, WrongArguments, reason_of
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
     """
     run = run_of(effect.session)
     sealed = (
-        run.journal.seal(effect.session.position, unwritten.drafts) if run is not None else None
+        run.journal.seal(position_of(effect.session), unwritten.drafts) if run is not None else None
     )
     if (
         sealed is None
@@ -211,8 +212,8 @@ class _Asking:
         prompt.catch_up(self.session, known)
         if sealed is not None:
             prompt.take(sealed.events, blob_reader(self.session))
-            self.session = self.session.later(
-                sealed.after, *[event.kind for event in sealed.events]
+            self.session = advance(
+                self.session, sealed.after, *[event.kind for event in sealed.events]
             )
         else:
             before = self.session

@@ -12,6 +12,7 @@ from plait.journal.writer import direct_writer
 from plait.runtime.registry import run_of
 from plait.session import Session
 from plait.session.ports import Draft, Position
+from plait.session.value import advance, keep_snapshot_if_due, position_of
 from plait.store import Fence
 
 Blobs = Mapping[Digest, bytes]
@@ -27,10 +28,10 @@ def append_events(
     """Append to a session; return its next value and the events as they are on record."""
     run = run_of(session)
     append = run.journal.append if run is not None else direct_writer().write
-    at, events = append(session.position, drafts, blobs=blobs, held=held)
-    after = session.later(at, *[type(draft.body).__name__ for draft in drafts])
+    at, events = append(position_of(session), drafts, blobs=blobs, held=held)
+    after = advance(session, at, *[type(draft.body).__name__ for draft in drafts])
     if run is None or run.journal.recording.is_live:
-        after.keep_state(since=session.seq - len(held))
+        keep_snapshot_if_due(after, since=session.seq - len(held))
     return after, events
 
 

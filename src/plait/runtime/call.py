@@ -59,7 +59,9 @@ from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
 from plait.session.rows import run_of_branch
+from plait.session.session import session_at
 from plait.session.typed import to_json
+from plait.session.value import advance, open_run_of, position_of, state_digest_of
 from plait.store import shared_names
 
 
@@ -196,7 +198,7 @@ def enter(
             )
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
     body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
-    act = _act(frame)._replace(causes=run.act_of(session.store, session.position).causes)
+    act = _act(frame)._replace(causes=run.act_of(session.store, position_of(session)).causes)
     run.journal.defer(
         session.id,
         scope,
@@ -225,7 +227,7 @@ def leave(entry: Entry, result: object) -> Session:
     if not entry.outermost:
         return _settle(entry, result)
     try:
-        ended = _end(entry, lambda at, ahead: k.RunFinished(at.digest(ahead)), whole=True)
+        ended = _end(entry, lambda at, ahead: k.RunFinished(state_digest_of(at, ahead)), whole=True)
     except Halted as halted:
         if halted.error is not None:
             raise halted.error from None
@@ -248,8 +250,8 @@ def _settle(entry: Entry, result: Session) -> Session:
     ):
         return result
     tip = run.journal.tip(log, scope)
-    settled, _ = append_events(result if result.position == tip else Session.of(tip), [])
-    return settled if result.position == tip else result
+    settled, _ = append_events(result if position_of(result) == tip else session_at(tip), [])
+    return settled if position_of(result) == tip else result
 
 
 def fail(entry: Entry, error: BaseException) -> BaseException | None:
@@ -277,7 +279,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
                 entry, lambda at, ahead: k.RunCancelled(failure.message, getattr(error, "by", ""))
             )
         else:
-            ended = outside(Session.of(run.journal.tip(run.root)))
+            ended = outside(session_at(run.journal.tip(run.root)))
     except PlaitError as unrecorded:  # what went wrong first is what the caller has to see
         error.add_note(f"The end of the run could not be recorded: {unrecorded}")
         return None
@@ -326,11 +328,11 @@ def _start(
     session: Session, calling: Calling, watch: Watch, waiter: Waiter | None
 ) -> tuple[Run, Session]:
     if (
-        open_now := session.open_run or run_of_branch(store_at(session.store), session.id)
+        open_now := open_run_of(session) or run_of_branch(store_at(session.store), session.id)
     ) is not None:
         raise RunOpen(session.short, open_now)
     direct = direct_writer()
-    spot = session.position
+    spot = position_of(session)
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.seq))
     lock = store_at(spot.store).lock(id, session.short)
     run = None
@@ -343,7 +345,7 @@ def _start(
             (event.seq for event in arrived(store_at(spot.store), spot.id)), default=0
         )
         draw_under(run)
-        inside = session.later(msgspec.structs.replace(spot, run=id))
+        inside = advance(session, msgspec.structs.replace(spot, run=id))
         body = k.RunStarted(
             calling.workflow,
             calling.arguments,
@@ -354,7 +356,7 @@ def _start(
         # this one until then.
         epoch = store_at(spot.store).log(spot.id).epoch
         after, _ = run.journal.append(
-            inside.position, [Draft(body, Act(run.settings.behalf, "program"))]
+            position_of(inside), [Draft(body, Act(run.settings.behalf, "program"))]
         )
         run.journal.fence.hold(epoch + 1)
     except BaseException:
@@ -363,7 +365,7 @@ def _start(
         lock.release()
         raise
     open_run(run)
-    return run, inside.later(after, k.RunStarted.__name__)
+    return run, advance(inside, after, k.RunStarted.__name__)
 
 
 def draw_under(run: Run) -> None:
@@ -403,7 +405,7 @@ def new_run(
         outer.journal.fence if outer is not None else None,
         past.fences if past is not None and is_here else (),
     )
-    run.journal.requires_verdicts = bool(session.gates)
+    run.journal.requires_verdicts = bool(session.checks.gates)
     if (last := _last_agent(session)) is not None:
         run.stack.hand_over(session.id, id, last)
     return run
@@ -439,8 +441,8 @@ def _end(
     run = entry.run
     for log, scope in run.journal.waiting_logs():
         if (log, scope) != (run.root, run.id):
-            append_at_tip(Session.of(run.journal.tip(log, scope)), ())
-    tip = Session.of(run.journal.tip(run.root))
+            append_at_tip(session_at(run.journal.tip(log, scope)), ())
+    tip = session_at(run.journal.tip(run.root))
     # what is on record already is not written with the end
     if (
         run.journal.deferred.count(run.root, run.id)
@@ -449,7 +451,7 @@ def _end(
         append_at_tip(tip, ())
     if whole:
         run.journal.check_all_taken()
-    session = run.journal.catch_up(entry.session.later(run.journal.tip(run.root)))
+    session = run.journal.catch_up(advance(entry.session, run.journal.tip(run.root)))
     session, _ = append_at_tip(
         session,
         lambda at: [
@@ -466,21 +468,22 @@ def end_unheld(session: Session, reason: str) -> None:
     next effect.
     """
     at = outside(session).reload()
-    if at.open_run is None or is_going_on(at.open_run):
+    run = open_run_of(at)
+    if run is None or is_going_on(run):
         return
     try:
-        lock = store_at(at.store).lock(at.open_run, at.short)
+        lock = store_at(at.store).lock(run, at.short)
     except RunHeld:
         return
     try:
-        inside = at.later(msgspec.structs.replace(at.position, run=at.open_run))
+        inside = advance(at, msgspec.structs.replace(position_of(at), run=run))
         news = undelivered(inside)
         wish = next(
             (draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)),
             SERVICE,
         )
         append_around_run(
-            inside.position, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))]
+            position_of(inside), [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))]
         )
     finally:
         lock.release()
@@ -488,7 +491,7 @@ def end_unheld(session: Session, reason: str) -> None:
 
 def outside(session: Session) -> Session:
     """The value as whoever is not in the run has it."""
-    return session.later(msgspec.structs.replace(session.position, run=None))
+    return advance(session, msgspec.structs.replace(position_of(session), run=None))
 
 
 def _act(frame: Frame) -> Act:

@@ -27,6 +27,7 @@ from plait.runtime.prompt.setup import Setup
 from plait.session import Message, Session
 from plait.session.content import pack
 from plait.session.ports import Act, Draft, store_at
+from plait.session.value import walk_path
 from plait.session.views import message_of, speaker
 
 KEEP = 8
@@ -205,7 +206,7 @@ class Leaving(NamedTuple):
         """Return the messages up to there, also those that left before."""
         get_blob = store_at(session.store).get_blob
         epochs, found = 0, list[tuple[tuple[int, int], Message]]()
-        for span, event in session.walk(_SPOKEN):
+        for span, event in walk_path(session, _SPOKEN):
             if isinstance(event.body, k.SessionOpened):
                 epochs += 0 if span.via else 1
             elif (message := message_of(event, span, get_blob)) is not None:
@@ -238,7 +239,7 @@ def _steps(session: Session) -> tuple[list[StepRange], int]:
     """
     epoch, steps, owner = 0, list[StepRange](), dict[str, int]()
     gone: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    for span, event in session.walk(_STEPPING):
+    for span, event in walk_path(session, _STEPPING):
         body, at, call = event.body, (epoch, span.via or event.seq), event.header.call or ""
         if isinstance(body, k.SessionOpened):
             epoch += 0 if span.via else 1

@@ -22,6 +22,7 @@ from plait.runtime.run import Run, acting, running
 from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.ports import UNNAMED, Act, Draft, Position, bind_reader, note_read
+from plait.session.value import position_of
 from plait.store import Fence
 
 
@@ -104,7 +105,7 @@ class _RunReader:
 def note_error(error: BaseException) -> None:
     """Note that the code here is handed an error that tells of a session."""
     if isinstance(error, EffectError) and isinstance(error.session, Session):
-        note_read(error.session.position)
+        note_read(position_of(error.session))
 
 
 def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseException) -> None:
@@ -117,7 +118,7 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
         here.reads.hand_up((*caller, frame.call), caller)
         here.reads.note(caller, run.journal.tip(frame.log))
         if isinstance(error, EffectError) and isinstance(error.session, Session):
-            here.reads.note(caller, error.session.position)
+            here.reads.note(caller, position_of(error.session))
 
 
 # ── writes around the run ────────────────────────────────────────────────────────────────────

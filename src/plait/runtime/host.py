@@ -32,6 +32,8 @@ from plait.session.content import text_of
 from plait.session.files import Resolve
 from plait.session.life import check_may
 from plait.session.ports import Position, Value, store_at, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from plait.store import is_locked
 from plait.tool import as_tool, reason_of
 
@@ -86,7 +88,7 @@ class LocalHost:
         )
 
     def is_held(self, session: Value, run: str) -> bool:
-        return is_locked(store_at(session.position.store), run)
+        return is_locked(store_at(session.store), run)
 
     def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> list[Session]:
         return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)
@@ -94,7 +96,7 @@ class LocalHost:
 
 def _prompt(session: Session, asked: Event) -> Json:
     """Return the prompt that a model was sent, as plain data, or the reason why it is not known."""
-    at = Session.of(Position(session.store, asked.log, asked.seq, asked.id))
+    at = session_at(Position(session.store, asked.log, asked.seq, asked.id))
     try:
         found = sent(at, asked)
     except PlaitError as error:
@@ -134,7 +136,7 @@ def _drive_wait(
     value = cast("Session", session)
     run = run_of(value)
     actor = run.principal(value.id) if run else _principal(value)
-    return drive(steps(value, actor), run.io if run else Blocking()).position
+    return position_of(drive(steps(value, actor), run.io if run else Blocking()))
 
 
 def _tool_steps(

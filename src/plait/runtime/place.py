@@ -25,6 +25,7 @@ from plait.runtime.sandboxes import make_sandbox
 from plait.sandbox import Limits, backend
 from plait.session import Session
 from plait.session.ports import Act, Draft, Position, store_at
+from plait.session.value import position_of
 from plait.store import Store
 from plait.workspace import EMPTY, EMPTY_BYTES, Snapshot, shown
 from plait.workspace.folder_snapshot import snapshot_folder
@@ -67,7 +68,7 @@ def place(
     else:
         check_held(session)  # a machine elsewhere is made before it can be recorded
         body, blobs = _new_placement(session, name, where, options)
-    return append_events(session, [Draft(body, Act(actor, "program"))], blobs)[0].position
+    return position_of(append_events(session, [Draft(body, Act(actor, "program"))], blobs)[0])
 
 
 def _new_placement(
@@ -80,13 +81,13 @@ def _new_placement(
             next(iter(further)), "no such option is known", f"use one of {', '.join(_WORDS)}"
         )
     folder = _existing_folder(where) if where is not None else None
-    before = detail_of(session.placement if folder is None else None)
+    before = detail_of(session.files.placement if folder is None else None)
     detail: dict[str, Json] = {
         word: before[word]
         for word in ("folder", "base", "heavy", "heavy_names", "ignore")
         if word in before
     }
-    tree, blobs = session.tree or EMPTY, {EMPTY: EMPTY_BYTES}
+    tree, blobs = session.files.tree or EMPTY, {EMPTY: EMPTY_BYTES}
     if folder is not None:
         found = _record_folder(store, folder, asked, detail)
         tree, blobs = found.tree, {**blobs, **found.blobs}
@@ -116,7 +117,7 @@ def _options_before(session: Session, name: str, where: str | None) -> dict[str,
     """Return the options of the placement before, if the session stays on that backend with the
     files it has. New options come on top of them.
     """
-    before, detail = session.placement, detail_of(session.placement)
+    before, detail = session.files.placement, detail_of(session.files.placement)
     if where is not None or before is None or before.backend != name:
         return {}
     kept = {

@@ -1,4 +1,4 @@
-"""Publishing a session's files: `session.apply()`.
+"""Publishing a session's files: `session.files.apply()`.
 
 It brings the files back to the folder that they came from: a merge of the tree that was placed, the
 session's own and the folder as it is now, written file by file, each in one step. An interrupted
@@ -56,13 +56,15 @@ LISTED = 20  # paths of a kind that are named in a sentence; the record has all
 
 def publish(session: Session, choices: Resolve | None, user: User) -> Generator[Wait, Any, Session]:
     """Bring a session's files to the folder they came from, as a recorded tool call."""
-    placement, tree = session.placement, session.tree
+    placement, tree = session.files.placement, session.files.tree
     detail = detail_of(placement)
     if placement is None or tree is None:
         raise NotPlaced(session.short)
     folder = detail.get("folder")
     if folder is None:
-        step = "check its files out with session.workspace.checkout(folder), or `plait checkout`"
+        step = (
+            "check its files out with session.files.workspace.checkout(folder), or `plait checkout`"
+        )
         raise NotApplied("(nowhere)", "the session's files did not come from a folder", step)
     if detail.get("in_place"):
         return session  # they are there already
@@ -269,7 +271,7 @@ def plan_notes(plan: PublishPlan) -> list[str]:
 
 
 def _delta(session: Session, folder: Path, plan: PublishPlan, done: Sequence[str]) -> Json:
-    published: dict[str, Json] = {"published": str(folder), "tree": session.tree}
+    published: dict[str, Json] = {"published": str(folder), "tree": session.files.tree}
     reasons = {
         name: {shown(path): why for path, why in paths.items()}
         for name, paths in _paths_with_reasons(plan).items()

@@ -24,6 +24,7 @@ from plait.session import Session
 from plait.session.files import Resolve, chosen_in, path_of, told
 from plait.session.ports import store_at
 from plait.session.state import ABSENT
+from plait.session.value import counted_logs
 from plait.store import Store
 from plait.workspace import EMPTY, EMPTY_BYTES, Change, Node, Rules, TreeReader, shown
 from plait.workspace.diff import changes
@@ -51,7 +52,7 @@ class PublishPlan(msgspec.Struct, frozen=True):
 
 def plan_publish(session: Session, folder: Path, choices: Resolve | None = None) -> PublishPlan:
     """Return the plan for the folder as it is now; raises MergeConflict for files in dispute."""
-    store, placement = store_at(session.store), session.placement
+    store, placement = store_at(session.store), session.files.placement
     if not folder.is_dir():
         raise NotApplied(
             str(folder),
@@ -61,7 +62,7 @@ def plan_publish(session: Session, folder: Path, choices: Resolve | None = None)
     now = snapshot_folder(store, folder, rules_of(placement))
     store.put_blobs({EMPTY: EMPTY_BYTES, **now.blobs})
     base = _common_tree(session, str(folder))
-    tree, metadata = _without_metadata(store, base, session.tree or EMPTY)
+    tree, metadata = _without_metadata(store, base, session.files.tree or EMPTY)
     sides = store, [base], now.tree, tree, (FOLDER, session.short)
     merged = merge_trees(*sides)
     _check_choices(choices)
@@ -169,10 +170,10 @@ def _common_tree(session: Session, folder: str) -> Digest:
     merged in), not the story.
     """
     store, found = store_at(session.store), list[tuple[int, Digest]]()
-    for log, last in {**session.covers, session.id: session.seq}.items():
+    for log, last in {**counted_logs(session), session.id: session.seq}.items():
         common = _last_common_tree(store, log, last, folder)
         found += [common] if common is not None else []
-    return max(found)[1] if found else Digest(detail_of(session.placement).get("base", EMPTY))
+    return max(found)[1] if found else Digest(detail_of(session.files.placement).get("base", EMPTY))
 
 
 def _last_common_tree(

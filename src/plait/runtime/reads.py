@@ -3,7 +3,7 @@
 A program is free to read one session and to write that content to another: as a message, as an
 argument, as the result of a tool. No path leads from there to here, so the runtime remembers the
 places that a call has read. An event that the call writes elsewhere names as causes those places
-that bring origins which the session does not have yet. Origins follow causes (`session.origins`),
+that bring origins which the session does not have yet. Origins follow causes (`session.lineage.origins`),
 so that a policy that asks about them asks.
 
 A read counts for the call that made it and for those below it, which it may have handed arguments.
@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from plait.event.kinds import Rewound
 from plait.ids import Digest, LogId
-from plait.session import Session
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Position, store_at
+from plait.session.session import session_at
 
 Calls = tuple[str, ...]  # calls that go on, the outermost first: of workflows, and of tools
 
@@ -100,7 +100,7 @@ class Reads:
         foreign = list(self._foreign_origins(calls, position, below))
         if not foreign:
             return NOTHING_READ
-        known = set(Session.of(position).origins) if position is not None else set[str]()
+        known = set(session_at(position).lineage.origins) if position is not None else set[str]()
         causes, origin = list[Digest](), ""
         for place, origins in foreign:
             news = origins - known
@@ -124,7 +124,7 @@ class Reads:
                     position is not None and self._is_before(place, position)
                 ):
                     continue
-                origins = Session.of(place).origins - ORDINARY
+                origins = session_at(place).lineage.origins - ORDINARY
                 if origins:
                     yield place, origins
                 else:

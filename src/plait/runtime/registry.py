@@ -15,6 +15,7 @@ from plait.runtime.run_writer import RunWriter
 from plait.runtime.tracebacks import hide_in_tracebacks
 from plait.session import Session
 from plait.session.ports import Act, bind_writer, unbind_writer
+from plait.session.value import advance, position_of
 from plait.store import Fence
 
 _LET_GO_MAX = 10_000
@@ -117,7 +118,7 @@ def scoped_session(session: Session, call: str, attempt: int, act: Act) -> Sessi
     _registry.runs[scope] = run
     run.stack.set_act(scope, act)
     bind_writer(RunWriter(run), scope)
-    return session.later(msgspec.structs.replace(session.position, run=scope))
+    return advance(session, msgspec.structs.replace(position_of(session), run=scope))
 
 
 def _leave_to_parent() -> None:

@@ -31,6 +31,7 @@ from plait.session import Session
 from plait.session.content import Loose, contents, pack
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft
+from plait.session.value import position_of
 from plait.tool import KEY, SESSION, Result, WrongArguments
 from plait.workspace import EMPTY
 
@@ -183,7 +184,7 @@ def _with_sources(
     if run is None or not run.reads.places:
         return drafts
     calls = (*run.calls(session.id), call.id)
-    read = run.reads.sources(calls, session.store, session.position, below=True)
+    read = run.reads.sources(calls, session.store, position_of(session), below=True)
     if read == NOTHING_READ:
         return drafts
     *before, (body, act) = drafts
@@ -215,7 +216,7 @@ def _or_stale(
         if (
             there.trees is None
             or there.trees.before == there.trees.after
-            or (session.tree or EMPTY) == there.since
+            or (session.files.tree or EMPTY) == there.since
         ):
             return drafts
         return [

@@ -55,6 +55,7 @@ from plait.session.inbox import asks_in
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.typed import takes_bytes, to_json
+from plait.session.value import position_of
 from plait.tool import Tool, WrongArguments
 
 
@@ -87,7 +88,7 @@ def use_tool(
         _check_no_stand_ins(tool, plain)
     name, log = run.journal.source_of(session) if run is not None else (None, session.id)
     id = call_id(name, log, session.seq + 1, "use")
-    known = writer_of(session.run).acting(session.store, session.position)
+    known = writer_of(session.run).acting(session.store, position_of(session))
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
     act = Act(user.actor, origin, call=id, causes=known.causes)
     body, refusal = tool_request(session, tool, plain, user, reason, because=act)

@@ -43,6 +43,7 @@ from plait.session.content import text_of
 from plait.session.grants import Grant, grants_at, spent_under
 from plait.session.ports import Act, Draft, store_at
 from plait.session.state import Spent
+from plait.session.value import spent_of_budget
 
 SERVICE = "service:plait"
 LAST_WORDS = (
@@ -70,7 +71,7 @@ def run_budget(session: Session, run: Run, wall_s: float = 0.0) -> SharedBudget 
 
     `wall_s` is how long the run was held before.
     """
-    if session.budget is None:
+    if session.budget.limits is None:
         return None
     grants = grants_at(store_at(session.store), session.id, session.seq)
     walls = [grant.budget.wall_s_max for grant in grants if grant.budget.wall_s_max is not None]
@@ -98,7 +99,7 @@ def _budget_of_grants(
             if found is None:
                 spent = spent_under(store, grant)
                 spent = (
-                    _larger_bill(spent, session.spent_of_budget) if grant is grants[0] else spent
+                    _larger_bill(spent, spent_of_budget(session)) if grant is grants[0] else spent
                 )
                 limits = msgspec.structs.replace(grant.budget, wall_s_max=None)
                 found = (
@@ -328,7 +329,7 @@ def _tool_budget(session: Session, run: Run | None) -> SharedBudget | None:
     if run is not None and running.get() is run:
         return run.budgets.of(session.id)
     own, here = run.budgets.of(session.id) if run is not None else None, executing()
-    if run is None and session.budget is not None:
+    if run is None and session.budget.limits is not None:
         grants = grants_at(store_at(session.store), session.id, session.seq)
         # nothing else is spent by a tool
         if any(grant.budget.tool_calls_max is not None for grant in grants):

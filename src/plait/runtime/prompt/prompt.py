@@ -16,6 +16,7 @@ from plait.runtime.prompt.setup import Setup, encode_json
 from plait.runtime.prompt.turns import TurnList
 from plait.session import Session
 from plait.session.ports import store_at
+from plait.session.value import walk_path
 
 KEPT_MAX = 32  # prompts that are kept for the next ask
 
@@ -152,7 +153,7 @@ class Prompt:
                 return
         self._clear(session.id)
         own = session.id if self.setup.view.what == "branch" else None
-        for span, event in session.walk(_KINDS):
+        for span, event in walk_path(session, _KINDS):
             if own is None or event.log == own:
                 self._turns.take(event, span, get_blob)
             else:
