@@ -300,7 +300,7 @@ def questions(bench: Bench) -> list[Row]:
         {
             "why": lambda: Session.open(session.id, store=store).why("verdict"),
             "why a message": lambda: opened.why(opened.seq - 50),
-            "influence": lambda: opened.influence("cause"),
+            "influence": lambda: opened.lineage.influence("cause"),
         },
         bench.some(30),
     )

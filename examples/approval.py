@@ -67,11 +67,13 @@ def parked(session: Session) -> Session:
 
 def main() -> None:
     session = parked(Session("Pay the invoice of ACME.", store="memory:approval"))
-    ask = session.waiting[0]
+    ask = session.inbox.waiting[0]
     shown: Any = ask.shown
     print(f"waits: {shown['tool']} {shown['arguments']}, because of {shown['rule']}")
     print(f"sent so far: {SENT}")
-    session.approve(ask, actor="human:ann")  # from anywhere: `plait inbox`, `plait approve ID`
+    session.inbox.approve(
+        ask, actor="human:ann"
+    )  # from anywhere: `plait inbox`, `plait approve ID`
     session = resume(session)  # with a store on disk: in any process, after a kill -9 as well
     print(session.text)
     print(f"sent: {SENT}, approved by {session.events.where('ApprovalGranted')[0].actor}")

@@ -72,7 +72,7 @@ def agents(store: Store) -> None:
     plait(["log", session.id, "--react", "--store", store.address], standalone_mode=False)
     print(
         f"  chosen: {choice.name}; said last: {session.text!r}; used:"
-        f" {session.usage.input_tokens + session.usage.output_tokens} tokens"
+        f" {session.budget.usage.input_tokens + session.budget.usage.output_tokens} tokens"
     )
     print("  why did it say four?")
     for line in str(session.why("Four.")).splitlines()[:5]:

@@ -48,7 +48,7 @@ def transcript(session: Session) -> list[tuple[str, str]]:
 
 def routes(session: Session) -> list[RouteSelected]:
     """The decisions, in order."""
-    return [event.body for event in session.path if isinstance(event.body, RouteSelected)]
+    return [event.body for event in session.lineage.path if isinstance(event.body, RouteSelected)]
 
 
 def main() -> None:

@@ -50,6 +50,8 @@ from plait.session.content import contents, pack
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.revision import place_in
+from plait.session.session import session_at
+from plait.session.value import counted_logs, position_of
 from plait.store import Store
 from plait.store.base import TURNS
 from plait.tool import as_tool
@@ -197,12 +199,12 @@ def _take_up(
         run.recording.reopened = frozenset(started.last.header.causes)
     run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
     _apply_overrides(run, started)
-    if session.budget is not None:  # what was spent of it is only added up if there is one
+    if session.budget.limits is not None:  # what was spent of it is only added up if there is one
         pool = pool_of(session, run, wall_of(session, started.event))
         assert pool is not None
         run.pools[run.root] = pool
     draw_under(run)
-    run.start(at.position)
+    run.start(position_of(at))
     open_run(run)
     return run, at
 
@@ -218,7 +220,7 @@ def _record(
         (_prefix(store, source)) if source is not None else (list[Event](), dict[LogId, int]())
     )
     merged = (
-        Session.of(Position(session.store, source.log, source.seq, source.head)).covers
+        counted_logs(session_at(Position(session.store, source.log, source.seq, source.head)))
         if source is not None
         else None
     )
@@ -227,7 +229,7 @@ def _record(
     if any(_goes_before(event, started) for event in events if event.kind == k.Rewound.__name__):
         why = f"it was rewound to before run {started.id[:13]} began"
         raise NothingToResume(
-            session.short, why, "end that run: session.cancel(), or go on in a fork"
+            session.short, why, "end that run: session.inbox.cancel(), or go on in a fork"
         )
     steps = steps_of(started.id, events)
     record.before = tuple(dict.fromkeys(step.header.run or "" for step in before))
@@ -245,7 +247,7 @@ def _record(
     path = Cursor(
         session.id,
         [*before, *steps],
-        at.position,
+        position_of(at),
         tip,
         loose=loose,
         noted=noted_in(started.id, events),
@@ -269,7 +271,7 @@ def _restated_steps(
         if event.kind not in TURNS
     ]
     above = _last_run(
-        Session.of(Position(store.address, source.log, said["at"], store.event(was[-1].id).id))
+        session_at(Position(store.address, source.log, said["at"], store.event(was[-1].id).id))
     )
     others = {
         started.event.seq + 1 + at
@@ -292,7 +294,7 @@ def _prefix(store: Store, place: k.Place) -> tuple[list[Event], dict[LogId, int]
     """The steps of the run that another one was branched off, up to there, and where each log of
     them ended.
     """
-    source = Session.of(Position(store.address, place.log, place.seq, place.head))
+    source = session_at(Position(store.address, place.log, place.seq, place.head))
     started = _last_run(source)
     if started is None:
         return [], {}
@@ -312,13 +314,13 @@ def _start_of(session: Session, started: Started) -> Session:
     branch.
     """
     event = _beginning(session, started).event
-    return Session.of(Position(session.store, session.id, event.seq, event.id, started.id))
+    return session_at(Position(session.store, session.id, event.seq, event.id, started.id))
 
 
 def _beginning(session: Session, started: Started) -> Started:
     """The run that a program was first called in."""
     while (place := started.source) is not None:
-        above = _last_run(Session.of(Position(session.store, place.log, place.seq, place.head)))
+        above = _last_run(session_at(Position(session.store, place.log, place.seq, place.head)))
         if above is None:
             break
         started = above
@@ -347,7 +349,7 @@ def _say_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool
 
 def _branches(store: Store, session: Session, run: str) -> Iterator[LogId]:
     """Branches of a run that are not merged yet, and theirs."""
-    covers = session.covers
+    covers = counted_logs(session)
     waiting = [session.id]
     while waiting:
         for row in store.rows("session", "session", {"parent": waiting.pop()}, limit=2**31):
@@ -412,7 +414,7 @@ def replay(
     run.recording = _record(there, started, at, strict=True, open=not ended)
     run.recording.finished = started.last.kind == k.RunFinished.__name__
     _apply_overrides(run, started)
-    run.start(at.position)
+    run.start(position_of(at))
     open_run(run)
     try:
         return call_again(program, run, at, given, named, Watch())
@@ -424,14 +426,14 @@ def replay(
         if (
             isinstance(error, (Halted, Parked))
             and ended
-            and run.ends_here(Session.of(run.tip(run.root)))
+            and run.ends_here(session_at(run.tip(run.root)))
         ):
             return outside(
-                Session.of(Position(there.store, there.id, started.last.seq, started.last.id))
+                session_at(Position(there.store, there.id, started.last.seq, started.last.id))
             )
         if ended and run.tip(run.root).head != started.last.id:
             raise
-        return outside(Session.of(run.tip(run.root)))
+        return outside(session_at(run.tip(run.root)))
     finally:
         let_go(run, there.store)
 
@@ -512,11 +514,11 @@ def whatif(
     over = Overrides(_models(model), instruction, _tools(tools))
     restated = _restated(there, min(edits), last, edits) if edits else []
     branch = there.fork(label, at=min(edits, default=last + 1) - 1)
-    branch = branch.grant(budget) if budget is not None else branch
+    branch = branch.budget.grant(budget) if budget is not None else branch
     body = k.RunBranched(
         (
-            k.Place(there.id, branch.parent.seq, branch.parent.head)
-            if branch.parent
+            k.Place(there.id, branch.lineage.parent.seq, branch.lineage.parent.head)
+            if branch.lineage.parent
             else k.Place(there.id, last, there.at(last).head)
         ),
         started.workflow,
@@ -526,7 +528,7 @@ def whatif(
     hold(branch.store, id, branch.short)
     try:
         behalf = started.event.actor
-        spot = msgspec.structs.replace(branch.position, run=id)
+        spot = msgspec.structs.replace(position_of(branch), run=id)
         drafts = [Draft(body, Act(behalf, "program")), *(draft for draft, _ in restated)]
         blobs = {name: content for _, more in restated for name, content in more.items()}
         direct_writer().write(spot, drafts, blobs=blobs)
@@ -546,7 +548,7 @@ def whatif(
             else ()
         )
         draw_under(run)
-        run.start(start.position)
+        run.start(position_of(start))
         open_run(run)
     except BaseException:
         release(branch.store, id)
@@ -834,7 +836,7 @@ def _root(session: Session) -> Session:
             at.id, at.place + 1, at.tip, kinds={k.RunStarted.__name__, k.RunBranched.__name__}
         ):
             if event.header.run == run.partition("/")[0]:
-                return Session.of(Position(session.store, at.id, at.tip, at.head))
+                return session_at(Position(session.store, at.id, at.tip, at.head))
     return session
 
 

@@ -403,7 +403,7 @@ class RunOpen(SessionError):
         )
         step = step or (
             f"take it up again with resume(session) or `plait resume {session}`, end it with"
-            " session.cancel(), or go on without it in a fork: session.fork()"
+            " session.inbox.cancel(), or go on without it in a fork: session.fork()"
         )
         super().__init__(
             f"session {session} has an open run, {run}{cannot}. Nothing was written; {step}."
@@ -523,7 +523,7 @@ class UnknownAsk(SessionError):
         session: str,
         ask: str,
         why: str,
-        step: str = "look at what waits: session.waiting, or `plait inbox`",
+        step: str = "look at what waits: session.inbox.waiting, or `plait inbox`",
     ) -> None:
         self.session, self.ask, self.why, self.step = session, ask, why, step
         where = f"session {session}" if session else "this store"
@@ -967,7 +967,7 @@ class NoSuchFile(WorkspaceError):
     def __init__(
         self,
         path: str,
-        step: str = "look what there is with list_files, or session.workspace.files()",
+        step: str = "look what there is with list_files, or session.files.paths()",
     ) -> None:
         self.path, self.step = path, step
         super().__init__(f"there is no {path!r} in the workspace; {step}.")
@@ -1276,7 +1276,8 @@ class BudgetExceeded(EffectError):
         step = (
             ""
             if why
-            else "grant more, with session.grant(Budget(…)) or `plait grant`, and resume; or "
+            else "grant more, with session.budget.grant(Budget(…)) or `plait grant`, and resume;"
+            " or "
         )
         super().__init__(
             "the budget does not allow it:"

@@ -26,6 +26,7 @@ from plait.runtime.prompt import Prompt, Setup, View
 from plait.runtime.run import append_events, is_tried_again, note_error, principal_of, run_of
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read, store_at
+from plait.session.value import position_of
 from plait.workflow import Nested, Workflow, acall_as, call_as
 
 DONE = "done"
@@ -59,17 +60,17 @@ class Choice:
 
     @property
     def name(self) -> str:
-        note_read(self.session.position)  # it was chosen by what stands there
+        note_read(position_of(self.session))  # it was chosen by what stands there
         return self._name
 
     @property
     def reason(self) -> str:
-        note_read(self.session.position)
+        note_read(position_of(self.session))
         return self._reason
 
     @property
     def done(self) -> bool:
-        note_read(self.session.position)
+        note_read(position_of(self.session))
         return self._workflow is None
 
     def __call__(self, **kwargs: Any) -> Session:

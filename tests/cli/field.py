@@ -18,6 +18,8 @@ from plait.event.kinds import (
 from plait.ids import Digest
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from plait.workspace import Entry
 from plait.workspace.diff import changes
 from plait.workspace.tree import decode, digest_of, encode, shown
@@ -53,7 +55,7 @@ class Field:
     ) -> Session:
         """A call of a tool, after which the files are these."""
         session = self.shell.open(name)
-        before = session.tree or tree
+        before = session.files.tree or tree
         changed = tuple(shown(change.path) for change in changes(self.blobs, before, tree))
         self._calls += 1
         asked = ToolRequested(tool, {"n": self._calls}, effect)  # pyright: ignore[reportArgumentType]
@@ -68,8 +70,8 @@ class Field:
             call=f"c{self._calls}" if len(bodies) > 1 else None,
         )
         store_at(session.store).put_blobs(dict(self.blobs))
-        return Session.of(
-            writer_of(None).append(session.position, [Draft(body, act) for body in bodies])
+        return session_at(
+            writer_of(None).append(position_of(session), [Draft(body, act) for body in bodies])
         )
 
 

@@ -27,6 +27,8 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
+from plait.session.value import counted_logs, position_of
 from tests.cli.shell import COMMAND, Shell, on_a_terminal, shell
 from tests.support import wait_until
 
@@ -53,7 +55,7 @@ def spend(
         Draft(body, Act(f"agent:{agent}", "model", call="c1" if at < 2 else None))
         for at, body in enumerate(bodies)
     ]
-    return Session.of(writer_of(None).append(session.position, drafts))
+    return session_at(writer_of(None).append(position_of(session), drafts))
 
 
 @pytest.fixture
@@ -109,9 +111,9 @@ def test_cost_of_one_session_equals_its_ledger(shell: Shell, spent: Session) -> 
     document = shell.json("cost", spent.short, "--by", "session")
     shown = shell.json("show", spent.short)
     assert document["session"]["id"] == spent.id
-    assert {row["session"] for row in document["rows"]} == set(spent.covers)
+    assert {row["session"] for row in document["rows"]} == set(counted_logs(spent))
     assert document["total"] == shown["usage"]
-    assert document["total"]["input_tokens"] == spent.spent.usage.input_tokens == 2000
+    assert document["total"]["input_tokens"] == spent.budget.used.usage.input_tokens == 2000
 
 
 def test_cost_in_a_time(shell: Shell, spent: Session) -> None:
@@ -261,7 +263,7 @@ def test_tail_follows_what_others_write(shell: Shell, follow: Callable[..., Foll
 def test_tail_ends_with_the_run(shell: Shell, follow: Callable[..., Following]) -> None:
     name = shell.new("first")
     assert shell("tail", name, "--until-end", "-n", "1").endswith("user: first\n"), "no run is open"
-    spot = shell.open(name).position
+    spot = position_of(shell.open(name))
     spot = writer_of(None).append(spot, [Draft(RunStarted("m:W"), Act("service:w"))])
     following = follow(name, "--until-end", "-n", "1")
     following.wait_for(lambda: following.lines)

@@ -23,6 +23,7 @@ from plait.errors import DiskFull, OutcomeUnknown, PlaitError, StaleHead, StoreB
 from plait.event.kinds import ForkedFrom, Place
 from plait.session import Session
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
 from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, shell
 from tests.support import RawSql, python, wait_until
 
@@ -106,7 +107,7 @@ def test_what_is_not_an_error_of_ours_is_not_hidden(
 
 def test_failed(shell: Shell) -> None:
     session = shell.new("x")
-    shell.open(session).require("tests")
+    shell.open(session).checks.require("tests")
     assert "gate 'tests' is not met" in shell.error(1, "close", session)
     shell("close", other := shell.new("y"))
     assert f"session {other} is closed: it cannot take messages" in shell.error(
@@ -419,18 +420,18 @@ def hostile(shell: Shell) -> tuple[Shell, str]:
     session = session.fact(f"k{HOSTILE}", {HOSTILE: HOSTILE}).decide(f"d{HOSTILE}", HOSTILE)
     session = session.note(HOSTILE).todo(HOSTILE).say(HOSTILE, role="assistant", name=HOSTILE)
     session = (
-        session.validate(f"check{HOSTILE}", False)
-        .link(HOSTILE, HOSTILE)
+        session.checks.record(f"check{HOSTILE}", False)
+        .lineage.link(HOSTILE, HOSTILE)
         .attach(f"e{HOSTILE}", HOSTILE)
     )
     # A label like that is refused by fork(), but a store written by somebody else may have it.
     body = ForkedFrom(session.id, session.seq, HOSTILE)
     fork = Place(session.id, session.seq, session.head)
-    branch = Session.of(
+    branch = session_at(
         writer_of(None).begin(session.store, [Draft(body, Act("human:ana"))], fork=fork)
     )
     branch = branch.say("from the branch").fact("k", HOSTILE)
-    session = session.say("on").merge(branch).require(f"gate{HOSTILE}")
+    session = session.say("on").merge(branch).checks.require(f"gate{HOSTILE}")
     session.rewind(-1, reason=HOSTILE)
     return shell, session.short
 

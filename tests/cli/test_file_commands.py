@@ -182,7 +182,7 @@ def test_files(placed: tuple[Field, str]) -> None:
         == "-rw-r--r--  30  src/cart.py\n"
     )
     document = field.shell.json("files", name)
-    assert document["tree"] == field.shell.open(name).tree
+    assert document["tree"] == field.shell.open(name).files.tree
     assert {each["path"] for each in document["files"]} >= {"b\\xffd.txt", "docs", ".env"}
     assert document["files"][0].keys() == {"path", "kind", "mode", "size", "target", "blobs"}
     assert field.shell.jsonl("files", name) == document["files"]
@@ -387,7 +387,7 @@ def test_show_says_where_it_is_placed_and_what_changed(placed: tuple[Field, str]
     document = field.shell.json("show", name)
     assert (
         document["placement"]["rung"] == "overlay"
-        and document["tree"] == field.shell.open(name).tree
+        and document["tree"] == field.shell.open(name).files.tree
     )
     assert (
         document["changed"]["after"] == document["tree"]

@@ -55,7 +55,7 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
     )
     text = shell("inbox")
     for part in (
-        f"approval {session.waiting[0].event[:12]}  in {session.short}@5",
+        f"approval {session.inbox.waiting[0].event[:12]}  in {session.short}@5",
         "asked by agent:coder on behalf of human:ana",
         "delete",
         "v-17",
@@ -69,7 +69,7 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
     assert text == shell("inbox", session.short)
     [document] = shell.json("inbox")["waiting"]
     assert (
-        document["id"] == session.waiting[0].event
+        document["id"] == session.inbox.waiting[0].event
         and document["session"] == session.id
         and document["resume"] == session.short
     )
@@ -170,7 +170,7 @@ def test_what_does_not_wait_for_people_is_shown_only_if_asked_for(shell: Shell) 
 
 def test_approving_and_what_comes_next(shell: Shell) -> None:
     session = ask(held(shell), {"path": "a.txt"})
-    id = session.waiting[0].event
+    id = session.inbox.waiting[0].event
     done = shell.json("approve", id[:8], "--note", "fine")
     assert (done["ask"], done["resume"], done["event"]["kind"]) == (
         id,
@@ -194,22 +194,25 @@ def test_a_branch_goes_on_through_the_session_its_run_began_on(shell: Shell) -> 
     root = held(shell)
     branch = ask(root.fork("b"), {"path": "a.txt"})
     assert shell.json("inbox", root.short)["waiting"][0]["short"] == branch.short
-    assert shell.json("deny", branch.waiting[0].event[:8], "--reason", "no")["resume"] == root.short
+    assert (
+        shell.json("deny", branch.inbox.waiting[0].event[:8], "--reason", "no")["resume"]
+        == root.short
+    )
 
 
 def test_the_command_that_goes_on_is_named(shell: Shell) -> None:
     session = ask(held(shell), {})
     assert f"plait resume {session.short}" in on_a_terminal(
-        "approve", session.waiting[0].event[:8], PLAIT_ACTOR="human:ana"
+        "approve", session.inbox.waiting[0].event[:8], PLAIT_ACTOR="human:ana"
     )
 
 
 def test_approving_with_other_arguments(shell: Shell, tmp_path: Path) -> None:
     session = ask(held(shell), {"path": "/"})
-    id = session.waiting[0].event[:8]
+    id = session.inbox.waiting[0].event[:8]
     for wrong in ("[1]", "{", '{"a": NaN}', '{"a": 1, "a": 2}', "@nowhere.json"):
         shell.error(2, "approve", id, "--edit", wrong)
-    assert session.inbox == []
+    assert session.inbox.events == []
     (tmp_path / "edit.json").write_text('{"path": "b.txt"}')
     assert shell.json("approve", id, "--edit", "@edit.json")["event"]["body"]["edited"] == {
         "path": "b.txt"
@@ -218,14 +221,14 @@ def test_approving_with_other_arguments(shell: Shell, tmp_path: Path) -> None:
 
 def test_who_may_not_and_what_is_not_there(shell: Shell) -> None:
     session = ask(held(shell), {}, expires=1)
-    id = session.waiting[0].event
+    id = session.inbox.waiting[0].event
     assert "(it has)" in shell("inbox")
     assert "may not answer" in shell.error(1, "approve", id[:8], "--as", "agent:coder")
     assert "has expired" in shell.error(1, "approve", id[:8])
     assert "called that" in shell.error(3, "approve", "feedfeed")
     assert "at least 4 characters" in shell.error(3, "approve", id[:3])
     assert "waits for an answer" in shell.error(3, "answer", id[:8], "yes")
-    assert session.inbox == []
+    assert session.inbox.events == []
 
 
 def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:
@@ -241,7 +244,7 @@ def test_answering_and_resolving(shell: Shell) -> None:
         session, ToolRequested("pay", {"sum": 3}, "at_most_once"), call="call-3"
     )
     session = record_for_ana(session, ToolUnknown(session.events[-1].id, "killed"), call="call-3")
-    question, unknown = session.waiting
+    question, unknown = session.inbox.waiting
     text = shell("inbox")
     assert (
         "Which?" in text
@@ -289,7 +292,7 @@ def test_without_a_run_there_is_nothing_to_cancel(shell: Shell) -> None:
     session = shell.open(shell.new("x"))
     assert "no open run" in shell.error(1, "cancel", session.short)
     assert "in the inbox" not in shell("say", session.short, "Hello.")
-    assert session.inbox == []
+    assert session.inbox.events == []
 
 
 def test_an_inbox_is_verified_and_is_no_session(shell: Shell) -> None:

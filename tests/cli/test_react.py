@@ -44,6 +44,8 @@ from plait.event.kinds import (
 from plait.ids import Digest
 from plait.model.base import Reply
 from plait.session.ports import Act, Draft, store_at, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from plait.testing import Simulation
 from tests.cli.shell import Shell, on_a_terminal, shell
 from tests.support import report
@@ -316,7 +318,7 @@ def test_causes_are_read_and_not_guessed(shell: Shell) -> None:
     """Two replies, then their requests crosswise: what stands next to a request is not what caused
     it.
     """
-    spot = Session("x").position
+    spot = position_of(Session("x"))
 
     def write(
         body: ModelReplied | ToolRequested | ToolReturned, call: str, *causes: Digest
@@ -343,7 +345,7 @@ def test_causes_are_read_and_not_guessed(shell: Shell) -> None:
     write(ToolRequested("compute", {"expression": "first"}, "pure"), "c1", first)
     write(ToolReturned((Text("1"),)), "c1")
     write(ToolReturned((Text("2"),)), "c2")
-    found = react_steps(shell, Session.of(spot))
+    found = react_steps(shell, session_at(spot))
     assert [
         (step["thought"], step["action"]["arguments"]["expression"], step["observation"]["text"])
         for step in found
@@ -441,9 +443,9 @@ def test_somebody_finds_out_what_happened(shell: Shell) -> None:
     def settle(body: ToolUnknown | ToolResolved) -> Any:
         nonlocal session
         spot = writer_of(None).append(
-            session.position, [Draft(body, Act("human:ana", call=request.header.call))]
+            position_of(session), [Draft(body, Act("human:ana", call=request.header.call))]
         )
-        session = Session.of(spot)
+        session = session_at(spot)
         (step,) = react_steps(shell, session)
         return step["observation"]["how"], step["observation"]["text"]
 

@@ -24,6 +24,8 @@ from plait.cli.progress import Progress
 from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from plait.store import exists
 from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, program_folder, shell
 from tests.support import kinds, python, wait_until
@@ -457,7 +459,7 @@ def test_killed_within_an_effect(shell: Shell, folder: Path) -> None:
         and "happened|did-not-happen|compensated" in parked.stderr
         and parked.stdout == ""
     )
-    [ask] = session.reload().waiting
+    [ask] = session.reload().inbox.waiting
     ran(0, "resolve", ask.event[:12], "happened", "--value", "hung up", "--note", "I saw it")
     done = ran(0, "resume", "--due", "-q")
     assert re.fullmatch(rf"{session.short}  finished\n", done.stdout)
@@ -470,7 +472,7 @@ def test_killed_within_an_effect(shell: Shell, folder: Path) -> None:
 def test_parked_answered_and_due(shell: Shell, folder: Path) -> None:
     done = ran(4, "run", "flow.py:Asks", "-i", "x")
     session = latest(shell)
-    [ask] = session.waiting
+    [ask] = session.inbox.waiting
     assert done.stdout == "" and sent(folder) == []
     assert r'{"text": "x\u001b[2J' in done.stderr and "at_most_once" in done.stderr
     assert (
@@ -659,8 +661,10 @@ def test_the_line_tells_who_does_what(shell: Shell) -> None:
 
     def hear(body: Any, actor: str = "agent:team/coder", call: str = "c1") -> None:
         nonlocal session
-        session = Session.of(
-            writer_of(None).append(session.position, [Draft(body, Act(actor, "model", call=call))])
+        session = session_at(
+            writer_of(None).append(
+                position_of(session), [Draft(body, Act(actor, "model", call=call))]
+            )
         )
         progress(session.events[-1])
 

@@ -16,6 +16,7 @@ from plait import Budget, open_store
 from plait.event.kinds import ModelReplied, Price, Text, Usage
 from plait.runtime import write
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.value import position_of
 from tests.cli.shell import Shell, on_a_terminal, process, shell
 from tests.support import count_calls
 
@@ -177,7 +178,7 @@ def test_text_from_standard_input(shell: Shell) -> None:
     shell("say", "@", "-", input="no newline")
     assert shell.open("@").text == "no newline"
     shell("note", "@", "-", input="a finding\n")
-    assert list(shell.open("@").findings.values()) == ["a finding"]
+    assert list(shell.open("@").facts.findings.values()) == ["a finding"]
     result = shell.run("say", "@", "-", input=b"\xff")
     assert result.exit_code == 2 and "not UTF-8" in result.stderr
     assert shell.run("say", "@", "-", input="").exit_code == 2
@@ -265,7 +266,7 @@ def test_ls_all_pages_through(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_show(family: tuple[Shell, str]) -> None:
     shell, root = family
-    session = shell.open(root).require("tests", by="ci").validate("lint", False)
+    session = shell.open(root).checks.require("tests", by="ci").checks.record("lint", False)
     text = lines(
         re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", named(shell("show", root), shell))
     )
@@ -356,7 +357,7 @@ def test_show_at_a_place(family: tuple[Shell, str]) -> None:
 def test_show_what_was_spent(shell: Shell) -> None:
     session = shell.open(shell.new("x", "--tokens-max", "1000", "--cost-usd-max", "1"))
     reply = ModelReplied((Text("y"),), Usage(100, 50), "end", price=Price(2_000_000, "list/1"))
-    writer_of(None).append(session.position, [Draft(reply, Act("agent:a", "model"))])
+    writer_of(None).append(position_of(session), [Draft(reply, Act("agent:a", "model"))])
     text = shell("show", session.short)
     assert "  budget   850 of 1,000 tokens left, 0.998 of 1.0 US dollars left" in lines(text)
     assert "  used     150 tokens, $0.0020, 0 model calls, 0 tool calls" in lines(text)
@@ -847,7 +848,7 @@ def test_a_value_is_json_or_text(shell: Shell, text: str, value: Any) -> None:
     session = shell.new("x")
     shell("fact", session, "k", text)
     shell("decide", session, "d", text)
-    assert shell.open(session).facts["k"] == value == shell.open(session).decisions["d"]
+    assert shell.open(session).facts["k"] == value == shell.open(session).facts.decisions["d"]
 
 
 def test_say(shell: Shell, tmp_path: Path) -> None:
@@ -894,7 +895,7 @@ def test_life(shell: Shell) -> None:
         ("archive", "archived"),
     ):
         assert shell.json(command, session, "--reason", f"to {command}")["status"] == status
-    assert [change.reason for change in shell.open(session).status_history] == [
+    assert [change.reason for change in shell.open(session).lineage.statuses] == [
         "",
         "to pause",
         "to unpause",

@@ -57,7 +57,7 @@ class Gated(Workflow):
         self.worker = Agent("Go on.", model=ScriptedModel(["went on"]))
 
     def forward(self, session):
-        return self.worker(session.require("tests", by="human:ana"))
+        return self.worker(session.checks.require("tests", by="human:ana"))
 """
 
 

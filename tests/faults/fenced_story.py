@@ -135,7 +135,7 @@ class Threads(Story):
             thread.start()
         for thread in threads:
             thread.join()
-        return session.merge(*sorted(paid, key=lambda each: each.label or ""))
+        return session.merge(*sorted(paid, key=lambda each: each.lineage.label or ""))
 
     def _pay(self, fork: Session, paid: list[Session]) -> None:
         stop_here()
@@ -325,7 +325,7 @@ class OwnAfter(Own):
             lambda: Session("new", store=str(folder / ".plait")).use(self.pay),
             lambda: Session("far", store=str(folder / "elsewhere")).use(self.pay),
             lambda: Pays(self.pay)(Session("run", store=str(folder / "elsewhere"))),
-            lambda: mine.reload().send("hello"),
+            lambda: mine.reload().inbox.send("hello"),
         ):
             try:
                 act()

@@ -52,7 +52,7 @@ class Story(Workflow):
         side = session.fork("side").use(run, command="echo side >> side.txt; cat log >> side.txt")
         session = session.use(run, command="echo two >> log; mv x.sh y.sh")
         session = session.merge(side.use(run, command="echo again >> side.txt"))
-        return session.use(run, command="cat log side.txt >> all").apply().fact("end", True)
+        return session.use(run, command="cat log side.txt >> all").files.apply().fact("end", True)
 
 
 def live(arm: Callable[[Run], None]) -> None:
@@ -82,7 +82,7 @@ def tell() -> None:
     }
     assert replay(session, Story()).head == session.head
     told = {
-        "tree": session.tree,
+        "tree": session.files.tree,
         "folder": there,
         "facts": dict(session.facts),
         "applied": len([e for e in session.effects if e.tool == "apply"]),

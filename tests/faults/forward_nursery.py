@@ -155,7 +155,7 @@ def people() -> int:
     for ask in found:
         session = Session.open(ask.log, store=store())
         if ask.kind == "approval":
-            session.approve(ask, actor="human:boss")
+            session.inbox.approve(ask, actor="human:boss")
         else:
             requests = [
                 event
@@ -163,7 +163,7 @@ def people() -> int:
                 if event.header.call == ask.call and event.kind == "ToolRequested"
             ]
             done = [f"{what} {n}" for what, n, key in effects() if key == requests[0].id]
-            session.resolve(
+            session.inbox.resolve(
                 ask,
                 "happened" if done else "did_not_happen",
                 done[0] if done else None,

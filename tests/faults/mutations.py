@@ -21,6 +21,7 @@ from plait.event.kinds import Placement, PlacementChanged
 from plait.session.fold import state_at
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.state import to_snapshot
+from plait.session.value import position_of
 from plait.store import Store
 from plait.workspace.base import Entry
 from plait.workspace.tree import encode
@@ -109,7 +110,7 @@ def _place(store: Store, session: Session) -> None:
         Entry("notes", "file", 0o644, len(notes), (store.put_blob(notes),)),
     ]
     placed = PlacementChanged(Placement("local"), store.put_blob(encode(entries)))
-    writer_of(None).append(session.position, [Draft(placed, Act("human:u-17"))])
+    writer_of(None).append(position_of(session), [Draft(placed, Act("human:u-17"))])
 
 
 # ── aims ─────────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,8 @@ from plait import Session, open_store
 from plait.errors import StaleHead
 from plait.event.kinds import MessageSaid, Text
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from tests.faults import history
 
 _now = time.monotonic_ns  # the same clock for all processes of one machine
@@ -69,7 +71,7 @@ class Rival:
             Draft(MessageSaid("user", (Text(text),)), Act(f"service:{self.name.replace('/', '-')}"))
             for text in texts
         ]
-        return Session.of(writer_of(None).append(session.position, drafts))
+        return session_at(writer_of(None).append(position_of(session), drafts))
 
     def _look(self, session: Session, last: int = 0) -> Session:
         began = _now()

@@ -23,6 +23,7 @@ from plait.runtime.write import DirectWriter
 from plait.session import verify
 from plait.session.fold import state_at
 from plait.session.ports import bind_writer, writer_of
+from plait.session.value import counted_logs
 from tests.faults.folders import quick_folder
 from tests.support import dose, python, report, seed
 
@@ -120,7 +121,7 @@ def _either(key: str, sides: Mapping[str, Any]) -> Any:
 
 
 def _kin(one: Session, other: Session) -> bool:
-    return bool(one.covers.keys() & other.covers.keys()) and other.status not in (
+    return bool(counted_logs(one).keys() & counted_logs(other).keys()) and other.status not in (
         "closed",
         "archived",
     )
@@ -154,7 +155,9 @@ def history_facts(store: Store, sessions: list[Session]) -> dict[str, Any]:
         "open": [str(each) for each in Session.list(store=store, status="open")],
         "logs": [log.id for _, log in store.logs()],
         "said": [[message.text for message in session.messages] for session in sessions],
-        "histories": [[change.status for change in session.status_history] for session in sessions],
+        "histories": [
+            [change.status for change in session.lineage.statuses] for session in sessions
+        ],
         "why": [
             [(step.log, step.seq, step.how) for step in session.why(session.seq)]
             for session in sessions

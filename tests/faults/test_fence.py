@@ -14,6 +14,7 @@ import pytest
 from plait import Workflow, open_store
 from plait.durable import replay, resume
 from plait.ids import LogId, inbox_of
+from plait.session.value import open_run_of
 from plait.store import Log
 from tests.faults import fenced_story
 from tests.faults.fenced_story import STORIES
@@ -52,7 +53,7 @@ class Loser(Holder):
     @property
     def logs(self) -> dict[LogId, Log]:
         """All logs but one: outcomes that came too late stand in the inbox of the session."""
-        assert {event.kind for event in self.session.reload().inbox} <= {
+        assert {event.kind for event in self.session.reload().inbox.events} <= {
             "ToolReturned",
             "CancelRequested",
         }
@@ -96,7 +97,7 @@ def test_who_lost_a_run_pays_nobody_and_writes_nothing(
         if when == "meanwhile":
             fenced_story.meanwhile.append(lambda: _check_lost(loser, before))
         ended = resume(loser.session, loser.workflow, answerer=lambda question, choices: "yes")
-        assert ended.status != "failed" and not ended.waiting and not fenced_story.meanwhile
+        assert ended.status != "failed" and not ended.inbox.waiting and not fenced_story.meanwhile
         if when == "afterwards":
             _check_lost(loser, before)
         assert len(loser.payments) == STORIES[story].payments
@@ -135,7 +136,7 @@ def test_a_run_that_was_ended_under_its_holder_is_lost_as_well(tmp_path: Path) -
         folder.mkdir()
         with _loser(folder, story, "at_most_once") as loser:
             loser.loses_its_lock()
-            loser.session.reload().cancel("enough")
-            assert loser.session.reload().open_run is None
+            loser.session.reload().inbox.cancel("enough")
+            assert open_run_of(loser.session.reload()) is None
             _check_lost(loser, [])
             assert loser.payments == []

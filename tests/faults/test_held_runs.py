@@ -42,9 +42,9 @@ def test_a_held_run_is_refused_and_free_once_its_holder_is_killed(tmp_path: Path
         assert first.session.reload() == before, "whoever was refused wrote nothing"
         with pytest.raises(Parked, match="nobody knows whether once happened"):
             resume(first.session, Held("once"))
-        waiting = first.session.reload().waiting
+        waiting = first.session.reload().inbox.waiting
         assert [ask.tool for ask in waiting] == ["once"]
-        first.session.resolve(waiting[0], "happened", "done, I looked", actor="human:boss")
+        first.session.inbox.resolve(waiting[0], "happened", "done, I looked", actor="human:boss")
         ended = resume(first.session, Held("once"))
         assert ended.text == "all is well" and len(first.effects) == 1
         assert replay(ended, Held("once")).head == ended.head
@@ -58,7 +58,7 @@ def test_who_lost_a_run_cannot_write_and_its_late_outcome_settles_the_call(tmp_p
         parked = first.session.reload()
         assert first.goes_on() == "RunLost"
         assert first.session.reload() == parked, "nothing was written by whoever lost it"
-        (late,) = parked.inbox
+        (late,) = parked.inbox.events
         assert isinstance(late.body, k.ToolReturned)
         ended = resume(first.session, Held("once"))
         assert ended.text == "all is well" and len(first.effects) == 1
@@ -77,7 +77,7 @@ def test_a_late_outcome_does_not_settle_a_call_a_second_time(tmp_path: Path) -> 
         assert len(set(first.effects)) == 1 and len(first.effects) == 2, (
             "run again, with the same key"
         )
-        (late,) = ended.inbox
+        (late,) = ended.inbox.events
         assert isinstance(late.body, k.ToolReturned)
         (call,) = ended.effects
         assert call.outcome is not None and "done by" in str(call.outcome.body)
@@ -91,14 +91,14 @@ def test_a_run_taken_over_while_nothing_is_under_way_is_lost_at_the_next_write(
         first.loses_its_lock()
         with pytest.raises(Parked):
             resume(first.session, Held("once"))
-        first.session.resolve(
-            first.session.reload().waiting[0], "did_not_happen", actor="human:boss"
+        first.session.inbox.resolve(
+            first.session.reload().inbox.waiting[0], "did_not_happen", actor="human:boss"
         )
         held_story.meanwhile.append(lambda: None)
         ended = resume(first.session, Held("once"))
         assert ended.text == "all is well"
         assert first.goes_on() == "RunLost"
-        assert ended.reload() == ended and [event.kind for event in ended.inbox] == [
+        assert ended.reload() == ended and [event.kind for event in ended.inbox.events] == [
             "ToolResolved",
             "ToolReturned",
         ]

@@ -17,6 +17,7 @@ import pytest
 
 from plait import Session, open_store
 from plait.session import verify
+from plait.session.value import open_run_of
 from tests.support import dose, report, seed
 
 CHILD = dedent("""
@@ -89,6 +90,6 @@ def _killed(folder: Path, effect: str, after_s: float) -> int:
         assert len(settled) >= len(done) - 1, "an outcome before the last was lost"
         assert len(calls) - len(settled) <= 1
         total += len(done)
-    assert root.open_run is not None or not total
+    assert open_run_of(root) is not None or not total
     store.close()
     return total

@@ -190,7 +190,7 @@ def put(session: Session, example: Example) -> Session:
     return (
         session.attach(key, value)
         if verb == "attach"
-        else session.validate(key, True, detail=value)
+        else session.checks.record(key, True, detail=value)
     )
 
 
@@ -366,7 +366,7 @@ VERBS: dict[str, Callable[[Session, Any], Session]] = {
     "note": lambda session, value: session.note(value),
     "attach": lambda session, value: session.attach("k", value),
     "attach name": lambda session, value: session.attach(value, b"x"),
-    "detail": lambda session, value: session.validate("v", True, detail=value),
+    "detail": lambda session, value: session.checks.record("v", True, detail=value),
 }
 
 

@@ -62,6 +62,6 @@ def test_it_edits_tests_and_hands_in_and_all_of_it_is_on_record(tmp_path: Path) 
     ] == [False, False, True, False, False]
     assert returned[2].trees is not None and returned[2].trees.changed == ("cart.py",)
     assert all(body.placement is not None and body.placement.network == "off" for body in returned)
-    assert session.workspace.read("cart.py").decode() == FIXED
+    assert session.files.read("cart.py").decode() == FIXED
     # the folder itself is not touched until somebody says so
     assert (repo / "cart.py").read_text() == BROKEN

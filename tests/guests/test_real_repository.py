@@ -74,7 +74,7 @@ def test_broken_repaired_and_tested_inside(sdist: Path, tmp_path: Path) -> None:
     fixed = Agent("Repair it.", model=ScriptedModel(script), tools=tools)(session)
     assert [effect.exit_code for effect in fixed.effects if effect.tool == "shell"] == [1, 0]
     assert fixed.diff().files.changed == ("src/pluggy/_callers.py",)
-    assert fixed.workspace.text("src/pluggy/_callers.py") == whole
+    assert fixed.files.text("src/pluggy/_callers.py") == whole
 
     noted = fixed.fork("noted").use(
         write_file, path="CHANGES.md", content="- the first result halts the calls again\n"
@@ -85,13 +85,13 @@ def test_broken_repaired_and_tested_inside(sdist: Path, tmp_path: Path) -> None:
     merged = noted.merge(commented)
     assert set(merged.diff(fixed).files.paths) == {"CHANGES.md", "src/pluggy/_callers.py"}
     number = next(n for n, line in enumerate(whole.splitlines(), 1) if LINE in line)
-    assert merged.blame("src/pluggy/_callers.py")[number].event == commented.head
+    assert merged.files.blame("src/pluggy/_callers.py")[number].event == commented.head
     # as a validator would
     checked = merged.to("local", clean=True).use(shell, command=TESTS, timeout_s=300)
-    assert "passed" in str(checked.result) and checked.tree == merged.tree
+    assert "passed" in str(checked.result) and checked.files.tree == merged.files.tree
 
     (sdist / "by-hand.txt").write_text("meanwhile\n")
-    checked.apply()
+    checked.files.apply()
     assert (
         LINE + ", as promised" in callers.read_text()
         and (sdist / "CHANGES.md").exists()

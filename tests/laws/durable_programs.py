@@ -356,7 +356,7 @@ class Maker:
         def act(session: Session) -> Session:
             for each in acts:
                 session = each(session)
-            return session.fact(f"branch {session.label}", True)
+            return session.fact(f"branch {session.lineage.label}", True)
 
         return act
 

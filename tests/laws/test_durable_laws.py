@@ -43,7 +43,7 @@ class Ending(NamedTuple):
 def _ending(session: Session) -> Ending:
     said = [(message.role, message.text) for message in session.messages]
     return Ending(
-        said, dict(session.facts.items()), dict(session.decisions.items()), WORLD.standing()
+        said, dict(session.facts.items()), dict(session.facts.decisions.items()), WORLD.standing()
     )
 
 
@@ -145,7 +145,7 @@ def _others(simulation: Simulation, session: Session) -> None:
     about = ("others", simulation.crashes)
     lot = simulation.lot(*about)
     if lot < 0.3:
-        session.send(f"sent {simulation.crashes}")
+        session.inbox.send(f"sent {simulation.crashes}")
     elif lot < 0.4:
         session.say(f"from outside {simulation.crashes}", actor="human:else")
     elif lot < 0.5:

@@ -102,7 +102,7 @@ def look(sandbox: Sandbox) -> str:
 def seen(session: Session) -> dict[str, Any]:
     """What is recorded of the files, in the words of `look`."""
     found: dict[str, Any] = {}
-    workspace = session.workspace
+    workspace = session.files.workspace
 
     def below(path: str) -> None:
         for entry in workspace.list(path):
@@ -148,7 +148,7 @@ def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -
         assert looked(b) == seen(b) and looked(a) == seen(a) and looked(root) == seen(root)
         on = changed(a.fork(), later)
         back = on.rewind(a.seq)
-        assert back.tree == a.tree and looked(back) == seen(a)
+        assert back.files.tree == a.files.tree and looked(back) == seen(a)
         _check_merge(root, a, b)
 
     law()

@@ -31,7 +31,9 @@ from plait.errors import MergeConflict, NoCommonBase, StaleHead, WrongStatus
 from plait.event.kinds import Text, ToolRequested, ToolReturned
 from plait.session import fold, verify
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
 from plait.session.state import state_digest
+from plait.session.value import counted_logs, position_of, state_of
 from plait.store import Store
 from tests.laws.naive import Naive
 from tests.support import count, record_reply
@@ -50,7 +52,7 @@ def effect(session: Session, kind: Any) -> Session:
         Draft(ToolRequested("pay", {"usd": 1}, kind), act),
         Draft(ToolReturned((Text("paid"),)), act),
     ]
-    return Session.of(writer_of(None).append(session.position, drafts))
+    return session_at(writer_of(None).append(position_of(session), drafts))
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -195,18 +197,18 @@ def answers(session: Session) -> dict[str, Any]:
     """All that a session says of itself."""
     return {
         "events": [event.id for event in session.events],
-        "path": [event.id for event in session.path],
+        "path": [event.id for event in session.lineage.path],
         "messages": [(message.id, message.text, message.branch) for message in session.messages],
         "facts": dict(session.facts),
         "pending": list(session.pending),
         "scratch": session.scratchpad,
-        "usage": session.usage,
-        "left": session.left,
+        "usage": session.budget.usage,
+        "left": session.budget.left,
         "status": session.status,
-        "history": session.status_history,
-        "covers": session.covers,
-        "lineage": [str(each) for each in session.lineage],
-        "about": (session.title, session.user, session.label, repr(session)),
+        "history": session.lineage.statuses,
+        "covers": counted_logs(session),
+        "lineage": [str(each) for each in session.lineage.sessions],
+        "about": (session.title, session.user, session.lineage.label, repr(session)),
     }
 
 
@@ -228,7 +230,7 @@ class ValueMachine(SessionMachine):
         at = data.draw(st.integers(0, len(self.values) - 1))
         session = self.values[at]
         assert answers(session) == self.answers[at]
-        assert answers(Session.of(session.position)) == self.answers[at]
+        assert answers(session_at(position_of(session))) == self.answers[at]
         again = pickle.loads(pickle.dumps(session))
         assert (
             again == session and hash(again) == hash(session) and answers(again) == self.answers[at]
@@ -243,7 +245,7 @@ class ValueMachine(SessionMachine):
                 value["edited"] = True
         session.tags["edited"] = "yes"
         session.pending.clear()
-        session.covers.clear()
+        counted_logs(session).clear()
         assert answers(session) == before
         with pytest.raises(AttributeError):
             session.seq = 1  # type: ignore[misc]
@@ -294,11 +296,11 @@ class ForkMachine(SessionMachine):
         assert branch.head != source.head and branch.seq == source.seq + 1
         assert (
             branch.status == "open"
-            and branch.parent is not None
-            and branch.parent.head == source.head
+            and branch.lineage.parent is not None
+            and branch.lineage.parent.head == source.head
         )
         other = source.fork("other").say("unseen").fact("unseen", 1)
-        assert "unseen" not in branch.reload().facts and "unseen" not in other.parent.facts  # type: ignore[union-attr]
+        assert "unseen" not in branch.reload().facts and "unseen" not in other.lineage.parent.facts  # type: ignore[union-attr]
         grown = branch.say("mine")
         assert answers(source) == before
         assert other.reload() == other and grown.text == "mine"
@@ -375,14 +377,14 @@ class MergeMachine(SessionMachine):
     def as_the_naive_set_of_events_says(self) -> None:
         for session in self.tips.values():
             log, place = session.id, session.seq
-            assert session.usage.input_tokens == self.naive.tokens(log, place)
+            assert session.budget.usage.input_tokens == self.naive.tokens(log, place)
             assert [message.id for message in session.messages] == self.naive.messages(log, place)
             assert {key: repr(value) for key, value in session.facts.items()} == self.naive.facts(
                 log, place
             )
             assert set(session.pending) == self.naive.pending(log, place)
             assert session.scratchpad == self.naive.scratch(log, place)
-            assert [event.id for event in session.path] == [
+            assert [event.id for event in session.lineage.path] == [
                 event.id for event in self.naive.own_path(log, place)
             ]
 
@@ -417,7 +419,7 @@ class FoldMachine(SessionMachine):
         assert (
             state_digest(fold.state_at(self.store, tip.id, place, near=near, cached=False)) == plain
         )
-        state = tip.at(place)._state  # pyright: ignore[reportPrivateUsage]
+        state = state_of(tip.at(place))  # pyright: ignore[reportPrivateUsage]
         assert state_digest(state) == plain
         if state.log == tip.id:
             fold.keep_snapshot(self.store, state, tip.at(place).head)
@@ -467,7 +469,9 @@ class ProvenanceMachine(SessionMachine):
                     queue.append(cause)
         assert due <= found
         for step in trace:
-            ahead = {each.id for each in tip.influence(self.store.event(step.id), limit=10_000)}
+            ahead = {
+                each.id for each in tip.lineage.influence(self.store.event(step.id), limit=10_000)
+            }
             if step.how == "because of":
                 assert ahead & found - {step.id}, "what a cause caused is ahead of it"
 

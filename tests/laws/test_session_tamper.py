@@ -19,6 +19,8 @@ from plait.event.kinds import ModelReplied, Text, Usage
 from plait.session import SessionRows, verify
 from plait.session.graph import GraphRows
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from plait.store import SqliteStore
 from plait.testing import Seeded
 from tests.support import RawSql, count
@@ -39,7 +41,7 @@ def history(store: Store) -> dict[str, Session]:
     spent = Draft(
         ModelReplied((Text("hm"),), Usage(input_tokens=7), "end"), Act("agent:m", "model")
     )
-    b = Session.of(writer_of(None).append(b.position, [spent]))
+    b = session_at(writer_of(None).append(position_of(b), [spent]))
     m = a.say("later").rewind(a.seq).merge(b, resolve={"verdict": "reject"})
     long = Session(title="long", store=store)
     for i in range(520):
@@ -186,7 +188,7 @@ def test_a_state_that_a_closed_session_carries_is_compared(tmp_path: Path) -> No
     store = open_store(tmp_path / ".plait")
     session = Session("x", store=store)
     body = SessionClosed(state=StateDigest(FOLD, Digest("0" * 64)))
-    writer_of(None).append(session.position, [Draft(body, Act("human:x"))])
+    writer_of(None).append(position_of(session), [Draft(body, Act("human:x"))])
     assert list(verify(store)) == []
     (fault,) = verify(store, state=True)
     assert fault.log == session.id and fault.seq == 2 and "event 3 carries" in fault.what

@@ -57,7 +57,7 @@ class Branches(Workflow):
         right = right.use(put, n=7).decide("choice", "right")
         session = session.merge(left, right)
         dropped = session.fork("dropped").say("This goes nowhere.")
-        return session.fact("dropped", dropped.label).todo("look again")
+        return session.fact("dropped", dropped.lineage.label).todo("look again")
 
 
 class Payment(Workflow):

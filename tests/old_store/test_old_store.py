@@ -55,8 +55,8 @@ def test_forks_and_merges_are_there(old: Store) -> None:
 
 def test_files_are_there(old: Store) -> None:
     session = _session(old, "files")
-    assert session.workspace.text("log") == "zero\none\nthree\n"
-    assert session.workspace.text("side") == "two\n"
+    assert session.files.text("log") == "zero\none\nthree\n"
+    assert session.files.text("side") == "two\n"
 
 
 def test_a_killed_run_goes_on(old: Store) -> None:
@@ -70,7 +70,7 @@ def test_a_parked_run_takes_consent_and_goes_on(old: Store) -> None:
     with pytest.raises(Parked):
         resume(session, Payment())
     assert programs.done == []
-    session.approve(session.waiting[0])
+    session.inbox.approve(session.inbox.waiting[0])
     paid = resume(session, Payment())
     assert programs.done == ["wire 90 to Ada"] and paid.facts["paid"] == "sent 90"
     assert replay(paid, Payment()).head == paid.head

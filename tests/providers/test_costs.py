@@ -89,7 +89,7 @@ def test_diff_and_progress_say_unknown() -> None:
     progress = Progress(quiet=True)
     start = Session("go")
     session = Agent("x", model=Unpriced())(start, on_event=progress)
-    assert session.cost == Cost(None, 1)
+    assert session.budget.cost == Cost(None, 1)
     assert "6 tokens, unknown" in str(session.diff(start)) and "$0.0000" not in str(
         session.diff(session)
     )
@@ -107,7 +107,7 @@ def test_diff_and_progress_say_unknown() -> None:
 def test_a_server_of_ones_own_has_the_price_it_is_given(price: Any, wire: Wire, chat: Chat) -> None:
     wire.play(said("Fine.", {"prompt_tokens": 1000, "completion_tokens": 200}))
     session = Agent("x", model=chat(price=price))(Session("go"))
-    assert session.cost == Cost(0.0008) and str(session.cost) == "$0.0008"
+    assert session.budget.cost == Cost(0.0008) and str(session.budget.cost) == "$0.0008"
     assert bodies(session, k.ModelReplied)[0].price.source.startswith("as given")
 
 
@@ -171,21 +171,25 @@ def test_a_server_that_sends_no_usage_is_counted_by_an_estimate(
 ) -> None:
     wire.play(said("word " * 400, usage))
     session = Agent("Say much.", model=chat(price=price))(Session("go " * 400))
-    used = session.usage
+    used = session.budget.usage
     assert (
         used.output_tokens == 500
         and used.input_tokens >= 300
         and used.estimated_tokens == used.input_tokens + used.output_tokens
     )
     assert bodies(session, k.ModelReplied)[0].usage == used
-    assert str(session.cost).startswith("~$0.00") if price else str(session.cost) == "unknown"
+    assert (
+        str(session.budget.cost).startswith("~$0.00")
+        if price
+        else str(session.budget.cost) == "unknown"
+    )
     assert "~" in str(session.diff())
 
 
 def test_what_a_server_counts_is_kept_and_only_the_rest_estimated(wire: Wire, chat: Chat) -> None:
     wire.play(said("word " * 400, {"prompt_tokens": 77, "completion_tokens": 0}))
     session = Agent("x", model=chat())(Session("go"))
-    assert session.usage == k.Usage(77, 500, estimated_tokens=500)
+    assert session.budget.usage == k.Usage(77, 500, estimated_tokens=500)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +233,9 @@ def test_a_stream_without_usage_and_one_that_breaks_off_are_estimated(
     session = agent(Session("go"), on_event=lambda _: None)
     (failed,) = bodies(session, k.ModelFailed)
     assert failed.usage.output_tokens == 500 and failed.usage.estimated_tokens > 500
-    assert session.usage.output_tokens == 1000 and session.usage.estimated_tokens > 1000
+    assert (
+        session.budget.usage.output_tokens == 1000 and session.budget.usage.estimated_tokens > 1000
+    )
 
 
 def test_a_budget_in_tokens_binds_on_estimates(wire: Wire, chat: Chat) -> None:
@@ -247,4 +253,7 @@ def test_an_attempt_that_was_turned_away_costs_nothing() -> None:
         [Fault("RateLimited", "slow down", retryable=True, retry_after_s=0.0), "Four."]
     )
     session = Agent("x", model=model)(Session("go"))
-    assert bodies(session, k.ModelFailed)[0].usage is None and session.usage.estimated_tokens == 0
+    assert (
+        bodies(session, k.ModelFailed)[0].usage is None
+        and session.budget.usage.estimated_tokens == 0
+    )

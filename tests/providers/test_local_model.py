@@ -43,6 +43,7 @@ from plait.model.grammar import CHARACTERS_MAX, ITEMS_MAX, NUMBER_MAX, bounded, 
 from plait.model.local import LocalModel, messages
 from plait.model.prices import FREE
 from plait.session import Session, verify
+from plait.session.value import open_run_of
 
 ADD = Spec(
     "add",
@@ -798,10 +799,10 @@ def test_whole_turns_of_the_real_model(tmp_path: Path, monkeypatch: pytest.Monke
     )
     for session in (answered, acted, streamed):
         assert (
-            session.open_run is None
-            and session.usage.output_tokens > 0
-            and session.cost.dollars == 0.0
-            and session.cost.unpriced == 0
+            open_run_of(session) is None
+            and session.budget.usage.output_tokens > 0
+            and session.budget.cost.dollars == 0.0
+            and session.budget.cost.unpriced == 0
         )
         assert all(
             event.body.model.startswith("local")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]

@@ -28,6 +28,7 @@ from plait.model.openai import ChatModel, OpenAIModel
 from plait.runtime import loop
 from plait.runtime.effects import Retry
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 from tests.providers.aimock import AIMock
 from tests.providers.test_anthropic_model import THOUGHT as ANTHROPIC_THOUGHT
 from tests.providers.test_anthropic_model import (
@@ -243,7 +244,9 @@ def take(agent: Agent, session: Session, streamed: bool) -> tuple[Session, list[
 
 def turn(agent: Agent, session: Session | str, streamed: bool) -> Session:
     ended, deltas = take(agent, Session(session) if isinstance(session, str) else session, streamed)
-    assert ended.open_run is None and ended.run is None and ended.events[-1].kind == "RunFinished"
+    assert (
+        open_run_of(ended) is None and ended.run is None and ended.events[-1].kind == "RunFinished"
+    )
     if streamed and ended.text:
         assert (
             "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)).endswith(
@@ -258,7 +261,7 @@ def failed(agent: Agent, session: Session | str, streamed: bool) -> ModelFailed:
     with pytest.raises(ModelFailed) as caught:
         take(agent, Session(session) if isinstance(session, str) else session, streamed)
     ended = caught.value.session
-    assert ended.open_run is None and ended.run is None and ended == ended.reload()
+    assert open_run_of(ended) is None and ended.run is None and ended == ended.reload()
     assert kinds(ended)[-3:] == ["ModelFailed", "CallFinished", "RunFailed"]
     assert bodies(ended, k.RunFailed)[0].failure.kind == "ModelFailed"
     return caught.value
@@ -403,16 +406,21 @@ def test_what_it_used_and_cost(provider: Provider, wire: Wire, streamed: bool) -
     session = turn(scribe(provider.model(wire.url)), "how many?", streamed)
     one, two = bodies(session, k.ModelReplied)
     assert one.usage == two.usage == USED[provider.name]
-    assert session.usage == msgspec.structs.replace(
+    assert session.budget.usage == msgspec.structs.replace(
         one.usage, **{field: 2 * getattr(one.usage, field) for field in one.usage.__struct_fields__}
     )
     if provider.name == "chat":  # somebody's own server: what it takes is between them
-        assert one.price is None and str(session.cost) == "unknown" and session.cost.unpriced == 2
+        assert (
+            one.price is None
+            and str(session.budget.cost) == "unknown"
+            and session.budget.cost.unpriced == 2
+        )
         return
     assert one.price is not None and two.price == one.price
     assert one.price.source.startswith("genai-prices ") and one.price.cost_usd_nano > 0
-    assert session.cost.dollars == 2 * one.price.cost_usd_nano / 1e9 and "unknown" not in str(
-        session.cost
+    assert (
+        session.budget.cost.dollars == 2 * one.price.cost_usd_nano / 1e9
+        and "unknown" not in str(session.budget.cost)
     )
 
 
@@ -436,9 +444,9 @@ def test_a_price_that_nobody_knows_is_not_zero(
     assert reply.price is None and reply.model == "nobody-knows-1"
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (9, 4)
     assert (
-        str(session.cost) == "unknown"
-        and session.cost.dollars is None
-        and session.cost.unpriced == 1
+        str(session.budget.cost) == "unknown"
+        and session.budget.cost.dollars is None
+        and session.budget.cost.unpriced == 1
     )
 
 
@@ -471,7 +479,9 @@ def test_an_empty_reply_is_asked_for_again(provider: Provider, wire: Wire, strea
             USED[provider.name],
         )
     assert wire.requests[0].json == wire.requests[1].json == wire.requests[2].json
-    assert session.usage.output_tokens == 3 * USED[provider.name].output_tokens  # they are paid for
+    assert (
+        session.budget.usage.output_tokens == 3 * USED[provider.name].output_tokens
+    )  # they are paid for
 
 
 @pytest.mark.parametrize(("stop", "why"), [("length", "raise tokens_max"), ("refusal", "declined")])
@@ -934,7 +944,7 @@ def check_cancelled(session: Session, wire: Wire, provider: Provider, agent: Age
     session = session.reload()
     assert (
         kinds(session)[-3:] == ["ModelAsked", "CallFinished", "RunCancelled"]
-        and session.open_run is None
+        and open_run_of(session) is None
     )
     assert not bodies(session, k.ToolRequested) and len(wire.requests) == 1
     wire.play(provider.says(False, "Still here."))
@@ -1116,11 +1126,11 @@ def test_two_turns_from_wherever_one_is(
     session = how(agent, Session("when?"))
     assert session.text == "Noon."
     session = how(agent, session.say("and now?"))
-    assert session.text == "Still noon." and session.run is None and session.open_run is None
+    assert session.text == "Still noon." and session.run is None and open_run_of(session) is None
     assert (
         sorted(RAN) == ["a", "now", "now"]
-        and session.spent.model_calls == 4
-        and session.spent.tool_calls == 3
+        and session.budget.used.model_calls == 4
+        and session.budget.used.tool_calls == 3
     )
     check_pairs(bodies_at(aimock, provider)[-1])
 

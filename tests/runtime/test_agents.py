@@ -23,6 +23,7 @@ from plait import (
 from plait.errors import InvalidValue, ModelFailed, NoModel, ResultInvalid
 from plait.event import kinds as k
 from plait.model.base import Answered, Fault, Reply, Request, Returned, Said
+from plait.session.value import open_run_of
 from tests.support import QUICK, Spy, bodies, kinds, turn_text, word_count
 
 # ── the loop ─────────────────────────────────────────────────────────────────────────────────
@@ -50,9 +51,9 @@ def test_ask_act_answer() -> None:
         "RunFinished",
     ]
     assert (
-        session.usage.input_tokens > 0
-        and session.spent.model_calls == 2
-        and session.spent.tool_calls == 1
+        session.budget.usage.input_tokens > 0
+        and session.budget.used.model_calls == 2
+        and session.budget.used.tool_calls == 1
     )
     assert (
         {event.header.run for event in session.events[2:]}
@@ -130,7 +131,7 @@ def test_wrong_arguments_and_unknown_tools_become_results_the_model_can_correct(
     failures = [body.failure.kind for body in bodies(session, k.ToolFailed)]
     assert failures == ["WrongArguments", "UnknownTool", "WrongArguments", "WrongArguments"]
     assert bodies(session, k.ToolRequested)[3].arguments == '{"text": "cut o'  # as it came
-    assert session.open_run is None and not session.pending
+    assert open_run_of(session) is None and not session.pending
 
 
 def test_a_reply_cut_at_its_length_runs_none_of_its_calls() -> None:
@@ -184,12 +185,12 @@ def test_each_attempt_is_on_record() -> None:
         ("StreamCut", 2, "Fo"),
     ]
     assert (
-        session.usage.input_tokens > 3
+        session.budget.usage.input_tokens > 3
         and len({event.header.call for event in session.events if event.kind.startswith("Model")})
         == 1
     )
     # what the cut one cost nobody knows
-    assert session.cost.unpriced == 1 and str(session.cost) == "unknown"
+    assert session.budget.cost.unpriced == 1 and str(session.budget.cost) == "unknown"
 
 
 def test_what_cannot_be_retried_ends_the_run_and_is_on_record() -> None:
@@ -201,7 +202,7 @@ def test_what_cannot_be_retried_ends_the_run_and_is_on_record() -> None:
     session = caught.value.session
     assert (
         kinds(session)[-4:] == ["ModelAsked", "ModelFailed", "CallFinished", "RunFailed"]
-        and session.open_run is None
+        and open_run_of(session) is None
     )
     assert bodies(session, k.RunFailed)[0].failure.kind == "ModelFailed"
     again = Agent("y", model=ScriptedModel(["ok"]))(session)  # the session goes on
@@ -226,7 +227,7 @@ def test_empty_replies_are_asked_again_and_then_fail() -> None:
         session.text == "Here."
         and [body.failure.kind for body in bodies(session, k.ModelFailed)] == ["EmptyReply"] * 2
     )
-    assert session.usage.input_tokens >= 14
+    assert session.budget.usage.input_tokens >= 14
     with pytest.raises(ModelFailed, match="EmptyReply"):
         Agent(
             "x",
@@ -339,7 +340,7 @@ def test_one_that_never_stops_ends_well_too() -> None:
     assert (
         "all 2 steps were used" in session.text
         and len(session.effects) == 2
-        and session.open_run is None
+        and open_run_of(session) is None
     )
 
 
@@ -432,7 +433,7 @@ def test_the_digest_is_that_of_the_same_prompt_built_anew() -> None:
     digests = [[body.prompt for body in bodies(each, k.ModelAsked)] for each in (one, two)]
     assert digests[0][0] == digests[1][0]  # the same words, the same prompt
     setups = {body.setup for each in (one, two) for body in bodies(each, k.CallStarted)}
-    assert len(setups) == 1 and b'"instruction":"Count."' in one.blob(next(iter(setups)))
+    assert len(setups) == 1 and b'"instruction":"Count."' in one.files.blob(next(iter(setups)))
 
 
 def test_an_agent_takes_nobody_elses_words_for_its_own() -> None:
@@ -502,7 +503,7 @@ def test_facts_work_verdicts_and_program_calls_are_seen() -> None:
         .settle("t", "done")
     )
     session = (
-        session.validate("tests", False, detail={"failed": 2})
+        session.checks.record("tests", False, detail={"failed": 2})
         .retract("verdict", reason="wrong")
         .use(word_count, text="a b")
     )
@@ -545,7 +546,7 @@ def test_views_show_less() -> None:
     def asked(view: Any, session: Session) -> list[str]:
         spy = Spy("ok")
         Agent("x", model=spy, view=view, name="viewer")(
-            session if session.label else session.fork()
+            session if session.lineage.label else session.fork()
         )
         return [turn_text(turn) for turn in spy.requests[0].turns]
 
@@ -632,9 +633,9 @@ def test_usage_counts_every_branch_once() -> None:
     )
     session = both(Session("go", budget=Budget(tokens_max=100)))
     assert (
-        session.usage == k.Usage(20, 10, 4, 2)
-        and session.cost.dollars == 2.0
-        and session.left == Budget(tokens_max=70)
+        session.budget.usage == k.Usage(20, 10, 4, 2)
+        and session.budget.cost.dollars == 2.0
+        and session.budget.left == Budget(tokens_max=70)
     )
     unknown = Agent("u", model=ScriptedModel([Reply((k.Text("x"),), usage=usage)]))(Session("go"))
-    assert unknown.cost.dollars is None and str(unknown.cost) == "unknown"
+    assert unknown.budget.cost.dollars is None and str(unknown.budget.cost) == "unknown"

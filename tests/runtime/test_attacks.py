@@ -38,6 +38,7 @@ from plait.runtime.run import _runs as runs  # pyright: ignore[reportPrivateUsag
 from plait.session import verify
 from plait.session.content import text_of
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 from tests.support import bodies, kinds, python, speaker, wait_until
 
 PATIENCE_S = 10.0
@@ -135,7 +136,7 @@ def test_after_an_interrupt_no_branch_goes_on_behind_our_back() -> None:
         except KeyboardInterrupt:
             before = len(paid)
             while any(t.name in ("plait-a", "plait-b") for t in threading.enumerate()): time.sleep(0.01)
-            print(before <= 4, len(paid) == before, session.reload().open_run is not None)
+            print(before <= 4, len(paid) == before, session.reload().runs[-1].status == "open")
         """)  # noqa: E501
     )
     assert done.stdout.split() == ["True", "True", "True"], done.stderr
@@ -206,7 +207,7 @@ def test_a_cancel_at_any_moment_leaves_no_run_open() -> None:
     before = len(runs)
     for after in (*range(12), 0, 0, 1, 1, 2, 2):
         session = asyncio.run(cancelled(after))
-        assert session.open_run is None and len(runs) == before
+        assert open_run_of(session) is None and len(runs) == before
         assert speaker("ok")(session).text == "ok"
 
 
@@ -563,11 +564,11 @@ def test_a_reply_is_recorded_though_somebody_wrote_meanwhile() -> None:
         return Reply((k.Text("answer"),), usage=k.Usage(100_000, 1))
 
     session = Agent("x", model=ScriptedModel(script))(Session("go"))
-    assert session.text == "answer" and session.usage.input_tokens == 100_000
+    assert session.text == "answer" and session.budget.usage.input_tokens == 100_000
     # heard at the next safe point, in this run or the next
-    assert [event.kind for event in session.inbox] == ["FactRecorded"]
+    assert [event.kind for event in session.inbox.events] == ["FactRecorded"]
     after = Agent("x", model=ScriptedModel(["and on"]))(session.say("go on"))
-    assert list(after.findings.values()) == ["meanwhile"]
+    assert list(after.facts.findings.values()) == ["meanwhile"]
 
 
 def test_what_no_event_can_hold_is_refused_before_anything_is_written() -> None:
@@ -854,7 +855,7 @@ def test_whatever_ran_when_a_turn_was_cancelled_is_settled(pause_s: float) -> No
         return session.reload()
 
     session = asyncio.run(cancelled())
-    assert session.open_run is None and all(
+    assert open_run_of(session) is None and all(
         effect.outcome is not None for effect in session.effects
     )
     unrun = [
@@ -880,7 +881,9 @@ def test_two_cancels_leave_no_run_open() -> None:
     before = len(runs)
     for first in range(0, 30, 3):
         for second in (1, 2, 3):
-            assert asyncio.run(cancelled(first, second)).open_run is None and len(runs) == before
+            assert (
+                open_run_of(asyncio.run(cancelled(first, second))) is None and len(runs) == before
+            )
 
 
 def test_leaving_a_stream_does_not_take_back_somebody_elses_stop() -> None:

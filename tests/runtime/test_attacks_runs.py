@@ -88,13 +88,13 @@ def test_one_consent_is_for_one_execution() -> None:
     BROKEN[:] = [True]
     pay = Pay(Policy(Ask("wire")))
     session = parked_session(lambda: pay(new()))
-    session.approve(session.waiting[0], actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
     with pytest.raises(ToolFailed):
         resume(session, pay)
     # what raised may have happened: a person looks first
     session = parked_session(lambda: resume(session, pay))
-    assert RAN == [1] and [ask.kind for ask in session.waiting] == ["unknown"]
-    session.resolve(session.waiting[0], "did_not_happen", actor=BOSS)
+    assert RAN == [1] and [ask.kind for ask in session.inbox.waiting] == ["unknown"]
+    session.inbox.resolve(session.inbox.waiting[0], "did_not_happen", actor=BOSS)
     BROKEN[:] = [False]
     session = resume(session, pay)
     assert RAN == [1, 1] and replay(session, pay).head == session.head
@@ -107,7 +107,7 @@ def test_what_raised_is_not_made_again_without_a_word() -> None:
         Pay()(session)
     session = parked_session(lambda: resume(session, Pay()))
     assert RAN == [1] and "bank did not answer" in str(session.events.where(ToolUnknown)[0].body)
-    session.resolve(session.waiting[0], "happened", "1 sent", actor=BOSS)
+    session.inbox.resolve(session.inbox.waiting[0], "happened", "1 sent", actor=BOSS)
     session = resume(session, Pay())
     assert RAN == [1] and session.result == "1 sent" and replay(session, Pay()).head == session.head
 
@@ -140,9 +140,9 @@ def test_no_tool_approves_what_its_agent_asks_for(actor: str | None) -> None:
     def helper(session: Session) -> str:
         """Help."""
         for found in (session.reload(), Session.open(session.id, store=session.store)):
-            for ask in found.waiting:
+            for ask in found.inbox.waiting:
                 try:
-                    found.approve(ask, actor=actor)
+                    found.inbox.approve(ask, actor=actor)
                 except MayNotApprove as error:
                     refused.append(error.why)
         return "helped"
@@ -162,7 +162,7 @@ def test_no_tool_approves_what_its_agent_asks_for(actor: str | None) -> None:
 @pytest.mark.parametrize("policy", [Policy(Refuse("wire")), Policy(Ask("wire", name="another"))])
 def test_consent_does_not_outlive_the_policy_it_was_asked_under(policy: Policy) -> None:
     session = parked_session(lambda: Pay(Policy(Ask("wire")))(new()))
-    session.approve(session.waiting[0], actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
     with pytest.raises((Parked, ToolFailed)):
         resume(session, Pay(policy))
     assert RAN == []
@@ -173,7 +173,7 @@ def test_a_correction_is_judged_like_any_call() -> None:
         Policy(Ask("wire"), Refuse("wire", when=lambda call: call.arguments["amount"] > 1000))
     )
     session = parked_session(lambda: pay(new()))
-    session.approve(session.waiting[0], edited={"amount": 10**6}, actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], edited={"amount": 10**6}, actor=BOSS)
     with pytest.raises(ToolFailed, match="not allowed"):
         resume(session, pay)
     assert RAN == []
@@ -198,7 +198,9 @@ def test_an_approver_who_is_too_late_has_not_allowed_it() -> None:
 def test_a_cancel_is_final_and_meant_for_the_run_it_was_said_to() -> None:
     pay = Pay(Policy(Ask("wire")))
     session = parked_session(lambda: pay(new()))
-    session.approve(session.waiting[0], actor=BOSS).cancel("paid by hand", actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS).inbox.cancel(
+        "paid by hand", actor=BOSS
+    )
     with pytest.raises(NothingToResume, match="human:boss cancelled"):
         resume(session, pay)
     assert RAN == [] and replay(session.reload(), pay).head == session.reload().head
@@ -206,7 +208,7 @@ def test_a_cancel_is_final_and_meant_for_the_run_it_was_said_to() -> None:
     @tool(effect="pure")
     def last(session: Session) -> str:
         """The last thing a run does, while somebody cancels it."""
-        Session.open(session.id, store=session.store).cancel("stop", actor=BOSS)
+        Session.open(session.id, store=session.store).inbox.cancel("stop", actor=BOSS)
         return "done"
 
     class Late(Workflow):
@@ -253,7 +255,7 @@ def test_whoever_cannot_resume_holds_nothing() -> None:
         for act in (resume, replay, whatif):
             with pytest.raises(InvalidValue, match="workflow"):
                 act(session, program)  # pyright: ignore[reportArgumentType]
-    session.approve(session.waiting[0], actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
     resume(session, pay)
     assert RAN == [1]
 
@@ -425,7 +427,7 @@ def test_a_run_that_was_cancelled_while_a_branch_waited_is_replayed() -> None:
             return session.say("said")
 
     both = Parallel(waits=_Asks(), says=Says())
-    session = parked_session(lambda: both(new())).cancel("never mind", actor=BOSS).reload()
+    session = parked_session(lambda: both(new())).inbox.cancel("never mind", actor=BOSS).reload()
     assert replay(session, both).head == session.head
 
 
@@ -472,7 +474,7 @@ def test_a_refusal_is_over_when_the_call_was_made_after_all() -> None:
     session = Session("go", store="memory:attacks", budget=Budget(tool_calls_max=1))
     with pytest.raises(BudgetExceeded):
         Uses()(session)
-    session = session.reload().grant(Budget(tool_calls_max=5))
+    session = session.reload().budget.grant(Budget(tool_calls_max=5))
     with pytest.raises(RuntimeError):
         resume(session, Uses())
     later.clear()
@@ -493,7 +495,7 @@ def test_a_branch_that_the_budget_ended_goes_on_when_more_is_granted() -> None:
     for _ in range(2):
         with pytest.raises(BranchFailed):
             resume(session, both) if session.reload().runs else both(session)
-    session = resume(session.reload().grant(Budget(steps_max=9)), both)
+    session = resume(session.reload().budget.grant(Budget(steps_max=9)), both)
     assert [message.text for message in session.messages].count("hi") == 2 and replay(
         session, both
     ).head == session.head

@@ -39,6 +39,7 @@ from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
 from plait.runtime.drive import Blocking
 from plait.runtime.sent import sent
+from plait.session.value import open_run_of
 from plait.workflow import original
 from tests.support import RAN, assert_replays, bodies
 
@@ -78,7 +79,7 @@ def searcher(model: Any, **more: Any) -> Agent:
 
 
 def tokens(session: Session) -> int:
-    return session.usage.input_tokens + session.usage.output_tokens
+    return session.budget.usage.input_tokens + session.budget.usage.output_tokens
 
 
 # ── each limit ───────────────────────────────────────────────────────────────────────────────
@@ -89,7 +90,7 @@ def test_steps_are_never_more_and_the_last_is_an_answer(limit: int) -> None:
     model = Counting()
     session = searcher(model)(Session("go", budget=Budget(steps_max=limit)))
     assert len(model.asked) == limit == len(bodies(session, ModelAsked))
-    assert session.left is not None and session.left.steps_max == 0
+    assert session.budget.left is not None and session.budget.left.steps_max == 0
     assert session.text == "that is all" and model.asked[-1].choice == "none"
     (refused,) = bodies(session, BudgetRefused)
     assert (refused.limit, refused.final) == ("steps", False)
@@ -121,7 +122,7 @@ def test_tokens_are_never_more(limit: int) -> None:
 def test_money_is_never_more() -> None:
     model = Counting(name="openai:gpt-4o", price=Price(5_000_000, "test"))
     session = searcher(model)(Session("go", budget=Budget(cost_usd_max=0.05)))
-    assert session.text == "that is all" and 0 < (session.cost.dollars or 0) <= 0.05
+    assert session.text == "that is all" and 0 < (session.budget.cost.dollars or 0) <= 0.05
     assert bodies(session, BudgetRefused)[0].limit == "cost_usd"
 
 
@@ -262,7 +263,11 @@ class Back(Workflow):
 def test_going_back_gives_nothing_back() -> None:
     model = Counting()
     session = Back(model)(Session("go", budget=Budget(steps_max=6)))
-    assert len(model.asked) == 6 and session.left is not None and session.left.steps_max == 0
+    assert (
+        len(model.asked) == 6
+        and session.budget.left is not None
+        and session.budget.left.steps_max == 0
+    )
     assert_replays(session, Back(model))
 
 
@@ -309,7 +314,11 @@ def test_a_budget_survives_whoever_spends_it(at: tuple[int, ...]) -> None:
     session, times = until_done(lambda: searcher(model)(start), start, searcher(model))
     assert times == len(at)
     # lost asks are spent
-    assert len(model.asked) == 6 and session.left is not None and session.left.steps_max == 0
+    assert (
+        len(model.asked) == 6
+        and session.budget.left is not None
+        and session.budget.left.steps_max == 0
+    )
     assert [each.failure.kind for each in bodies(session, ModelFailed)] == ["ProcessEnded"] * len(
         at
     )
@@ -353,10 +362,13 @@ def test_waiting_for_consent_spends_nothing() -> None:
         with pytest.raises(Parked):
             resume(session, agent)
     session = resume(
-        session.reload().approve(session.reload().waiting[0], actor="human:boss"), agent
+        session.reload().inbox.approve(session.reload().inbox.waiting[0], actor="human:boss"), agent
     )
     assert RAN == [1] and session.text == "done" and len(bodies(session, ToolRequested)) == 1
-    assert session.left is not None and (session.left.tool_calls_max, session.left.steps_max) == (
+    assert session.budget.left is not None and (
+        session.budget.left.tool_calls_max,
+        session.budget.left.steps_max,
+    ) == (
         0,
         1,
     )
@@ -368,7 +380,9 @@ def test_when_nothing_is_left_it_is_over_until_more_is_granted() -> None:
         searcher(model)(Session("go", budget=Budget(tokens_max=5)))
     session = caught.value.session
     assert (
-        model.asked == [] and bodies(session, BudgetRefused)[0].final and session.open_run is None
+        model.asked == []
+        and bodies(session, BudgetRefused)[0].final
+        and open_run_of(session) is None
     )
     with pytest.raises(BudgetExceeded):
         resume(session, searcher(model))
@@ -406,7 +420,7 @@ def test_what_it_cost_is_the_same_when_it_is_streamed() -> None:
     streamed = [item for item in Agent("Say.", model=Paid()).stream(Session("go"))][-1]
     assert isinstance(streamed, Session)
     assert (
-        called.usage == streamed.usage == Usage(30, 12)
-        and called.cost == streamed.cost
-        and streamed.cost.dollars == 0.007
+        called.budget.usage == streamed.budget.usage == Usage(30, 12)
+        and called.budget.cost == streamed.budget.cost
+        and streamed.budget.cost.dollars == 0.007
     )

@@ -171,14 +171,14 @@ def test_a_what_if_can_be_given_a_budget_of_its_own() -> None:
         model=ScriptedModel([ToolCall("look", n=2), "done"]),
         budget=Budget(tool_calls_max=1),
     )
-    assert RAN == [1, 2] and branch.budget == Budget(tool_calls_max=1)
+    assert RAN == [1, 2] and branch.budget.limits == Budget(tool_calls_max=1)
 
 
 def test_a_grant_by_a_person_is_a_new_start() -> None:
     session = Session("go", budget=Budget(tool_calls_max=1))
     for _ in range(2):
         attempt(lambda: Dropping(1)(session.reload()))
-    session = session.reload().grant(Budget(tool_calls_max=2))
+    session = session.reload().budget.grant(Budget(tool_calls_max=2))
     for _ in range(4):
         attempt(lambda: Dropping(1)(session.reload()))
     assert len(RAN) == 3
@@ -187,9 +187,9 @@ def test_a_grant_by_a_person_is_a_new_start() -> None:
 def test_code_of_a_run_cannot_grant_itself_more() -> None:
     class Granting(Workflow):
         def forward(self, session: Session) -> Session:
-            branch = session.fork("rich").grant(Budget(tool_calls_max=100))
+            branch = session.fork("rich").budget.grant(Budget(tool_calls_max=100))
             attempt(lambda: branch.use(look))
-            session = session.grant(Budget(tool_calls_max=100))
+            session = session.budget.grant(Budget(tool_calls_max=100))
             attempt(lambda: session.fork("more").use(look))
             return session
 
@@ -266,8 +266,8 @@ def test_a_successor_gets_what_all_branches_left() -> None:
     Dropping(2)(session)
     after = session.reload()
     # of its own log alone: a value is a function of its place
-    assert after.left == Budget(tool_calls_max=3, steps_max=5)
-    assert after.left_now == Budget(tool_calls_max=1, steps_max=5)
+    assert after.budget.left == Budget(tool_calls_max=3, steps_max=5)
+    assert after.budget.left_now == Budget(tool_calls_max=1, steps_max=5)
     assert (
         after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
     )
@@ -278,7 +278,7 @@ def test_sessions_that_follow_one_spend_together_what_was_left(hop: str) -> None
     session = Session("go", budget=Budget(tool_calls_max=3)).use(look)
     after = [getattr(session, hop)() for _ in range(3)]
     for each in after:
-        assert each.budget == Budget(tool_calls_max=2)
+        assert each.budget.limits == Budget(tool_calls_max=2)
     for each in (
         *after,
         session,
@@ -288,7 +288,9 @@ def test_sessions_that_follow_one_spend_together_what_was_left(hop: str) -> None
     ):
         attempt(lambda each=each: each.use(look).use(look))
     assert len(RAN) == 3
-    assert session.reload().left_now == after[2].reload().left_now == Budget(tool_calls_max=0)
+    assert (
+        session.reload().budget.left_now == after[2].reload().left_now == Budget(tool_calls_max=0)
+    )
     assert getattr(session.reload(), hop)().budget == Budget(tool_calls_max=0)
 
 
@@ -305,12 +307,12 @@ def test_a_session_that_is_given_a_budget_has_that_and_no_more() -> None:
     session = Session("go", budget=Budget(tool_calls_max=1))
     rich = session.successor(budget=Budget(tool_calls_max=2))
     attempt(lambda: rich.use(look).use(look).use(look))
-    assert len(RAN) == 2 and session.left_now == Budget(tool_calls_max=1)
+    assert len(RAN) == 2 and session.budget.left_now == Budget(tool_calls_max=1)
     poor = session.successor()
-    granted = poor.grant(Budget(tool_calls_max=5)).use(look)
-    assert granted.left_now == Budget(tool_calls_max=4) and session.left_now == Budget(
-        tool_calls_max=1
-    )
+    granted = poor.budget.grant(Budget(tool_calls_max=5)).use(look)
+    assert granted.budget.left_now == Budget(
+        tool_calls_max=4
+    ) and session.budget.left_now == Budget(tool_calls_max=1)
 
 
 def test_what_a_successor_in_a_run_spends_stays_spent() -> None:
@@ -323,16 +325,18 @@ def test_what_a_successor_in_a_run_spends_stays_spent() -> None:
     session = Session("go", budget=Budget(tool_calls_max=3))
     for _ in range(3):
         attempt(lambda: Following()(session.reload()))
-    assert len(RAN) == 3 and session.reload().left_now == Budget(tool_calls_max=0)
+    assert len(RAN) == 3 and session.reload().budget.left_now == Budget(tool_calls_max=0)
 
 
 def test_left_now_says_what_the_budget_allows() -> None:
     session = Session("go", budget=Budget(tool_calls_max=3))
     session.fork("dropped").use(look)
-    assert session.left_now == Budget(tool_calls_max=2) == session.fork("other").left_now
-    assert session.left == Budget(tool_calls_max=3)  # what its own log leaves
-    assert session.use(look).left_now == Budget(tool_calls_max=1)
-    assert Session("free").left_now is None
+    assert (
+        session.budget.left_now == Budget(tool_calls_max=2) == session.fork("other").budget.left_now
+    )
+    assert session.budget.left == Budget(tool_calls_max=3)  # what its own log leaves
+    assert session.use(look).budget.left_now == Budget(tool_calls_max=1)
+    assert Session("free").budget.left_now is None
 
 
 @pytest.mark.parametrize("limit", ["cost_usd_max", "wall_s_max", "tokens_max"])

@@ -73,7 +73,7 @@ def through(workflow: Callable[[], Workflow]) -> Session:
     with pytest.raises(Parked) as caught:
         workflow()(Session("go"))
     session = caught.value.session
-    session.approve(session.waiting[0], actor="human:boss")
+    session.inbox.approve(session.inbox.waiting[0], actor="human:boss")
     return resume(session, workflow())
 
 
@@ -130,7 +130,7 @@ def test_whoever_refuses_lets_nothing_happen(tmp_path: Path) -> None:
     fixed = Sneaky(lambda: None, "refuse", str(tmp_path / "owned"))
     with pytest.raises(Parked) as caught:
         resume(session, fixed)
-    caught.value.session.approve(caught.value.session.waiting[0], actor="human:boss")
+    caught.value.session.inbox.approve(caught.value.session.inbox.waiting[0], actor="human:boss")
     assert resume(session, Sneaky(lambda: None, "refuse", str(tmp_path / "owned"))).text == "done"
 
 

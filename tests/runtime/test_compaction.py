@@ -63,7 +63,9 @@ def test_a_summary_stands_for_what_left_and_facts_stay() -> None:
         .todo("test", key="t"),
         "two",
     )
-    session = session.validate("tests", passed=True).fact("db", "sqlite").say("three").say("four")
+    session = (
+        session.checks.record("tests", passed=True).fact("db", "sqlite").say("three").say("four")
+    )
     before = session
     after = Compactor(rule=short, keep=2)(session)
     facts = [

@@ -52,16 +52,16 @@ def test_48_agents_over_12_sessions_account_for_every_token_and_every_read() -> 
     calls = ROUNDS + 1
     for s, session in enumerate(sessions):
         numbers = [s * AGENTS + a for a in range(AGENTS)]
-        assert session.usage == Usage(
+        assert session.budget.usage == Usage(
             sum(calls * (100 + n) for n in numbers),
             sum(calls * (10 + a) for a in range(AGENTS)),
             calls * 5 * AGENTS,
         )
         assert (
-            session.spent.cost_usd_nano == sum(calls * 1_000 * (n + 1) for n in numbers)
-            and session.cost.unpriced == 0
+            session.budget.used.cost_usd_nano == sum(calls * 1_000 * (n + 1) for n in numbers)
+            and session.budget.cost.unpriced == 0
         )
-        assert (session.spent.model_calls, session.spent.tool_calls) == (
+        assert (session.budget.used.model_calls, session.budget.used.tool_calls) == (
             calls * AGENTS,
             ROUNDS * AGENTS,
         )

@@ -26,6 +26,7 @@ from plait.model.base import Fault
 from plait.runtime import loop
 from plait.session.audit import verify
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 from plait.testing import Simulation, history
 from tests.support import QUICK, double
 
@@ -110,7 +111,7 @@ def test_whatever_the_seed_says_histories_are_in_order(tmp_path: Path) -> None:
             session = simulation.run(team(), start)
         except PlaitError:
             session = start.reload()
-        done.append(session.spent.model_calls)
+        done.append(session.budget.used.model_calls)
         check_order(session)
 
     assert (
@@ -127,7 +128,7 @@ def test_whatever_the_seed_says_histories_are_in_order(tmp_path: Path) -> None:
 
 
 def check_order(session: Session) -> None:
-    assert session.open_run is None
+    assert open_run_of(session) is None
     opened: dict[str | None, int] = {}
     for event in session.events:
         call = event.header.call

@@ -17,6 +17,7 @@ from plait.runtime.run import Run, append_at_tip, is_going_on
 from plait.runtime.stops import Halted, Parked
 from plait.session.inbox import all_waiting
 from plait.session.ports import Act, Draft, store_at
+from plait.session.value import open_run_of, position_of
 from plait.tool import Happened, Tool
 
 
@@ -24,15 +25,15 @@ def another_takes(session: Session, times: int = 9) -> None:
     """What another process writes when it takes the run; its lock is of no interest here."""
     now = session.reload()
     run = next(event.header.run for event in reversed(now.events) if event.kind == "RunStarted")
-    there = Session.open(session.id, store=store_at(session.store)).position
+    there = position_of(Session.open(session.id, store=store_at(session.store)))
     spot = type(there)(there.store, there.id, there.seq, there.head, run)
     append_at_tip(spot, [Draft(k.RunResumed("elsewhere/7/9", times), Act("human:other", "human"))])
 
 
 def another_ends(session: Session, body: k.Body) -> None:
     there = Session.open(session.id, store=store_at(session.store))
-    run = there.open_run
-    spot = type(there.position)(there.store, there.id, there.seq, there.head, run)
+    run = open_run_of(there)
+    spot = type(position_of(there))(there.store, there.id, there.seq, there.head, run)
     append_at_tip(spot, [Draft(body, Act("human:other", "human"))])
 
 
@@ -181,8 +182,8 @@ def test_a_session_can_be_cancelled_by_a_process_that_lost_its_run() -> None:
     till, session = Till(), Session("go")
     with pytest.raises(RunLost):
         Paying(till.tool(), another_takes)(session)
-    session.reload().cancel("enough")
-    assert session.reload().open_run is None and till.paid == []
+    session.reload().inbox.cancel("enough")
+    assert open_run_of(session.reload()) is None and till.paid == []
 
 
 def test_a_run_that_is_over_at_its_last_write_says_so() -> None:
@@ -216,7 +217,7 @@ def test_what_others_say_carries_no_epoch_and_is_taken() -> None:
 
     def say(inside: Session) -> None:
         there = Session.open(session.id, store=open_store(session.store))
-        there.send("from outside")
+        there.inbox.send("from outside")
         there.fork("another's").say("on a branch of another's")
 
     ended = Paying(till.tool(), say)(session)
@@ -251,7 +252,7 @@ def test_a_run_that_parks_and_is_resumed_again_and_again_keeps_its_fence() -> No
 
 def answer(session: Session) -> None:
     (ask,) = [each for each in all_waiting(open_store(session.store)) if each.kind == "question"]
-    Session.open(ask.log, store=open_store(session.store)).answer(ask, "yes")
+    Session.open(ask.log, store=open_store(session.store)).inbox.answer(ask, "yes")
 
 
 def test_the_error_of_the_store_names_log_and_epochs() -> None:

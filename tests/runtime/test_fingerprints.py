@@ -336,13 +336,15 @@ def test_consent_is_asked_for_again_when_the_object_of_a_method_changed() -> Non
     bank = Bank("ACME")
     pay = Pay(bank)
     session = parked_session(lambda: pay(Session("go")))
-    session.approve(session.waiting[0], actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
     bank.account = "MALLORY"
     session = parked_session(lambda: resume(session, pay))
-    assert bank.paid == [] and "wire has changed" in str(session.waiting[0].shown)
+    assert bank.paid == [] and "wire has changed" in str(session.inbox.waiting[0].shown)
     bank.account = "ACME"
-    session = parked_session(lambda: resume(session.approve(session.waiting[0], actor=BOSS), pay))
-    resume(session.approve(session.waiting[0], actor=BOSS), pay)
+    session = parked_session(
+        lambda: resume(session.inbox.approve(session.inbox.waiting[0], actor=BOSS), pay)
+    )
+    resume(session.inbox.approve(session.inbox.waiting[0], actor=BOSS), pay)
     assert bank.paid == ["5 from ACME"]
 
 
@@ -369,7 +371,7 @@ def test_what_did_not_happen_is_not_run_as_another_tool() -> None:
     session.resolve(doubt, "did_not_happen", actor=BOSS)
     bank.account = "MALLORY"
     session = parked_session(lambda: resume(session, Pay(bank)))
-    assert bank.paid == [] and session.waiting[0].kind == "approval"
+    assert bank.paid == [] and session.inbox.waiting[0].kind == "approval"
 
 
 def test_a_condition_with_a_memory_does_not_ask_for_ever() -> None:
@@ -384,7 +386,7 @@ def test_a_condition_with_a_memory_does_not_ask_for_ever() -> None:
     pay.policy = Policy(Ask("wire", when=third))
     session = parked_session(lambda: pay(Session("go")))
     for _ in range(3):
-        session.approve(session.waiting[0], actor=BOSS)
+        session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
         try:
             session = resume(session, pay)
             break
@@ -416,17 +418,17 @@ def go(run):
     try:
         run()
     except Parked as stop:
-        print("parked", stop.session.reload().waiting[0].shown.get("again", ""))
+        print("parked", stop.session.reload().inbox.waiting[0].shown.get("again", ""))
 
 if sys.argv[1] == "start":
     session = Session("go", title="it")
     go(lambda: Pay()(session))
     if "here" in sys.argv:
-        session.reload().approve(session.reload().waiting[0], actor="human:boss")
+        session.reload().inbox.approve(session.reload().inbox.waiting[0], actor="human:boss")
         go(lambda: resume(session, Pay()))
 else:
     session = list(Session.list())[0]
-    session.approve(session.waiting[0], actor="human:boss")
+    session.inbox.approve(session.inbox.waiting[0], actor="human:boss")
     go(lambda: resume(session, Pay()))
 """  # noqa: E501
 

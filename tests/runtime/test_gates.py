@@ -14,6 +14,7 @@ from plait.runtime.stops import Parked
 from plait.session import verify
 from plait.session.inbox import all_waiting, due
 from plait.session.ports import store_at
+from plait.session.verdicts import last_verdict
 from tests.support import RAN, kinds, parked_session
 
 ANA = "human:ana"
@@ -22,7 +23,7 @@ ANA = "human:ana"
 @tool
 def judge(session: Session) -> str:
     """Judge it."""
-    session.reload().validate("tests", True)
+    session.reload().checks.record("tests", True)
     return "judged"
 
 
@@ -34,12 +35,12 @@ def judging(name: str | None = None) -> Agent:
 
 class Coder(Workflow):
     def forward(self, session: Session) -> Session:
-        return session.validate("tests", True)
+        return session.checks.record("tests", True)
 
 
 class Judge(Workflow):
     def forward(self, session: Session) -> Session:
-        return session.validate("tests", True)
+        return session.checks.record("tests", True)
 
 
 class Strict(Judge):
@@ -50,22 +51,29 @@ class Strict(Judge):
 
 
 def test_only_the_verdict_of_the_principal_that_is_named_opens_a_gate() -> None:
-    session = Session("go", store="memory:").require("tests", by=ANA)
-    other = session.validate("tests", True, actor="human:ben")
+    session = Session("go", store="memory:").checks.require("tests", by=ANA)
+    other = session.checks.record("tests", True, actor="human:ben")
     assert (
-        other.unmet["tests"]
+        other.checks.unmet["tests"]
         == f"the verdict at {other.seq} is by human:ben and does not count: only that of {ANA}"
         " does"
     )
     with pytest.raises(GateUnmet, match="does not count"):
         other.close()
-    (said,) = other.validation
+    (said,) = other.checks.verdicts
     assert (said.actor, said.counts, said.passed) == ("human:ben", False, True)
-    hers = other.validate("tests", True, actor=ANA)
-    assert hers.unmet == {} and [each.counts for each in hers.validation] == [False, True]
-    after = hers.validate("tests", False, actor="human:ben")  # nor does it close it again
-    assert after.unmet == {} and after.verdict("tests") == (True, hers.seq)
-    assert after.validate("tests", False, actor=ANA).unmet["tests"].endswith("is that it failed")
+    hers = other.checks.record("tests", True, actor=ANA)
+    assert hers.checks.unmet == {} and [each.counts for each in hers.checks.verdicts] == [
+        False,
+        True,
+    ]
+    after = hers.checks.record("tests", False, actor="human:ben")  # nor does it close it again
+    assert after.checks.unmet == {} and last_verdict(after, "tests") == (True, hers.seq)
+    assert (
+        after.checks.record("tests", False, actor=ANA)
+        .checks.unmet["tests"]
+        .endswith("is that it failed")
+    )
 
 
 class Repair(Workflow):
@@ -83,7 +91,7 @@ class Repair(Workflow):
         self._who, self._by = who, by
 
     def forward(self, session: Session) -> Session:
-        session = getattr(self, self._who)(session.require("tests", by=self._by(self)))
+        session = getattr(self, self._who)(session.checks.require("tests", by=self._by(self)))
         return self.after(session)
 
 
@@ -113,12 +121,14 @@ def test_only_the_verdict_of_the_workflow_that_is_named_opens_a_gate(
     session = Session("go", store="memory:")
     if counts:
         done = made()(session)
-        assert done.text == "went on" and done.unmet.get("tests", "came after").count("came after")
+        assert done.text == "went on" and done.checks.unmet.get("tests", "came after").count(
+            "came after"
+        )
         assert replay(done, made()).head == done.head
     else:
         held = parked_session(lambda: made()(session))
         assert "went on" not in held.text and (
-            not held.validation or held.validation[-1].counts is False
+            not held.checks.verdicts or held.checks.verdicts[-1].counts is False
         )
 
 
@@ -128,9 +138,11 @@ def test_code_of_a_run_speaks_for_nobody_else() -> None:
             self.judge, self._actor, self._by = Judge(), actor, by
 
         def forward(self, session: Session) -> Session:
-            session = session.require("tests", by=self._by)
-            session = session.validate("tests", True, actor=self._actor)
-            Session.open(session.id, store=session.store).validate("tests", True, actor=self._actor)
+            session = session.checks.require("tests", by=self._by)
+            session = session.checks.record("tests", True, actor=self._actor)
+            Session.open(session.id, store=session.store).checks.record(
+                "tests", True, actor=self._actor
+            )
             return session.sleep(0)
 
     for actor, by in (
@@ -141,45 +153,52 @@ def test_code_of_a_run_speaks_for_nobody_else() -> None:
         held = parked_session(
             lambda actor=actor, by=by: Forger(actor, by)(Session("go", store="memory:"))
         )
-        assert "does not count" in held.unmet["tests"], (actor, by)
+        assert "does not count" in held.checks.unmet["tests"], (actor, by)
 
 
 def test_nobody_outside_passes_for_a_workflow() -> None:
-    session = Session("go", store="memory:").require("tests", by=Judge)
+    session = Session("go", store="memory:").checks.require("tests", by=Judge)
     for actor in ("service:judge", "service:repair/judge", "human:Judge", "agent:Judge"):
         assert (
-            "does not count" in session.reload().validate("tests", True, actor=actor).unmet["tests"]
+            "does not count"
+            in session.reload().checks.record("tests", True, actor=actor).checks.unmet["tests"]
         )
     done = Judge()(session.reload())
-    assert done.unmet == {}
+    assert done.checks.unmet == {}
 
 
 def test_a_gate_is_not_handed_on() -> None:
-    session = Session("go", store="memory:").require("tests", by=ANA)
+    session = Session("go", store="memory:").checks.require("tests", by=ANA)
     with pytest.raises(InvalidValue, match="not handed on"):
-        session.require("tests", by="human:ben")
-    again = session.require("tests")  # it is asked for once more, of the same
-    assert again.gates["tests"].by == ANA
-    assert "does not count" in again.validate("tests", True, actor="human:ben").unmet["tests"]
+        session.checks.require("tests", by="human:ben")
+    again = session.checks.require("tests")  # it is asked for once more, of the same
+    assert again.checks.gates["tests"].by == ANA
+    assert (
+        "does not count"
+        in again.checks.record("tests", True, actor="human:ben").checks.unmet["tests"]
+    )
 
 
 def test_a_verdict_in_a_branch_opens_no_gate_of_what_it_is_merged_into() -> None:
-    session = Session("go", store="memory:").require("tests").validate("tests", False)
-    side = session.fork("side").fact("x", 1).validate("tests", True)
+    session = Session("go", store="memory:").checks.require("tests").checks.record("tests", False)
+    side = session.fork("side").fact("x", 1).checks.record("tests", True)
     with pytest.raises(GateUnmet):  # nor is a gate merged around
         session.merge(side)
     late = Session("go", store="memory:")
-    branch = late.fork("side").fact("x", 1).validate("tests", True)
-    judged = late.validate("tests", False).merge(branch).require("tests")
-    assert judged.unmet["tests"].endswith("is that it failed")
+    branch = late.fork("side").fact("x", 1).checks.record("tests", True)
+    judged = late.checks.record("tests", False).merge(branch).checks.require("tests")
+    assert judged.checks.unmet["tests"].endswith("is that it failed")
 
 
 def test_an_agent_without_a_name_is_not_named_by_its_class() -> None:
     session = Session("go", store="memory:")
     with pytest.raises(InvalidValue, match="name="):
-        session.require("tests", by=judging())
-    assert session.require("tests", by=judging("reviewer")).gates["tests"].by == "reviewer"
-    assert judging("reviewer")(session.reload()).verdict("tests") is not None
+        session.checks.require("tests", by=judging())
+    assert (
+        session.checks.require("tests", by=judging("reviewer")).checks.gates["tests"].by
+        == "reviewer"
+    )
+    assert last_verdict(judging("reviewer")(session.reload()), "tests") is not None
 
 
 # ── a run that waits ─────────────────────────────────────────────────────────────────────────
@@ -190,27 +209,27 @@ class Gated(Workflow):
         self.worker, self._by = Agent("Go on.", model=ScriptedModel(["went on"])), by
 
     def forward(self, session: Session) -> Session:
-        return self.worker(session.require("tests", by=self._by))
+        return self.worker(session.checks.require("tests", by=self._by))
 
 
 def test_a_run_at_a_gate_waits_like_any_other() -> None:
     session = parked_session(lambda: Gated(ANA)(Session("go")))
     store = store_at(session.store)
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     assert (ask.kind, ask.name, ask.by, ask.log) == ("verdict", "tests", ANA, session.id)
     assert session.status == "waiting" and all_waiting(store) == [ask] and due(store, 0) == []
     assert Session.list(status="waiting")[0].id == session.id
 
-    session.validate("tests", True, actor="human:ben")  # recorded, and does not count
-    session.validate("tests", False, actor=ANA)
-    assert session.waiting == [ask] and due(store, 0) == []
+    session.checks.record("tests", True, actor="human:ben")  # recorded, and does not count
+    session.checks.record("tests", False, actor=ANA)
+    assert session.inbox.waiting == [ask] and due(store, 0) == []
     session = parked_session(lambda: resume(session, Gated(ANA)))
-    assert [each.event for each in session.waiting] == [ask.event] and [
-        each.counts for each in session.validation
+    assert [each.event for each in session.inbox.waiting] == [ask.event] and [
+        each.counts for each in session.checks.verdicts
     ] == [False, True]
 
-    session.validate("tests", True, actor=ANA)
-    assert session.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
+    session.checks.record("tests", True, actor=ANA)
+    assert session.inbox.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
     done = resume(session, Gated(ANA))
     assert done.text == "went on" and done.status == "active" and due(store, 0) == []
     assert (kinds(done).count("VerdictAwaited"), kinds(done).count("VerdictHeard")) == (1, 1)
@@ -224,32 +243,32 @@ def test_a_gate_that_is_required_from_outside_holds_the_run_and_ends_with_it() -
             return session.wait_for("go").sleep(0)
 
     session = parked_session(lambda: Waits()(Session("go")))
-    session.require("tests").signal("go")
+    session.checks.require("tests").inbox.signal("go")
     session = parked_session(lambda: resume(session, Waits()))
-    assert [ask.kind for ask in session.waiting] == ["timer", "verdict"]
-    session.cancel("never mind")
+    assert [ask.kind for ask in session.inbox.waiting] == ["timer", "verdict"]
+    session.inbox.cancel("never mind")
     assert (
-        session.reload().waiting == [] == all_waiting(store_at(session.store))
+        session.reload().inbox.waiting == [] == all_waiting(store_at(session.store))
         and session.reload().status == "active"
     )
 
 
 class Merging(Workflow):
     def forward(self, session: Session) -> Session:
-        branch = session.fork("side").fact("done", True).require("review", by=ANA)
+        branch = session.fork("side").fact("done", True).checks.require("review", by=ANA)
         return session.merge(branch).fact("merged", True)
 
 
 def test_a_merge_that_waits_for_a_verdict_is_due_when_it_is_there() -> None:
     session = parked_session(lambda: Merging()(Session("go")))
     store = store_at(session.store)
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     assert ask.of is not None
     branch = Session.open(ask.of)
-    assert branch.label == "side" and session.status == "waiting"
-    branch.validate("review", True, actor="human:ben")
+    assert branch.lineage.label == "side" and session.status == "waiting"
+    branch.checks.record("review", True, actor="human:ben")
     session = parked_session(lambda: resume(session, Merging()))
-    branch.reload().validate("review", True, actor=ANA)
+    branch.reload().checks.record("review", True, actor=ANA)
     assert due(store, 0) == [session.id] and all_waiting(store) == []
     done = resume(session, Merging())
     assert done.facts["merged"] is True and done.facts["done"] is True and done.status == "active"
@@ -259,19 +278,19 @@ def test_a_merge_that_waits_for_a_verdict_is_due_when_it_is_there() -> None:
 
 def test_a_verdict_is_about_the_place_it_was_given_at() -> None:
     session = parked_session(lambda: Merging()(Session("go")))
-    branch = Session.open(session.waiting[0].of or "")
+    branch = Session.open(session.inbox.waiting[0].of or "")
     # what was sent is not in what she saw
-    branch.send("One more thing.").validate("review", True, actor=ANA)
+    branch.inbox.send("One more thing.").checks.record("review", True, actor=ANA)
     session = parked_session(lambda: resume(session, Merging()))
-    assert due(store_at(session.store), 0) == [] and len(session.waiting) == 1
-    branch.reload().validate("review", True, actor=ANA)
+    assert due(store_at(session.store), 0) == [] and len(session.inbox.waiting) == 1
+    branch.reload().checks.record("review", True, actor=ANA)
     assert resume(session, Merging()).facts["merged"] is True
 
 
 def test_a_tool_does_not_wait_at_a_gate() -> None:
     @tool
     def merges(session: Session) -> str:
-        side = session.fork("side").fact("done", True).require("review")
+        side = session.fork("side").fact("done", True).checks.require("review")
         session.merge(side)
         return "merged"
 
@@ -353,11 +372,11 @@ def test_a_branch_that_waits_still_does_when_another_failed(
     parked_session(lambda: resume(session, made()))
     (ask,) = all_waiting(store)
     branch = Session.open(ask.log)
-    assert branch.waiting == [ask] and branch.status == "waiting"
+    assert branch.inbox.waiting == [ask] and branch.status == "waiting"
     if waits is Pays:
-        branch.approve(ask, actor=ANA)
+        branch.inbox.approve(ask, actor=ANA)
     elif waits is Listens:
-        branch.signal("go")
+        branch.inbox.signal("go")
     assert due(store, 2**60 if waits is Sleeps else 0) == [branch.id]
     assert list(verify(store, state=True)) == []
     if waits is not Sleeps:
@@ -397,10 +416,10 @@ def test_what_a_branch_of_its_run_waits_for_can_be_approved_by_its_session() -> 
     with pytest.raises(Parked) as stop:
         PaysInBranch()(Session("go", store="memory:"))
     session = stop.value.session
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     assert ask.kind == "approval" and ask.log != session.id
-    session.approve(ask, actor=ANA)
-    assert session.waiting == []
+    session.inbox.approve(ask, actor=ANA)
+    assert session.inbox.waiting == []
     assert [effect.tool for effect in resume(session, PaysInBranch()).effects] == [
         "wire_from_branch"
     ]

@@ -36,8 +36,8 @@ def test_a_policy_refuses_commands_that_could_read_what_is_withheld(
             placed = Session("x", store=tmp_path / f"store-{in_place}").to(
                 "local", repo, in_place=in_place
             )
-            assert placed.placement is not None
-            detail = cast("dict[str, Any]", placed.placement.detail)
+            assert placed.files.placement is not None
+            detail = cast("dict[str, Any]", placed.files.placement.detail)
             assert [each for each in detail["open"] if each in OPEN] == (OPEN if in_place else [])
             model = ScriptedModel(
                 [ToolCall("shell", command="cut -c1-9 key.txt | tee seen; ls"), "done"]

@@ -24,6 +24,7 @@ from plait import Ask, Policy, Session, Workflow, inside, resume, tool
 from plait.errors import MayNotApprove, ToolFailed
 from plait.event.kinds import ApprovalGranted
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.value import position_of
 from tests.support import RAN, child_environment, parked_session
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
@@ -156,15 +157,15 @@ ROUTES = [
 def test_no_thread_of_a_run_decides(route: Callable[[Callable[[], None]], None]) -> None:
     waits = parked_session(lambda: Pay()(Session("go")))
     asks = parked_session(lambda: Asks()(Session("go")))
-    (ask,), (question,) = waits.waiting, asks.waiting
+    (ask,), (question,) = waits.inbox.waiting, asks.inbox.waiting
 
     @tool(effect="pure")
     def helper() -> str:
         """Help."""
         other = Session.open(waits.id, store=waits.store)
-        route(lambda: attempt(lambda: other.approve(ask, actor=BOSS)))
-        route(lambda: attempt(lambda: other.deny(ask, actor=BOSS)))
-        route(lambda: attempt(lambda: asks.reload().answer(question, "a", actor=BOSS)))
+        route(lambda: attempt(lambda: other.inbox.approve(ask, actor=BOSS)))
+        route(lambda: attempt(lambda: other.inbox.deny(ask, actor=BOSS)))
+        route(lambda: attempt(lambda: asks.reload().inbox.answer(question, "a", actor=BOSS)))
         return "helped"
 
     class Helps(Workflow):
@@ -173,7 +174,7 @@ def test_no_thread_of_a_run_decides(route: Callable[[Callable[[], None]], None])
 
     Helps()(Session("help"))
     assert len(SAID) >= 3 and "decided" not in SAID
-    resume(waits.approve(ask, actor=BOSS), Pay())  # a person still can
+    resume(waits.inbox.approve(ask, actor=BOSS), Pay())  # a person still can
     assert RAN == ["wired 5"]
 
 
@@ -183,7 +184,7 @@ def test_a_thread_that_outlives_its_run_decides_nothing() -> None:
 
     def later() -> None:
         go_on.wait()
-        attempt(lambda: waits.approve(waits.waiting[0], actor=BOSS))
+        attempt(lambda: waits.inbox.approve(waits.inbox.waiting[0], actor=BOSS))
         done.set()
 
     @tool(effect="pure")
@@ -225,9 +226,13 @@ def test_a_server_takes_decisions_while_a_run_goes_on() -> None:
     run = threading.Thread(target=lambda: Slow()(Session("slow")))
     run.start()
     going.wait()
-    in_thread(lambda: attempt(lambda: waits[0].approve(waits[0].waiting[0], actor=BOSS)))
-    pool.submit(attempt, lambda: waits[1].approve(waits[1].waiting[0], actor=BOSS)).result()
-    attempt(lambda: waits[2].approve(waits[2].waiting[0], actor=BOSS))
+    in_thread(
+        lambda: attempt(lambda: waits[0].inbox.approve(waits[0].inbox.waiting[0], actor=BOSS))
+    )
+    pool.submit(
+        attempt, lambda: waits[1].inbox.approve(waits[1].inbox.waiting[0], actor=BOSS)
+    ).result()
+    attempt(lambda: waits[2].inbox.approve(waits[2].inbox.waiting[0], actor=BOSS))
     ready.set()
     run.join()
     pool.shutdown()
@@ -268,8 +273,8 @@ def test_the_approver_of_the_caller_is_asked_and_may_decide_more() -> None:
 
     def approver(approval: Any) -> bool:
         asked.append(approval.shown["tool"])
-        if other.waiting:
-            other.approve(other.waiting[0], actor=BOSS)  # the person sees both
+        if other.inbox.waiting:
+            other.inbox.approve(other.inbox.waiting[0], actor=BOSS)  # the person sees both
         return True
 
     class Twice(Workflow):
@@ -281,21 +286,23 @@ def test_the_approver_of_the_caller_is_asked_and_may_decide_more() -> None:
 
     Twice()(Session("go"), approver=approver)
     assert (
-        asked == ["wire", "wire"] and RAN == ["wired 5", "wired 7"] and other.reload().waiting == []
+        asked == ["wire", "wire"]
+        and RAN == ["wired 5", "wired 7"]
+        and other.reload().inbox.waiting == []
     )
 
 
 def test_no_writer_takes_a_decision_from_a_run() -> None:
     waits = parked_session(lambda: Pay()(Session("go")))
-    binding = waits.waiting[0].binding
+    binding = waits.inbox.waiting[0].binding
     assert binding is not None
-    draft = Draft(ApprovalGranted(binding), Act(BOSS, "human", call=waits.waiting[0].call))
+    draft = Draft(ApprovalGranted(binding), Act(BOSS, "human", call=waits.inbox.waiting[0].call))
 
     class Helps(Workflow):
         def forward(self, session: Session) -> Session:
             attempt(lambda: writer_of(None).post(waits.store, waits.id, [draft]))
-            attempt(lambda: writer_of(None).append(waits.position, [draft]))
-            attempt(lambda: writer_of(session.run).append(session.position, [draft]))
+            attempt(lambda: writer_of(None).append(position_of(waits), [draft]))
+            attempt(lambda: writer_of(session.run).append(position_of(session), [draft]))
             attempt(lambda: writer_of(session.run).post(waits.store, waits.id, [draft]))
             return session
 
@@ -311,7 +318,7 @@ from plait import Session
 from plait.errors import MayNotApprove
 session = Session.open(sys.argv[1])
 try:
-    session.approve(session.waiting[0], actor="human:boss")
+    session.inbox.approve(session.inbox.waiting[0], actor="human:boss")
     print("decided")
 except MayNotApprove as error:
     print(error.why)
@@ -321,7 +328,7 @@ except MayNotApprove as error:
 def decide_in_process(id: str, store: str, out: str) -> None:
     session = Session.open(id, store=store)
     try:
-        session.approve(session.waiting[0], actor=BOSS)
+        session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
         Path(out).write_text("decided")
     except MayNotApprove as error:
         Path(out).write_text(error.why)
@@ -367,7 +374,7 @@ def by_another_spelling(session: Session, folder: Path) -> None:
 def by_shell(session: Session, folder: Path) -> None:
     plait = Path(sys.executable).parent / "plait"
     os.system(  # pyright: ignore[reportDeprecated]
-        f"{plait} approve {session.waiting[0].event[:12]} --store {folder / 'store'} >"
+        f"{plait} approve {session.inbox.waiting[0].event[:12]} --store {folder / 'store'} >"
         f" {folder / 'out'} 2>&1"
     )
     said = (folder / "out").read_text()
@@ -490,10 +497,10 @@ def test_no_process_of_a_run_decides(
 
 def test_a_verdict_from_a_process_of_a_run_opens_no_gate_of_a_person(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    gated = Session("gated", store=store).require("tests", by=BOSS)
+    gated = Session("gated", store=store).checks.require("tests", by=BOSS)
     code = (
         f"from plait import Session; Session.open({str(gated.id)!r},"
-        f" store={store!r}).validate('tests', True, actor={BOSS!r})"
+        f" store={store!r}).checks.record('tests', True, actor={BOSS!r})"
     )
 
     @tool(effect="pure")
@@ -507,11 +514,11 @@ def test_a_verdict_from_a_process_of_a_run_opens_no_gate_of_a_person(tmp_path: P
             return session.use(helper)
 
     Helps()(Session("help", store=store))
-    assert [each.counts for each in gated.reload().validation] == [
+    assert [each.counts for each in gated.reload().checks.verdicts] == [
         False
-    ] and "tests" in gated.reload().unmet
+    ] and "tests" in gated.reload().checks.unmet
     subprocess.run([sys.executable, "-c", code], check=True)  # outside of runs it counts
-    assert gated.reload().unmet == {}
+    assert gated.reload().checks.unmet == {}
 
 
 def test_what_is_wrapped_can_be_pickled_still() -> None:
@@ -530,7 +537,7 @@ def test_a_process_of_a_run_decides_in_a_store_of_its_own(tmp_path: Path) -> Non
         " Parked\n@tool\ndef wire() -> str:\n    'Wire.'\n    return 'ok'\nclass Pay(Workflow):\n"
         "    policy = Policy(Ask('wire'))\n    def forward(self, s): return s.use(wire)\nsession"
         " = Session('go')\ntry:\n    Pay()(session)\nexcept Parked:\n    pass\nsession ="
-        " session.reload()\nsession.approve(session.waiting[0],"
+        " session.reload()\nsession.approve(session.inbox.waiting[0],"
         " actor='human:boss')\nprint('decided')\n"
     )
 
@@ -554,8 +561,8 @@ def test_a_refused_decision_is_no_end_of_the_tool() -> None:
     @tool(effect="pure")
     def helper() -> str:
         """Help."""
-        in_thread(lambda: attempt(lambda: waits.approve(waits.waiting[0], actor=BOSS)))
-        waits.approve(waits.waiting[0], actor=BOSS)
+        in_thread(lambda: attempt(lambda: waits.inbox.approve(waits.inbox.waiting[0], actor=BOSS)))
+        waits.inbox.approve(waits.inbox.waiting[0], actor=BOSS)
         return "never"
 
     class Helps(Workflow):

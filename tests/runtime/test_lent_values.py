@@ -120,7 +120,7 @@ def test_what_a_thread_says_is_heard(way: str, made: type[Steps], called: str) -
     assert [message.text for message in done.messages] == ["go", "from a thread", "went on"]
     assert done.messages[1].actor.startswith("service:")
     assert replay(done, made(lambda at: says(at, way))).head == done.head
-    assert len(done.inbox) == 1
+    assert len(done.inbox.events) == 1
 
 
 def test_from_to_thread_too() -> None:
@@ -130,14 +130,14 @@ def test_from_to_thread_too() -> None:
             return await self.agent.acall(session.note("one step"))
 
     done = Aside()(Session("go", store="memory:"))
-    assert done.text == "went on" and len(done.inbox) == 1
+    assert done.text == "went on" and len(done.inbox.events) == 1
 
 
 def test_a_value_that_a_thread_reloads_is_the_run_s_all_the_same() -> None:
     done = Steps(lambda at: in_thread(lambda: at.reload().say("from a thread")))(
         Session("go", store="memory:")
     )
-    assert done.text == "went on" and len(done.inbox) == 1
+    assert done.text == "went on" and len(done.inbox.events) == 1
 
 
 class Fails(Steps):
@@ -160,8 +160,8 @@ def test_a_run_that_is_taken_up_again_does_not_say_it_twice() -> None:
     with pytest.raises(RuntimeError):
         Fails(failures)(session)
     done = resume(session, Fails(failures))
-    assert done.runs[-1].status == "finished" and len(done.inbox) == 2
-    assert replay(done, Fails([])).head == done.head and len(done.inbox) == 2
+    assert done.runs[-1].status == "finished" and len(done.inbox.events) == 2
+    assert replay(done, Fails([])).head == done.head and len(done.inbox.events) == 2
 
 
 # ── tools ────────────────────────────────────────────────────────────────────────────────────
@@ -193,7 +193,7 @@ def test_a_tool_s_thread_that_goes_on_after_the_tool_disturbs_nobody() -> None:
             return session.note("one more step")
 
     done = Goes()(Session("go", store="memory:"))
-    assert done.runs[-1].status == "finished" and len(done.inbox) == 1
+    assert done.runs[-1].status == "finished" and len(done.inbox.events) == 1
 
 
 def test_a_tool_that_acts_on_the_session_it_is_handed_appends_as_before() -> None:
@@ -205,7 +205,7 @@ def test_a_tool_that_acts_on_the_session_it_is_handed_appends_as_before() -> Non
     done = Agent("Go on.", model=ScriptedModel([ToolCall("notes"), "went on"]), tools=[notes])(
         Session("go", store="memory:")
     )
-    assert done.text == "went on" and done.inbox == []
+    assert done.text == "went on" and done.inbox.events == []
 
 
 @pytest.mark.parametrize("limit", [None, 60.0])
@@ -257,7 +257,7 @@ def test_branches_of_a_parallel_append_as_before() -> None:
         both(Session("go", store="memory:")),
         asyncio.run(both.acall(Session("go", store="memory:"))),
     ):
-        assert done.runs[-1].status == "finished" and done.inbox == []
+        assert done.runs[-1].status == "finished" and done.inbox.events == []
 
 
 def test_a_branch_that_writes_to_what_it_was_forked_from_disturbs_nobody() -> None:
@@ -277,4 +277,4 @@ def test_a_branch_that_writes_to_what_it_was_forked_from_disturbs_nobody() -> No
             return self.both(session).note("one more step")
 
     done = Keeps()(Session("go", store="memory:"))
-    assert done.runs[-1].status == "finished" and len(done.inbox) == 1
+    assert done.runs[-1].status == "finished" and len(done.inbox.events) == 1

@@ -105,7 +105,7 @@ class Uses(Workflow):
 
 def failure_kind(session: Session) -> str:
     """Return as what its only effect failed; the run came to its end."""
-    assert session.runs[-1].status == "finished" and session.waiting == []
+    assert session.runs[-1].status == "finished" and session.inbox.waiting == []
     (effect,) = session.effects
     assert effect.failure is not None
     return effect.failure.kind
@@ -367,7 +367,7 @@ def test_a_wish_to_end_the_run_while_it_asks_still_cancels() -> None:
     agent.policy = Policy(Ask())
 
     def approver(approval: Any) -> bool:
-        Session.open(session.id, store="memory:").cancel("enough")
+        Session.open(session.id, store="memory:").inbox.cancel("enough")
         return True
 
     with pytest.raises(Cancelled):

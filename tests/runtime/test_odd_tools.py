@@ -12,6 +12,7 @@ import pytest
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.errors import ToolFailed
+from plait.session.value import open_run_of
 from plait.tool import Tool
 from tests.runtime.programs import AsyncUses
 
@@ -63,7 +64,7 @@ def failed(session: Session, kind: type[BaseException]) -> None:
     """The call is settled as failed, and the run came to its end."""
     (effect,) = [each for each in session.effects if each.tool == "odd"]
     assert effect.failure is not None and effect.failure.kind == kind.__name__
-    assert session.runs[-1].status == "finished" and session.waiting == []
+    assert session.runs[-1].status == "finished" and session.inbox.waiting == []
 
 
 @pytest.mark.parametrize("coroutine", [False, True], ids=["plain", "async"])
@@ -145,4 +146,4 @@ def test_ctrl_c_still_interrupts_and_leaves_the_run_open() -> None:
     session = Session("go", store="memory:")
     with pytest.raises(KeyboardInterrupt):
         Uses(lambda at: at.use(work))(session)
-    assert session.reload().open_run is not None
+    assert open_run_of(session.reload()) is not None

@@ -16,6 +16,7 @@ from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow
 from plait.durable import replay, resume
 from plait.errors import BudgetExceeded, MayNotApprove, PlaitError, RunOpen, StaleHead
 from plait.runtime.stops import Parked
+from plait.session.value import open_run_of, opened_store
 from tests.runtime.programs import Steps, look
 
 Way = Literal["inbox", "refused", "apart"]  # apart: it writes nothing to this session
@@ -31,19 +32,19 @@ VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
     "settle": ("inbox", lambda s: s.settle("work")),
     "scratch": ("inbox", lambda s: s.scratch("outside", 1)),
     "attach": ("inbox", lambda s: s.attach("outside", b"bytes", media_type="text/plain")),
-    "validate": ("inbox", lambda s: s.validate("other tests", True)),
-    "require": ("inbox", lambda s: s.require("tests")),
-    "link": ("inbox", lambda s: s.link("tracker", "T-1")),
-    "grant": ("inbox", lambda s: s.grant(Budget(steps_max=100))),
+    "validate": ("inbox", lambda s: s.checks.record("other tests", True)),
+    "require": ("inbox", lambda s: s.checks.require("tests")),
+    "link": ("inbox", lambda s: s.lineage.link("tracker", "T-1")),
+    "grant": ("inbox", lambda s: s.budget.grant(Budget(steps_max=100))),
     "pause": ("inbox", lambda s: s.pause()),
     "unpause": ("refused", lambda s: s.unpause()),
-    "send": ("inbox", lambda s: s.send("from outside")),
-    "cancel": ("inbox", lambda s: s.cancel()),
-    "signal": ("inbox", lambda s: s.signal("outside")),
-    "approve": ("refused", lambda s: s.approve("nothing")),
-    "deny": ("refused", lambda s: s.deny("nothing")),
-    "answer": ("refused", lambda s: s.answer("nothing", 1)),
-    "resolve": ("refused", lambda s: s.resolve("nothing", "happened")),
+    "send": ("inbox", lambda s: s.inbox.send("from outside")),
+    "cancel": ("inbox", lambda s: s.inbox.cancel()),
+    "signal": ("inbox", lambda s: s.inbox.signal("outside")),
+    "approve": ("refused", lambda s: s.inbox.approve("nothing")),
+    "deny": ("refused", lambda s: s.inbox.deny("nothing")),
+    "answer": ("refused", lambda s: s.inbox.answer("nothing", 1)),
+    "resolve": ("refused", lambda s: s.inbox.resolve("nothing", "happened")),
     "rewind": ("refused", lambda s: s.rewind(2)),
     "merge": ("refused", lambda s: s.merge(s.fork("side").fact("side", 1))),
     "close": ("refused", lambda s: s.close()),
@@ -54,7 +55,7 @@ VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
     "sleep": ("refused", lambda s: s.sleep(0)),
     "wait_for": ("refused", lambda s: s.wait_for("outside", 0)),
     "to": ("refused", lambda s: s.to("local")),
-    "apply": ("refused", lambda s: s.apply()),
+    "apply": ("refused", lambda s: s.files.apply()),
     "fork": ("apart", lambda s: s.fork("aside")),
     "detach": ("apart", lambda s: s.detach()),
     "successor": ("apart", lambda s: s.successor()),
@@ -78,14 +79,14 @@ def deed_of(
 ) -> Callable[[Session], object]:
     def deed(session: Session) -> None:
         outside = value(session)
-        inbox, head = len(outside.inbox), outside.head
+        inbox, head = len(outside.inbox.events), outside.head
         try:
             after = VERBS[verb][1](outside)
         except PlaitError as error:
             failures.append(error)
         else:
             assert VERBS[verb][0] == "apart" or (
-                after is outside and len(outside.inbox) == inbox + 1
+                after is outside and len(outside.inbox.events) == inbox + 1
             )
         assert outside.reload().head == head
 
@@ -160,7 +161,7 @@ def parked(session: Session, made: Callable[[], Workflow] = Waits) -> Session:
 def test_a_run_that_waits_is_open_too(verb: str) -> None:
     session = parked(Session("go", store="memory:"))
     assert VERBS[verb][1](session) is session and session.reload() == session
-    session.signal("go")
+    session.inbox.signal("go")
     assert resume(session, Waits()).text == "went on"
 
 
@@ -185,7 +186,7 @@ def test_a_stale_value_says_that_a_run_took_the_session_over() -> None:
     session = parked(before)
     with pytest.raises(StaleHead, match="a run is open") as caught:
         before.say("too late")
-    assert caught.value.run == session.open_run
+    assert caught.value.run == open_run_of(session)
     with pytest.raises(StaleHead) as plain:
         old = Session("x", store="memory:")
         old.say("one")
@@ -196,7 +197,7 @@ def test_a_stale_value_says_that_a_run_took_the_session_over() -> None:
 def test_once_the_run_is_over_a_verb_appends_again() -> None:
     session = parked(Session("go", store="memory:"))
     during = Session.open(session.id, store=session.store)
-    session.signal("go")
+    session.inbox.signal("go")
     done = resume(session, Waits())
     assert done.fact("after", 1).facts["after"] == 1
     with pytest.raises(StaleHead):  # it stands where the run was open, and the run is over
@@ -235,7 +236,7 @@ def test_a_branch_of_an_open_run_is_not_disturbed_either(verb: str) -> None:
     (side,) = [
         each
         for each in Session.list(store=done.store, label="side")
-        if each.parent and each.parent.id == done.id
+        if each.lineage.parent and each.lineage.parent.id == done.id
     ]
     assert side.fact("after", 1).facts["after"] == 1  # its run is over
 
@@ -253,7 +254,7 @@ def test_no_run_starts_on_a_branch_of_an_open_run() -> None:
 
 def test_outside_of_runs_an_append_asks_nothing_more() -> None:
     session = Session("go", store="memory:")
-    store, asked = session._store, list[str]()  # pyright: ignore[reportPrivateUsage]
+    store, asked = opened_store(session), list[str]()  # pyright: ignore[reportPrivateUsage]
     for name in ("log", "rows", "read", "heads"):
         known = getattr(store, name)
 
@@ -293,7 +294,7 @@ def test_a_budget_that_is_granted_meanwhile_holds_from_there_on() -> None:
 
     def person() -> None:
         ready.wait()
-        Session.open(asked[0].id, store=asked[0].store).grant(Budget(steps_max=2))
+        Session.open(asked[0].id, store=asked[0].store).budget.grant(Budget(steps_max=2))
         granted.set()
 
     def wait(session: Session) -> None:
@@ -311,7 +312,7 @@ def test_a_budget_that_is_granted_meanwhile_holds_from_there_on() -> None:
 
 def test_code_of_a_run_grants_itself_nothing() -> None:
     def grant(session: Session) -> None:
-        Session.open(session.id, store=session.store).grant(Budget(steps_max=10))
+        Session.open(session.id, store=session.store).budget.grant(Budget(steps_max=10))
 
     with pytest.raises(MayNotApprove):
         GrantedMeanwhile(grant)(Session("go", store="memory:", budget=Budget(steps_max=1)))

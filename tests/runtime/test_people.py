@@ -58,6 +58,7 @@ from plait.runtime.run import append_events
 from plait.runtime.sent import sent
 from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft
+from plait.session.value import open_run_of
 from tests.support import (
     RAN,
     ask_preview,
@@ -164,15 +165,15 @@ def _forgeries(session: Session, request: Event, policy: Digest | None) -> list[
 
 def test_a_grant_that_is_not_for_exactly_this_is_none() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     request = events_of(session, ToolRequested)[0]
     forged = _forgeries(session, request, bodies(session, ToolRequested)[0].policy)
     assert len(forged) >= 100
     for bound, actor in forged:
         post(session.store, session.id, [Draft(ApprovalGranted(bound), Act(actor, "human"))])
     session = parked_session(lambda: resume(session, Pay()))
-    assert RAN == [] and [each.event for each in session.waiting] == [ask.event]
-    session = resume(session.approve(ask, actor=BOSS), Pay())  # the real one still counts
+    assert RAN == [] and [each.event for each in session.inbox.waiting] == [ask.event]
+    session = resume(session.inbox.approve(ask, actor=BOSS), Pay())  # the real one still counts
     assert RAN == [(5, "bob")] and session.text == "done"
     assert_replays(session, Pay())
 
@@ -194,8 +195,8 @@ def test_an_ask_is_for_what_the_request_says() -> None:
 
 def test_a_grant_that_names_another_ask_is_none() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    (ask,) = session.waiting
-    other = parked_session(lambda: Pay()(Session("go"))).waiting[0]
+    (ask,) = session.inbox.waiting
+    other = parked_session(lambda: Pay()(Session("go"))).inbox.waiting[0]
     post(
         session.store,
         session.id,
@@ -212,7 +213,7 @@ def test_a_grant_that_names_another_ask_is_none() -> None:
 
 def test_a_grant_written_into_the_log_itself_is_none() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     append_events(
         session,
         [
@@ -229,12 +230,12 @@ def test_a_grant_written_into_the_log_itself_is_none() -> None:
 def test_two_asks_in_one_step_are_two_approvals() -> None:
     script = [ToolCall("read", name="notes"), ToolCall("wire", amount=1_000_000)]
     session = parked_session(lambda: Pay(script)(Session("go")))
-    first, second = session.waiting
+    first, second = session.inbox.waiting
     assert [ask_preview(each)["tool"] for each in (first, second)] == ["read", "wire"]
     assert first.binding != second.binding
-    session = parked_session(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
-    assert RAN == ["notes"] and [each.event for each in session.waiting] == [second.event]
-    session = resume(session.deny(second, "far too much", actor=BOSS), Pay(script))
+    session = parked_session(lambda: resume(session.inbox.approve(first, actor=BOSS), Pay(script)))
+    assert RAN == ["notes"] and [each.event for each in session.inbox.waiting] == [second.event]
+    session = resume(session.inbox.deny(second, "far too much", actor=BOSS), Pay(script))
     assert RAN == ["notes"] and "far too much" in sent_text(session)
     assert_replays(session, Pay(script))
 
@@ -242,10 +243,10 @@ def test_two_asks_in_one_step_are_two_approvals() -> None:
 def test_two_equal_calls_in_one_step_are_two_approvals() -> None:
     script = [ToolCall("wire", amount=5), ToolCall("wire", amount=5)]
     session = parked_session(lambda: Pay(script)(Session("go")))
-    first, second = session.waiting
-    session = parked_session(lambda: resume(session.approve(first, actor=BOSS), Pay(script)))
+    first, second = session.inbox.waiting
+    session = parked_session(lambda: resume(session.inbox.approve(first, actor=BOSS), Pay(script)))
     assert RAN == [(5, "bob")]
-    session = resume(session.approve(second, actor=BOSS), Pay(script))
+    session = resume(session.inbox.approve(second, actor=BOSS), Pay(script))
     assert RAN == [(5, "bob")] * 2
     assert_replays(session, Pay(script))
 
@@ -253,13 +254,13 @@ def test_two_equal_calls_in_one_step_are_two_approvals() -> None:
 def test_a_grant_is_used_once() -> None:
     script = (ToolCall("wire", amount=5), ToolCall("wire", amount=5))
     session = parked_session(lambda: Pay(*script)(Session("go")))
-    (ask,) = session.waiting
-    session.approve(ask, actor=BOSS)
+    (ask,) = session.inbox.waiting
+    session.inbox.approve(ask, actor=BOSS)
     with pytest.raises(AlreadyAnswered):
-        session.approve(ask, actor=BOSS)
+        session.inbox.approve(ask, actor=BOSS)
     session = parked_session(lambda: resume(session, Pay(*script)))
     assert RAN == [(5, "bob")]
-    for causes in ((), (ask.event,), (session.waiting[0].event,)):
+    for causes in ((), (ask.event,), (session.inbox.waiting[0].event,)):
         post(
             session.store,
             session.id,
@@ -268,17 +269,17 @@ def test_a_grant_is_used_once() -> None:
     session = parked_session(lambda: resume(session, Pay(*script)))
     assert RAN == [(5, "bob")]
     with pytest.raises((AlreadyAnswered, UnknownAsk)):
-        session.approve(ask, actor=BOSS)
-    session = resume(session.approve(session.waiting[0], actor=BOSS), Pay(*script))
+        session.inbox.approve(ask, actor=BOSS)
+    session = resume(session.inbox.approve(session.inbox.waiting[0], actor=BOSS), Pay(*script))
     assert RAN == [(5, "bob")] * 2
     assert_replays(session, Pay(*script))
 
 
 def test_a_grant_in_one_session_is_none_in_a_fork_of_it() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    session.approve(session.waiting[0], actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
     branch = parked_session(lambda: Pay()(session.fork("again")))
-    assert RAN == [] and len(branch.waiting) == 1
+    assert RAN == [] and len(branch.inbox.waiting) == 1
 
 
 # ── in time ──────────────────────────────────────────────────────────────────────────────────
@@ -288,11 +289,11 @@ HOUR = Policy(Ask("wire", expires_s=3600))
 
 def test_an_ask_that_expired_is_not_granted_and_the_model_is_told() -> None:
     session = parked_session(lambda: Pay(policy=HOUR)(Session("go")))
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     assert ask.expires is not None and ask.expires - ask.since == pytest.approx(3600e6, abs=1e6)
     set_clock_ahead(session, 4000)
     with pytest.raises(AskExpired):
-        session.approve(ask, actor=BOSS)
+        session.inbox.approve(ask, actor=BOSS)
     post(
         session.store,
         session.id,
@@ -310,7 +311,7 @@ def test_an_ask_that_expired_is_not_granted_and_the_model_is_told() -> None:
 
 def test_a_grant_in_time_counts_however_late_it_is_heard() -> None:
     session = parked_session(lambda: Pay(policy=HOUR)(Session("go")))
-    session.approve(session.waiting[0], actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
     set_clock_ahead(session, 10_000)
     session = resume(session, Pay(policy=HOUR))
     assert RAN == [(5, "bob")]
@@ -333,9 +334,9 @@ def _changed_wire() -> Any:
 @pytest.mark.parametrize("granted", [False, True])
 def test_a_tool_that_changed_since_is_not_run(granted: bool) -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     if granted:
-        session.approve(ask, actor=BOSS)
+        session.inbox.approve(ask, actor=BOSS)
     # the agent shows another tool than it did: the program changed, and nothing goes on unseen
     with pytest.raises(ReplayDiverged):
         resume(session, Pay(tools=[_changed_wire()]))
@@ -357,7 +358,7 @@ class Direct(Workflow):
 def test_what_the_program_itself_does_needs_consent_too() -> None:
     session = parked_session(lambda: Direct()(Session("go")))
     assert RAN == []
-    session = resume(session.approve(session.waiting[0], actor=BOSS), Direct())
+    session = resume(session.inbox.approve(session.inbox.waiting[0], actor=BOSS), Direct())
     assert RAN == [(5, "bob")] and session.effects[-1].result == "wired 5 to bob"
     assert_replays(session, Direct())
 
@@ -367,7 +368,9 @@ def test_what_the_program_itself_does_needs_consent_too() -> None:
 
 def test_whoever_denies_is_quoted() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    session = resume(session.deny(session.waiting[0], "ask the bank first", actor=BOSS), Pay())
+    session = resume(
+        session.inbox.deny(session.inbox.waiting[0], "ask the bank first", actor=BOSS), Pay()
+    )
     assert RAN == [] and session.text == "done"
     assert session.effects[0].failure is not None and session.effects[0].failure.kind == "Denied"
     assert "ask the bank first" in sent_text(session)
@@ -378,7 +381,10 @@ def test_whoever_denies_is_quoted() -> None:
 def test_corrected_arguments_are_run_and_the_model_is_told() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
     session = resume(
-        session.approve(session.waiting[0], edited={"amount": 3, "to": "ann"}, actor=BOSS), Pay()
+        session.inbox.approve(
+            session.inbox.waiting[0], edited={"amount": 3, "to": "ann"}, actor=BOSS
+        ),
+        Pay(),
     )
     assert RAN == [(3, "ann")]
     first, second = events_of(session, ToolRequested)
@@ -404,33 +410,41 @@ def test_corrected_arguments_that_do_not_fit_use_up_no_consent() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
     session = parked_session(
         lambda: resume(
-            session.approve(session.waiting[0], edited={"amount": "a lot"}, actor=BOSS), Pay()
+            session.inbox.approve(session.inbox.waiting[0], edited={"amount": "a lot"}, actor=BOSS),
+            Pay(),
         )
     )
-    assert RAN == [] and len(session.waiting) == 1 and BOSS in str(session.waiting[0].shown)
+    assert (
+        RAN == []
+        and len(session.inbox.waiting) == 1
+        and BOSS in str(session.inbox.waiting[0].shown)
+    )
     session = resume(
-        session.approve(session.waiting[0], edited={"amount": 3, "to": "bob"}, actor=BOSS), Pay()
+        session.inbox.approve(
+            session.inbox.waiting[0], edited={"amount": 3, "to": "bob"}, actor=BOSS
+        ),
+        Pay(),
     )
     assert RAN == [(3, "bob")] and session.text == "done"
     assert_replays(session, Pay())
     with pytest.raises(InvalidValue):
         bad: Any = ["not", "an", "object"]
         other = parked_session(lambda: Pay()(Session("go")))
-        other.approve(other.waiting[0], edited=bad, actor=BOSS)
+        other.inbox.approve(other.inbox.waiting[0], edited=bad, actor=BOSS)
 
 
 def test_only_people_and_services_other_than_who_asks_decide() -> None:
     session = parked_session(lambda: Pay()(Session("go")))
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     assert ask.actor.startswith("agent:")
     for actor in (ask.actor, "agent:somebody", "agent:clerk"):
         with pytest.raises(MayNotApprove):
-            session.approve(ask, actor=actor)
+            session.inbox.approve(ask, actor=actor)
         with pytest.raises(MayNotApprove):
-            session.deny(ask, actor=actor)
+            session.inbox.deny(ask, actor=actor)
     direct = parked_session(lambda: Direct()(Session("go")))
     with pytest.raises(MayNotApprove):
-        direct.approve(direct.waiting[0], actor=direct.waiting[0].actor)
+        direct.inbox.approve(direct.inbox.waiting[0], actor=direct.inbox.waiting[0].actor)
     parked_session(lambda: resume(session, Pay()))
     assert RAN == []
 
@@ -541,15 +555,17 @@ class Wide(Workflow):
 @pytest.mark.parametrize("verdict", ["approve", "deny"])
 def test_a_branch_waits_while_the_others_go_on(through: str, verdict: str) -> None:
     session = parked_session(lambda: Wide()(Session("go")))
-    assert sorted(RAN) == ["a", "b"] and [ask.kind for ask in session.waiting] == ["approval"]
+    assert sorted(RAN) == ["a", "b"] and [ask.kind for ask in session.inbox.waiting] == ["approval"]
     store = open_store()
     (ask,) = [ask for ask in all_waiting(store) if ask.kind == "approval"]
     assert ask.log != session.id
     branch = Session.open(ask.log)
-    getattr(branch, verdict)(branch.waiting[0], actor=BOSS)
+    getattr(branch, verdict)(branch.inbox.waiting[0], actor=BOSS)
     session = resume(session if through == "root" else branch, Wide())
     assert ((5, "bob") in RAN) == (verdict == "approve") and RAN.count("a") == RAN.count("b") == 1
-    assert session.open_run is None and [each.text for each in session.messages if each.text] == [
+    assert open_run_of(session) is None and [
+        each.text for each in session.messages if each.text
+    ] == [
         "go",
         "a",
         "b",
@@ -567,7 +583,7 @@ def test_on_an_event_loop_it_waits_likewise() -> None:
 
     session = asyncio.run(go(Pay(), Session("go")))
     assert session.status == "waiting" and RAN == []
-    session = resume(session.approve(session.waiting[0], actor=BOSS), Pay())
+    session = resume(session.inbox.approve(session.inbox.waiting[0], actor=BOSS), Pay())
     assert RAN == [(5, "bob")]
     assert_replays(session, Pay())
     session = asyncio.run(
@@ -578,7 +594,7 @@ def test_on_an_event_loop_it_waits_likewise() -> None:
     )
     assert session.text == "done" and RAN == [(5, "bob")] * 2
     wide = asyncio.run(go(Wide(), Session("go")))
-    assert wide.open_run is not None and (5, "bob") not in RAN[2:]
+    assert open_run_of(wide) is not None and (5, "bob") not in RAN[2:]
 
 
 PROGRAM = """
@@ -626,10 +642,10 @@ def test_each_step_can_be_done_by_another_process(tmp_path: Path, store: str) ->
 
     id = python("try: Pay()(Session('go'))\nexcept Parked as stop: print(stop.session.id)")
     session = Session.open(id)
-    assert session.status == "waiting" and session.waiting[0].question == "How much?"
-    python(f"s = Session.open({id!r}); s.answer(s.waiting[0], 'five', actor='human:x')")
+    assert session.status == "waiting" and session.inbox.waiting[0].question == "How much?"
+    python(f"s = Session.open({id!r}); s.inbox.answer(s.inbox.waiting[0], 'five', actor='human:x')")
     python(f"try: resume({id!r})\nexcept Parked: pass")
-    python(f"s = Session.open({id!r}); s.approve(s.waiting[0], actor='human:boss')")
+    python(f"s = Session.open({id!r}); s.inbox.approve(s.inbox.waiting[0], actor='human:boss')")
     assert not ran.exists()
     assert python(f"print(resume({id!r}).text)") == "done"
     assert ran.read_text() == "5\n"
@@ -668,8 +684,8 @@ def test_text_of_the_web_makes_what_is_dangerous_need_consent() -> None:
     tainted = parked_session(
         lambda: Pay(*script, tools=[wire, fetch], policy=policy)(Session("go"))
     )
-    assert RAN == [(1, "bob"), "x"] and "web" in tainted.origins
-    assert ask_preview(tainted.waiting[0])["tool"] == "wire"
+    assert RAN == [(1, "bob"), "x"] and "web" in tainted.lineage.origins
+    assert ask_preview(tainted.inbox.waiting[0])["tool"] == "wire"
 
 
 def test_an_effect_class_needs_consent() -> None:
@@ -679,7 +695,7 @@ def test_an_effect_class_needs_consent() -> None:
             Session("go")
         )
     )
-    assert RAN == ["n"] and ask_preview(session.waiting[0])["tool"] == "wire"
+    assert RAN == ["n"] and ask_preview(session.inbox.waiting[0])["tool"] == "wire"
 
 
 def test_a_function_decides_what_needs_consent() -> None:
@@ -691,7 +707,9 @@ def test_a_function_decides_what_needs_consent() -> None:
             Session("go")
         )
     )
-    assert RAN == [(100, "bob")] and ask_preview(session.waiting[0])["rule"] == "large amounts"
+    assert (
+        RAN == [(100, "bob")] and ask_preview(session.inbox.waiting[0])["rule"] == "large amounts"
+    )
 
 
 def test_a_refusal_is_recorded_with_its_policy_and_told() -> None:
@@ -756,7 +774,7 @@ def test_a_child_may_not_more_than_its_caller(through: str) -> None:
 def test_consent_is_for_the_policy_it_was_asked_under() -> None:
     script = (ToolCall("wire", amount=1), ToolCall("wire", amount=2))
     session = parked_session(lambda: Pay(*script)(Session("go")))
-    session.approve(session.waiting[0], actor=BOSS)
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
     strict = Policy(Refuse("wire"))
     session = resume(session, Pay(*script, policy=strict))
     assert RAN == []  # it was allowed under another policy; now it is judged by what holds now
@@ -794,17 +812,19 @@ class Asking(Workflow):
 
 def test_a_question_parks_and_the_answer_is_the_result() -> None:
     session = parked_session(lambda: Asking()(Session("go")))
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     assert (ask.kind, ask.question, ask.choices) == ("question", "Which region?", ("eu", "us"))
     with pytest.raises(InvalidValue):
-        session.answer(ask, "mars", actor=BOSS)
+        session.inbox.answer(ask, "mars", actor=BOSS)
     with pytest.raises(MayNotApprove):
-        session.answer(ask, "eu", actor="agent:x")
-    session.answer(ask, "eu", actor=BOSS)
+        session.inbox.answer(ask, "eu", actor="agent:x")
+    session.inbox.answer(ask, "eu", actor=BOSS)
     with pytest.raises(AlreadyAnswered):
-        session.answer(ask, "us", actor=BOSS)
+        session.inbox.answer(ask, "us", actor=BOSS)
     session = parked_session(lambda: resume(session, Asking()))
-    session = resume(session.answer(session.waiting[0], {"law": ["gdpr"]}, actor=BOSS), Asking())
+    session = resume(
+        session.inbox.answer(session.inbox.waiting[0], {"law": ["gdpr"]}, actor=BOSS), Asking()
+    )
     assert dict(session.facts) == {"region": "eu", "why": {"law": ["gdpr"]}}
     assert (
         len(bodies(session, QuestionAsked)) == 2
@@ -839,7 +859,7 @@ def asker() -> Agent:
 
 def test_an_agent_can_ask_a_person() -> None:
     session = parked_session(lambda: asker()(Session("go")))
-    assert session.waiting[0].choices == ("a", "b")
+    assert session.inbox.waiting[0].choices == ("a", "b")
     session = parked_session(lambda: resume(session, asker()))
     assert len(bodies(session, QuestionAsked)) == 1
     session = resume(session.answer(session.waiting[0], "b", actor=BOSS), asker())
@@ -857,7 +877,7 @@ def test_an_agent_can_ask_a_person() -> None:
 @pytest.mark.parametrize("answer", [None, 0, "", [], {"a": 1}, "text", False])
 def test_any_answer_is_one(answer: Any) -> None:
     session = parked_session(lambda: asker()(Session("go", store="memory:answers")))
-    ask = msgspec.structs.replace(session.waiting[0], choices=())
+    ask = msgspec.structs.replace(session.inbox.waiting[0], choices=())
     post(
         session.store,
         session.id,

@@ -192,7 +192,7 @@ def test_runs_taken_up_again_from_inside_a_run_are_bound(tmp_path: Path) -> None
     with pytest.raises(Parked) as caught:
         parked(Session("x"))
     waiting = caught.value.session
-    waiting.approve(waiting.waiting[0], actor="human:boss")
+    waiting.inbox.approve(waiting.inbox.waiting[0], actor="human:boss")
     Guarded(lambda session: attempt(lambda: resume(waiting, parked)))(Session("go"))
     assert RAN == []
     done = payer()(Session("y"))

@@ -20,6 +20,7 @@ from plait.event import kinds as k
 from plait.program import recorded_program
 from plait.runtime.run import direct_writer
 from plait.session.ports import Act, Draft
+from plait.session.value import position_of
 from plait.workflow import Workflow, target_of
 from tests.support import child_environment
 
@@ -126,7 +127,7 @@ def test_a_workflow_from_a_file_is_taken_up_in_another_process(folder: Path) -> 
     assert run("run", "statistics.py:W", "-i", "x").returncode == 4
     (session,) = Session.list(store=folder / "store")
     assert session.runs[-1].workflow == "statistics:W"
-    assert run("answer", session.waiting[0].event[:12], "yes").returncode == 0
+    assert run("answer", session.inbox.waiting[0].event[:12], "yes").returncode == 0
     done = run("resume", session.short)
     assert done.returncode == 0 and session.reload().facts["word"] == "abone", done.stderr
     assert run("replay", session.short).returncode == 0
@@ -182,7 +183,7 @@ def started(workflow: str, environment: dict[str, str]) -> Session:
     """A session with a run that its log says is of this program."""
     session = Session("x")
     body = k.RunStarted(workflow, environment=environment)
-    spot = msgspec.structs.replace(session.position, run="01890000-0000-7000-8000-000000000000")
+    spot = msgspec.structs.replace(position_of(session), run="01890000-0000-7000-8000-000000000000")
     direct_writer().write(spot, [Draft(body, Act("human:ann", "program"))])
     return session.reload()
 

@@ -176,7 +176,7 @@ def _late(session: Session, tool: str) -> Session:
     """Say once more what came of some call: as an outcome that comes after a prompt in which it was
     shown otherwise.
     """
-    calls = [event.header.call for event in session.path if event.kind == "ToolRequested"]
+    calls = [event.header.call for event in session.lineage.path if event.kind == "ToolRequested"]
     if not calls:
         return session
     body = k.ToolReturned((k.Text("late"),))
@@ -251,7 +251,9 @@ def test_an_outcome_that_came_late_is_told_after_what_was_shown() -> None:
     spy = Spy(ToolCall("look", what="a"), "One.")
     agent = Agent("x", model=spy, tools=[look], name="ann")
     session = agent(Session("go"))
-    asked = session.path[[event.kind for event in session.path].index("ToolRequested")].header.call
+    asked = session.lineage.path[
+        [event.kind for event in session.lineage.path].index("ToolRequested")
+    ].header.call
     late, _ = append_events_at_tip(
         session, [Draft(k.ToolReturned((k.Text("late"),)), Act("service:x", "tool", call=asked))]
     )

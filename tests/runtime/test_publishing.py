@@ -92,7 +92,9 @@ PLANTED = {
 
 @pytest.mark.parametrize("how", PLANTED)
 def test_nothing_of_version_control_is_published(how: str, placed: Session, repo: Path) -> None:
-    applied = placed.use(sh, command=f"{PLANTED[how]}; echo ok > ok.txt; echo new > README").apply()
+    applied = placed.use(
+        sh, command=f"{PLANTED[how]}; echo ok > ok.txt; echo new > README"
+    ).files.apply()
     assert (repo / "ok.txt").read_text() == "ok\n" and (repo / "README").read_text() == "new\n"
     assert _delta(applied)["unpublished"] and "not published" in str(applied.result)
     named = {name for path in _there(repo) for name in path.split("/")}
@@ -100,7 +102,7 @@ def test_nothing_of_version_control_is_published(how: str, placed: Session, repo
         not [name for name in named if metadata_of(name)]
         and not {"HEAD", "objects", "Root", "tools", "one"} & named
     )
-    again = applied.apply()  # what was not published is not brought by the next one
+    again = applied.files.apply()  # what was not published is not brought by the next one
     assert _there(repo) & {"HEAD", ".git", "tools"} == set() and "has all of it already" in str(
         again.result
     )
@@ -114,7 +116,7 @@ def test_a_link_that_leads_into_a_repository_by_the_users_own_link_is_not_publis
     placed = _placed(repo, tmp_path)
     applied = placed.use(
         sh, command=f"ln -s meta/hooks tools; ln -s {repo}/.git/hooks abs; ln -s README fine"
-    ).apply()
+    ).files.apply()
     assert (
         not os.path.lexists(repo / "tools")
         and not os.path.lexists(repo / "abs")
@@ -133,8 +135,8 @@ def test_the_folders_own_repository_is_left_alone(repo: Path, tmp_path: Path) ->
     used = placed.use(sh, command="echo '[hooks]' > .hg/hgrc; echo x > ok; echo x > .hg/new")
     gone = placed.fork().use(sh, command="rm -r .hg; ln -s evil .hg; echo y > ok2")
     (repo / ".hg" / "hgrc").write_text("[ui]\nby the user\n")
-    used.apply()
-    gone.apply()
+    used.files.apply()
+    gone.files.apply()
     assert (
         (repo / "ok").exists() and (repo / "ok2").exists() and os.listdir(repo / ".hg") == ["hgrc"]
     )
@@ -193,7 +195,7 @@ def test_what_the_configuration_of_git_has_run_is_not_published(
     used = _placed(repo, tmp_path).use(
         sh, command=f"mkdir -p tools/hooks $(dirname {path}); echo evil > {path}; echo x > ok"
     )
-    applied = used.apply()
+    applied = used.files.apply()
     assert (
         not (repo / path).exists()
         and (repo / "ok").exists()
@@ -216,7 +218,7 @@ def test_nothing_is_published_to_a_folder_that_is_version_controls_own(
     applied = (
         _placed(repo / where, tmp_path)
         .use(sh, command="echo evil > pre-commit; mkdir d; echo x > d/x")
-        .apply()
+        .files.apply()
     )
     assert not (repo / where / "pre-commit").exists() and not (repo / where / "d").exists()
     assert set(_delta(applied)["unpublished"]) >= {"pre-commit", "d/x"}
@@ -229,7 +231,7 @@ def test_an_argument_of_a_command_keeps_nothing_back(repo: Path, tmp_path: Path)
     applied = (
         _placed(repo, tmp_path)
         .use(sh, command="mkdir src docs; echo x > src/a.py; echo x > docs/a.md")
-        .apply()
+        .files.apply()
     )
     assert (
         (repo / "src" / "a.py").exists()
@@ -243,7 +245,7 @@ def test_a_hook_that_is_a_link_into_the_folder_is_not_published(repo: Path, tmp_
     (repo / "pre.sh").write_text("true\n")
     (repo / ".git" / "hooks").mkdir(exist_ok=True)
     (repo / ".git" / "hooks" / "pre-commit").symlink_to("../../pre.sh")
-    _placed(repo, tmp_path).use(sh, command="echo evil > pre.sh").apply()
+    _placed(repo, tmp_path).use(sh, command="echo evil > pre.sh").files.apply()
     assert (repo / "pre.sh").read_text() == "true\n"
 
 
@@ -252,7 +254,7 @@ def test_a_folder_above_the_hooks_cannot_become_a_link(repo: Path, tmp_path: Pat
     git(repo, "config", "core.hooksPath", "tools/hooks")
     _placed(repo, tmp_path).use(
         sh, command="mkdir -p mine/hooks; echo evil > mine/hooks/pre-commit; ln -s mine tools"
-    ).apply()
+    ).files.apply()
     assert (repo / "mine").is_dir() and not os.path.lexists(repo / "tools")
 
 
@@ -268,7 +270,7 @@ def test_git_runs_nothing_of_it(repo: Path, tmp_path: Path) -> None:
         f"for d in .git sub/x sub/y/.git; do {make}; done; echo x > sub/file; echo 'gitdir: x' >"
         " sub/.git"
     )
-    _placed(repo, tmp_path).use(sh, command=command).apply()
+    _placed(repo, tmp_path).use(sh, command=command).files.apply()
     for folder in (repo, repo / "sub", repo / "sub" / "x", repo / "sub" / "y"):
         if folder.is_dir():
             subprocess.run(["git", "status"], cwd=folder, capture_output=True, check=False)
@@ -347,7 +349,7 @@ def test_what_is_run_by_a_link_is_named(how: str, repo: Path, tmp_path: Path) ->
     (repo / "shared.txt").write_text("all:\n")
     (repo / "Makefile").symlink_to("shared.txt")
     command, named = LINKED[how]
-    applied = _placed(repo, tmp_path).use(sh, command=command).apply()
+    applied = _placed(repo, tmp_path).use(sh, command=command).files.apply()
     assert set(_delta(applied).get("executable", {})) == named
 
 
@@ -355,9 +357,9 @@ def test_what_is_run_and_too_long_to_be_shown_is_not_published_by_consent(
     placed: Session, repo: Path
 ) -> None:
     waits = _parked(placed, command := "seq 1 400000 > Makefile")
-    (ask,) = waits.waiting
+    (ask,) = waits.inbox.waiting
     assert isinstance(ask.shown, dict) and "too many to be shown" in str(ask.shown["cannot tell"])
-    waits.approve(ask, actor="human:boss")
+    waits.inbox.approve(ask, actor="human:boss")
     with pytest.raises(ToolFailed, match="could not be shown"):
         resume(waits, Publish(command))
     assert not (repo / "Makefile").exists()
@@ -366,7 +368,7 @@ def test_what_is_run_and_too_long_to_be_shown_is_not_published_by_consent(
 def test_what_is_published_and_run_is_named_in_the_result(placed: Session, repo: Path) -> None:
     applied = placed.use(
         sh, command="echo 'import os' > conftest.py; echo x > a.txt; rm -f README"
-    ).apply()
+    ).files.apply()
     assert (
         repo / "conftest.py"
     ).exists() and "conftest.py (pytest runs it before any test)" in str(applied.result)
@@ -385,7 +387,7 @@ class Publish(Workflow):
         self.command = command
 
     def forward(self, session: Session) -> Session:
-        return session.use(sh, command=self.command).apply()
+        return session.use(sh, command=self.command).files.apply()
 
 
 COMMAND = "echo 'import evil' > conftest.py; echo more >> README; echo 'gitdir: x' > .git"
@@ -424,20 +426,20 @@ def _parked(placed: Session, command: str = COMMAND) -> Session:
 
 
 def test_a_parked_ask_shows_it_too_and_goes_on_when_granted(placed: Session, repo: Path) -> None:
-    (ask,) = (waits := _parked(placed)).waiting
+    (ask,) = (waits := _parked(placed)).inbox.waiting
     assert (
         isinstance(ask.shown, dict)
         and "+import evil" in str(ask.shown["patch"])
         and "conftest.py" in str(ask.shown["executable"])
     )
-    waits.approve(ask, actor="human:boss")
+    waits.inbox.approve(ask, actor="human:boss")
     resume(waits, Publish(COMMAND))
     assert (repo / "conftest.py").exists()
 
 
 def test_what_was_not_shown_is_not_published(placed: Session, repo: Path) -> None:
     waits = _parked(placed)
-    waits.approve(waits.waiting[0], actor="human:boss")
+    waits.inbox.approve(waits.inbox.waiting[0], actor="human:boss")
     (repo / "README").write_text("changed\na shop\n")
     with pytest.raises(ToolFailed, match="would not become what was shown"):
         resume(waits, Publish(COMMAND))
@@ -446,9 +448,9 @@ def test_what_was_not_shown_is_not_published(placed: Session, repo: Path) -> Non
     )
     with pytest.raises(Parked):  # taken up again, it is asked anew
         resume(waits, Publish(COMMAND))
-    (ask,) = (waits := waits.reload()).waiting
+    (ask,) = (waits := waits.reload()).inbox.waiting
     assert isinstance(ask.shown, dict) and " changed" in str(ask.shown["patch"])
-    waits.approve(ask, actor="human:boss")
+    waits.inbox.approve(ask, actor="human:boss")
     resume(waits, Publish(COMMAND))
     assert (repo / "README").read_text() == "changed\na shop\nmore\n" and (
         repo / "conftest.py"
@@ -457,7 +459,7 @@ def test_what_was_not_shown_is_not_published(placed: Session, repo: Path) -> Non
 
 def test_a_change_of_something_else_does_not_ask_again(placed: Session, repo: Path) -> None:
     waits = _parked(placed)
-    waits.approve(waits.waiting[0], actor="human:boss")
+    waits.inbox.approve(waits.inbox.waiting[0], actor="human:boss")
     (repo / "other").write_text("x\n")
     resume(waits, Publish(COMMAND))
     assert (repo / "conftest.py").exists()
@@ -468,9 +470,9 @@ def test_a_dispute_is_told_in_the_ask_and_nothing_is_published_under_it(
 ) -> None:
     (repo / "README").write_text("theirs\n")
     waits = _parked(placed, "echo mine > README")
-    (ask,) = waits.waiting
+    (ask,) = waits.inbox.waiting
     assert isinstance(ask.shown, dict) and "README" in str(ask.shown["cannot tell"])
-    waits.approve(ask, actor="human:boss")
+    waits.inbox.approve(ask, actor="human:boss")
     # the dispute is gone, and so is what the person knew of
     (repo / "README").write_text("a shop\n")
     with pytest.raises(ToolFailed, match="could not be shown"):
@@ -479,7 +481,7 @@ def test_a_dispute_is_told_in_the_ask_and_nothing_is_published_under_it(
 
 
 def test_a_long_patch_is_cut_and_says_how_to_see_the_rest(placed: Session) -> None:
-    (ask,) = (waits := _parked(placed, "seq 1 20000 > numbers")).waiting
+    (ask,) = (waits := _parked(placed, "seq 1 20000 > numbers")).inbox.waiting
     assert isinstance(ask.shown, dict) and len(str(ask.shown["patch"])) == 20_000
     assert f"plait apply {waits.short} --dry-run" in str(ask.shown["patch is cut"])
 
@@ -493,7 +495,7 @@ def test_what_is_run_is_shown_first_whole_and_by_its_lines(placed: Session, repo
         f"seq 1 20000 > AAA; {latin}; seq 1 9000 > Makefile; echo last >> Makefile; mv README"
         " setup.py; printf 'a\\0b\\n' > tox.ini"
     )
-    (ask,) = _parked(placed, command).waiting
+    (ask,) = _parked(placed, command).inbox.waiting
     assert isinstance(ask.shown, dict)
     patch = str(ask.shown["patch"])
     assert (
@@ -527,7 +529,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(
 
     monkeypatch.setattr(files.LocalFiles, "replace", late)
     with pytest.raises(ToolFailed, match="link"):
-        used.apply()
+        used.files.apply()
     assert not list((tmp_path / "elsewhere").iterdir()) and (repo / "moved" / "a").exists()
 
 
@@ -539,7 +541,7 @@ def test_a_folder_that_its_owner_made_read_only_is_not_written_to(
         sh, command="chmod 755 closed; echo x > closed/a; chmod 555 closed"
     )
     with pytest.raises(ToolFailed, match="read-only"):
-        used.apply()
+        used.files.apply()
     assert (repo / "closed").stat().st_mode & 0o777 == 0o555 and not list(
         (repo / "closed").iterdir()
     )

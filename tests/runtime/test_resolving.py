@@ -137,8 +137,8 @@ def test_a_value_of_the_type_is_what_the_program_sees(
 ) -> None:
     used = lost(returns)
     session = waiting(used)
-    (ask,) = session.waiting
-    session.resolve(ask, "happened", value, "the bank says so", actor=ANA)
+    (ask,) = session.inbox.waiting
+    session.inbox.resolve(ask, "happened", value, "the bank says so", actor=ANA)
     done = resume(session, Pays(used))
     assert done.at(-2).result == result
     if returns not in (Any, None):
@@ -210,8 +210,8 @@ def test_a_value_of_another_type_is_refused_before_anything_is_written(
 ) -> None:
     session = waiting(lost(returns))
     with pytest.raises(InvalidValue, match=r"value: .* Nothing was written"):
-        session.resolve(session.waiting[0], "happened", value, actor=ANA)
-    assert session.inbox == [] and len(session.waiting) == 1
+        session.inbox.resolve(session.inbox.waiting[0], "happened", value, actor=ANA)
+    assert session.inbox.events == [] and len(session.inbox.waiting) == 1
 
 
 @pytest.mark.parametrize("value", [b"hello", "aGVsbG8=", bytearray(b"hello")])
@@ -221,7 +221,7 @@ def test_bytes_are_resolved_with_bytes_or_base64_and_recorded_as_the_tool_would(
 ) -> None:
     used = lost(returns)
     session = waiting(used)
-    session.resolve(session.waiting[0], "happened", value, actor=ANA)
+    session.inbox.resolve(session.inbox.waiting[0], "happened", value, actor=ANA)
     done = resume(session, Pays(used))
     result = done.at(-2).result
     assert isinstance(result, File) and store_at(done.store).get_blob(result.blob) == b"hello"
@@ -232,7 +232,7 @@ def test_bytes_are_resolved_with_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"hello")
     used = lost(bytes)
     session = waiting(used)
-    session.resolve(session.waiting[0], "happened", tmp_path / "a.bin", actor=ANA)
+    session.inbox.resolve(session.inbox.waiting[0], "happened", tmp_path / "a.bin", actor=ANA)
     assert resume(session, Pays(used)).runs[-1].status == "finished"
 
 
@@ -248,17 +248,17 @@ class Picky:
 def test_a_type_that_raises_whatever_it_likes_is_asked_for_again() -> None:
     used = lost(Picky)
     session = waiting(used)
-    session.resolve(session.waiting[0], "happened", {"value": -1}, actor=ANA)
+    session.inbox.resolve(session.inbox.waiting[0], "happened", {"value": -1}, actor=ANA)
     with pytest.raises(Parked):
         resume(session, Pays(used))
-    (ask,) = session.reload().waiting
+    (ask,) = session.reload().inbox.waiting
     assert "CancelledError" in ask.why
 
 
 def test_what_did_not_happen_needs_no_value() -> None:
     session = waiting(lost(int))
-    session.resolve(session.waiting[0], "did_not_happen", actor=ANA)
-    assert session.waiting == []
+    session.inbox.resolve(session.inbox.waiting[0], "did_not_happen", actor=ANA)
+    assert session.inbox.waiting == []
 
 
 def test_a_call_of_a_model_is_resolved_likewise() -> None:
@@ -272,24 +272,24 @@ def test_a_call_of_a_model_is_resolved_likewise() -> None:
         agent()(session)
     with pytest.raises(Parked):
         resume(session, agent())
-    (ask,) = session.reload().waiting
+    (ask,) = session.reload().inbox.waiting
     assert ask.returns == schema_of(Receipt)
     with pytest.raises(InvalidValue, match="'total' is missing"):
-        session.reload().resolve(ask, "happened", {"id": 1}, actor=ANA)
-    session.reload().resolve(ask, "happened", Receipt(1, 2.0, []), actor=ANA)
+        session.reload().inbox.resolve(ask, "happened", {"id": 1}, actor=ANA)
+    session.reload().inbox.resolve(ask, "happened", Receipt(1, 2.0, []), actor=ANA)
     done = resume(session, agent())
     assert done.text == "paid" and done.effects[0].result["id"] == 1
 
 
 def test_a_value_that_does_not_fit_the_tool_as_it_is_now_is_asked_for_again() -> None:
     session = waiting(lost(Any))  # nobody knew then what it returns
-    session.resolve(session.waiting[0], "happened", "seven", actor=ANA)
+    session.inbox.resolve(session.inbox.waiting[0], "happened", "seven", actor=ANA)
     used = lost(int)
     with pytest.raises(Parked):
         resume(session, Pays(used, int))
-    (ask,) = session.reload().waiting
+    (ask,) = session.reload().inbox.waiting
     assert "does not fit" in ask.why and ask.returns == {"type": "integer"}
-    session.reload().resolve(ask, "happened", 7, actor=ANA)
+    session.reload().inbox.resolve(ask, "happened", 7, actor=ANA)
     done = resume(session, Pays(used, int))
     assert done.facts["seen"] == "int" and replay(done, Pays(used, int)).head == done.head
 

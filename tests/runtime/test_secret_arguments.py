@@ -119,7 +119,7 @@ def test_consent_does_not_bring_a_secret_back() -> None:
     with pytest.raises(Parked) as stop:
         agent(used, policy)(Session("go", store="memory:"))
     session = stop.value.session
-    session.approve(session.waiting[0], actor=ANA)
+    session.inbox.approve(session.inbox.waiting[0], actor=ANA)
     with pytest.raises(Parked) as stop:  # for the second call, of this process
         resume(session, agent(used, policy))
     assert GOT == [] and stop.value.session.effects[0].failure is not None
@@ -140,10 +140,10 @@ def test_what_a_person_edited_into_a_call_is_not_called_with_a_stand_in() -> Non
     with pytest.raises(Parked) as stop:
         Plain()(Session("go", store="memory:"))
     session = stop.value.session
-    session.approve(session.waiting[0], edited={"key": KEY}, actor=ANA)
+    session.inbox.approve(session.inbox.waiting[0], edited={"key": KEY}, actor=ANA)
     with pytest.raises(Parked):
         resume(session, Plain())
-    (ask,) = session.reload().waiting
+    (ask,) = session.reload().inbox.waiting
     assert GOT == [] and "holds a secret" in str(ask.shown)
 
 
@@ -161,7 +161,7 @@ def test_a_lost_call_is_not_looked_into_with_a_stand_in(effect: Any) -> None:
     session = died(agent(used), Session("go", store="memory:"))
     with pytest.raises(Parked):
         resume(session, agent(used))
-    (ask,) = session.reload().waiting
+    (ask,) = session.reload().inbox.waiting
     assert GOT == [] and ask.kind == "unknown"
 
 

@@ -63,8 +63,8 @@ def placed(repo: Path, tmp_path: Path) -> Session:
 
 
 def test_placing_records_the_tree_and_touches_nothing(placed: Session, repo: Path) -> None:
-    assert placed.tree and placed.workspace.files() == ["README", "run.sh", "src/cart.py"]
-    assert placed.workspace.entry("run.sh").mode == 0o755
+    assert placed.files.tree and placed.files.paths() == ["README", "run.sh", "src/cart.py"]
+    assert placed.files.workspace.entry("run.sh").mode == 0o755
     body = placed.events[-1].body
     assert (
         isinstance(body, k.PlacementChanged)
@@ -72,16 +72,20 @@ def test_placing_records_the_tree_and_touches_nothing(placed: Session, repo: Pat
         and body.placement.rung
     )
     used = placed.use(write, path="src/cart.py", text="fixed\n")
-    assert used.workspace.text("src/cart.py") == "fixed\n"
+    assert used.files.text("src/cart.py") == "fixed\n"
     assert (repo / "src" / "cart.py").read_text().startswith("def total")
-    assert placed.workspace.text("src/cart.py").startswith("def total")  # the value is as it was
+    assert placed.files.text("src/cart.py").startswith("def total")  # the value is as it was
 
 
 def test_every_tool_event_has_trees_and_a_place(placed: Session) -> None:
     used = placed.use(sh, command="echo new > new.txt; rm README; exit 3")
     body = used.events[-1].body
     assert isinstance(body, k.ToolReturned) and body.exit_code == 3
-    assert body.trees and body.trees.before == placed.tree and body.trees.after == used.tree
+    assert (
+        body.trees
+        and body.trees.before == placed.files.tree
+        and body.trees.after == used.files.tree
+    )
     assert set(body.trees.changed) == {"README", "new.txt"}
     assert (
         body.placement
@@ -90,12 +94,12 @@ def test_every_tool_event_has_trees_and_a_place(placed: Session) -> None:
         and body.placement.network == "off"
     )
     looked = used.use(read, path="new.txt")
-    assert looked.result == "new\n" and looked.tree == used.tree
+    assert looked.result == "new\n" and looked.files.tree == used.files.tree
     body = looked.events[-1].body
     assert (
         isinstance(body, k.ToolReturned)
         and body.trees
-        and body.trees.before == body.trees.after == used.tree
+        and body.trees.before == body.trees.after == used.files.tree
     )
 
 
@@ -104,9 +108,9 @@ def test_branches_have_files_of_their_own(placed: Session) -> None:
     a, b = first.fork("a"), first.fork("b")
     a, b = a.use(write, path="a.txt", text="A\n"), b.use(sh, command="cat a.txt; echo B > b.txt")
     assert b.result == "1\n"
-    assert a.workspace.text("a.txt") == "A\n" and "b.txt" not in a.workspace
-    assert b.workspace.text("a.txt") == "1\n" and b.workspace.text("b.txt") == "B\n"
-    assert first.workspace.text("a.txt") == "1\n"
+    assert a.files.text("a.txt") == "A\n" and "b.txt" not in a.files.workspace
+    assert b.files.text("a.txt") == "1\n" and b.files.text("b.txt") == "B\n"
+    assert first.files.text("a.txt") == "1\n"
     on = first.use(sh, command="cat a.txt; ls")
     assert on.result == "1\nREADME\na.txt\nrun.sh\nsrc\n"
 
@@ -117,10 +121,11 @@ def test_rewinding_brings_files_back_that_a_command_changed(placed: Session) -> 
     )
     assert changed.diff(placed).files
     back = changed.rewind(placed.seq)
-    assert back.tree == placed.tree
+    assert back.files.tree == placed.files.tree
     seen = back.use(sh, command="ls -A; stat -c %a run.sh; cat src/cart.py | head -1")
     assert (
-        seen.result == "README\nrun.sh\nsrc\n755\ndef total(items):\n" and seen.tree == placed.tree
+        seen.result == "README\nrun.sh\nsrc\n755\ndef total(items):\n"
+        and seen.files.tree == placed.files.tree
     )
 
 
@@ -130,16 +135,17 @@ def test_merging_is_three_way_by_path(placed: Session) -> None:
     )
     b = placed.fork("b").use(sh, command="mv README README.md && echo more >> README.md")
     merged = a.merge(b)
-    assert merged.workspace.text("src/cart.py").endswith("sum(items)\n")
+    assert merged.files.text("src/cart.py").endswith("sum(items)\n")
     assert (
-        merged.workspace.text("README.md") == "a shop\nmore\n" and "README" not in merged.workspace
+        merged.files.text("README.md") == "a shop\nmore\n"
+        and "README" not in merged.files.workspace
     )
     c = placed.fork("c").use(write, path="src/cart.py", text="def total(items):\n    return 0\n")
     with pytest.raises(MergeConflict, match=r"src/cart\.py") as caught:
         merged.merge(c)
     assert caught.value.conflicts["src/cart.py"]["c"] == "def total(items):\n    return 0\n"
     chosen = merged.merge(c, resolve={"src/cart.py": "def total(items):\n    return 7\n"})
-    assert chosen.workspace.text("src/cart.py").endswith("7\n") and chosen.workspace.text(
+    assert chosen.files.text("src/cart.py").endswith("7\n") and chosen.files.text(
         "README.md"
     ).endswith("more\n")
     assert chosen.use(sh, command="cat src/cart.py | tail -1").result == "    return 7\n"
@@ -150,14 +156,10 @@ def test_merging_again_takes_only_what_is_new(placed: Session) -> None:
     a = a.use(write, path="m", text="1\n").merge(b)
     b = b.use(write, path="n", text="2\n")
     a = a.use(write, path="o", text="1\n").merge(b)
-    assert (
-        a.workspace.text("n") == "2\n"
-        and a.workspace.text("m") == "1\n"
-        and a.workspace.text("o") == "1\n"
-    )
+    assert a.files.text("n") == "2\n" and a.files.text("m") == "1\n" and a.files.text("o") == "1\n"
     b = b.merge(a).use(write, path="m", text="3\n")
     a = a.use(write, path="n", text="4\n").merge(b)
-    assert a.workspace.text("m") == "3\n" and a.workspace.text("n") == "4\n"
+    assert a.files.text("m") == "3\n" and a.files.text("n") == "4\n"
 
 
 def test_blame_names_the_event_behind_a_line(placed: Session) -> None:
@@ -165,7 +167,7 @@ def test_blame_names_the_event_behind_a_line(placed: Session) -> None:
     a = first.fork("a").use(sh, command="echo '# from a' >> src/cart.py")
     b = first.fork("b").use(sh, command="sed -i '1i # from b' src/cart.py")
     merged = a.merge(b)
-    lines = list(merged.blame("src/cart.py"))
+    lines = list(merged.files.blame("src/cart.py"))
     assert [line.text for line in lines] == [
         "# from b",
         "def total(items):",
@@ -174,7 +176,7 @@ def test_blame_names_the_event_behind_a_line(placed: Session) -> None:
     ]
     assert [line.event for line in lines] == [b.head, placed.head, first.head, a.head]
     assert lines[2].tool == "sh" and lines[0].branch == "b"
-    assert merged.at(first.seq).blame("src/cart.py")[1].event == placed.head
+    assert merged.at(first.seq).files.blame("src/cart.py")[1].event == placed.head
 
 
 def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path) -> None:
@@ -182,23 +184,23 @@ def test_publishing_merges_with_the_folder_as_it_is(placed: Session, repo: Path)
         sh, command="sed -i 's/ + 1//' src/cart.py; rm README; echo new > new.txt; chmod 700 run.sh"
     )
     (repo / "other.txt").write_text("by hand\n")
-    applied = used.apply()
+    applied = used.files.apply()
     assert (repo / "src" / "cart.py").read_text().endswith("sum(items)\n") and (
         repo / "other.txt"
     ).exists()
     assert not (repo / "README").exists() and (repo / "new.txt").read_text() == "new\n"
     assert (repo / "run.sh").stat().st_mode & 0o777 == 0o700
-    again = applied.use(write, path="new.txt", text="newer\n").apply()
+    again = applied.use(write, path="new.txt", text="newer\n").files.apply()
     assert (repo / "new.txt").read_text() == "newer\n" and (
         repo / "other.txt"
     ).read_text() == "by hand\n"
     (repo / "new.txt").write_text("by hand\n")
     late = again.use(write, path="new.txt", text="newest\n")
     with pytest.raises(MergeConflict, match=r"new\.txt"):
-        late.apply()
+        late.files.apply()
     assert (repo / "new.txt").read_text() == "by hand\n"
     assert late.reload() == late  # nothing was recorded
-    late.apply(resolve={"new.txt": "both\n"})
+    late.files.apply(resolve={"new.txt": "both\n"})
     assert (repo / "new.txt").read_text() == "both\n"
 
 
@@ -210,8 +212,8 @@ def test_an_agent_works_on_files(placed: Session) -> None:
     )
     model = ScriptedModel([*calls, "done"])
     done = Agent("fix it", model=model, tools=[write, sh, read])(placed)
-    assert done.text == "done" and done.workspace.text("b") == "1\n1\n"
-    assert done.at(placed.seq).tree == placed.tree
+    assert done.text == "done" and done.files.text("b") == "1\n1\n"
+    assert done.at(placed.seq).files.tree == placed.files.tree
 
 
 class Editing(Workflow):
@@ -228,7 +230,7 @@ class Editing(Workflow):
 
 def test_replay_touches_no_files(repo: Path, tmp_path: Path) -> None:
     done = Editing(str(repo))(Session("x", store=tmp_path / "store"))
-    assert done.workspace.text("c") == "1\n1\n" and done.workspace.text("a") == "1\n2\n"
+    assert done.files.text("c") == "1\n1\n" and done.files.text("a") == "1\n2\n"
     (repo / "README").write_text("changed since\n")
     assert replay(done, Editing(str(repo))).head == done.head
 
@@ -269,7 +271,7 @@ def test_a_lost_call_is_undone_and_made_again(repo: Path, tmp_path: Path) -> Non
     finally:
         sys.path.remove(str(tmp_path))
         sys.modules.pop("story", None)
-    assert ended.workspace.text("log") == "line\nline\n"
+    assert ended.files.text("log") == "line\nline\n"
 
 
 def test_bad_places_are_refused_before_anything_is_written(placed: Session, tmp_path: Path) -> None:
@@ -281,8 +283,8 @@ def test_bad_places_are_refused_before_anything_is_written(placed: Session, tmp_
         (lambda: fresh.to("local", isolation="hope"), (IsolationMissing, InvalidValue)),
         (lambda: fresh.to("local", limits={"time_s": "long"}), InvalidValue),
         (lambda: fresh.to("local", in_place=True), InvalidValue),
-        (lambda: fresh.workspace, NotPlaced),
-        (lambda: fresh.apply(), NotPlaced),
+        (lambda: fresh.files.workspace, NotPlaced),
+        (lambda: fresh.files.apply(), NotPlaced),
     ):
         with pytest.raises(error):
             refused()
@@ -293,9 +295,9 @@ def test_bad_places_are_refused_before_anything_is_written(placed: Session, tmp_
 
 def test_an_empty_place(tmp_path: Path) -> None:
     empty = Session("x", store=tmp_path / "store").to("local")
-    assert empty.workspace.files() == []
+    assert empty.files.paths() == []
     used = empty.use(sh, command="pwd; ls -A; echo 1 > a")
-    assert used.workspace.text("a") == "1\n"
+    assert used.files.text("a") == "1\n"
     assert used.to("local", clean=True).use(sh, command="ls -A").result == "a\n"
 
 
@@ -304,28 +306,31 @@ def test_in_place_there_is_no_way_back_and_strangers_are_noticed(
 ) -> None:
     here = Session("x", store=tmp_path / "store").to("local", repo, in_place=True)
     used = here.use(sh, command="echo 1 > a")
-    assert (repo / "a").read_text() == "1\n" and used.workspace.text("a") == "1\n"
+    assert (repo / "a").read_text() == "1\n" and used.files.text("a") == "1\n"
     (repo / "b").write_text("by hand\n")
     on = used.use(sh, command="cat b")
     noticed = [event.body for event in on.events if event.kind == "Bypassed"]
     assert (
         len(noticed) == 1 and isinstance(noticed[0], k.Bypassed) and noticed[0].what == "workspace"
     )
-    assert on.workspace.text("b") == "by hand\n"
+    assert on.files.text("b") == "by hand\n"
 
 
 def test_a_file_with_a_secret_is_withheld_and_never_lost(repo: Path, tmp_path: Path) -> None:
     secrets.known("s3cr3t-c4n4ry-0815", "CANARY")
     (repo / ".env").write_text("TOKEN=s3cr3t-c4n4ry-0815\n")
     placed = Session("x", store=tmp_path / "store").to("local", repo)
-    assert placed.workspace.entry(".env").kind == "withheld"
-    used = placed.use(sh, command="ls -A; echo 1 > a").apply()
+    assert placed.files.workspace.entry(".env").kind == "withheld"
+    used = placed.use(sh, command="ls -A; echo 1 > a").files.apply()
     assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-0815\n" and (repo / "a").exists()
-    assert used.workspace.entry(".env").kind == "withheld"
+    assert used.files.workspace.entry(".env").kind == "withheld"
     leaked = used.use(
         sh, command="printf 's3cr3t-c4n4ry'; printf -- '-0815' ; printf 's3cr3t-c4n4ry-0815' > out"
     )
-    assert "s3cr3t" not in str(leaked.result) and leaked.workspace.entry("out").kind == "withheld"
+    assert (
+        "s3cr3t" not in str(leaked.result)
+        and leaked.files.workspace.entry("out").kind == "withheld"
+    )
     assert not [
         path
         for path in (tmp_path / "store").rglob("*.db*")
@@ -340,7 +345,7 @@ def test_two_processes_on_one_session_have_files_of_their_own(
     program = (
         "import sys\nfrom plait import Session\nfrom plait.tools import shell\ns ="
         " Session.open(sys.argv[2], store=sys.argv[1]).use(shell, command='cat a; echo 2 >"
-        " a')\nprint(s.workspace.text('a'))\n"
+        " a')\nprint(s.files.text('a'))\n"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
@@ -371,7 +376,7 @@ def test_a_call_that_is_left_behind_keeps_its_hands_off(placed: Session) -> None
     failed = caught.value.session
     ended.set()
     on = failed.use(sh, command="ls")
-    assert on.result == "README\nrun.sh\nsrc\n" and on.tree == placed.tree
+    assert on.result == "README\nrun.sh\nsrc\n" and on.tree == placed.files.tree
 
 
 def test_a_tool_that_asks_for_what_it_has_is_told(placed: Session) -> None:
@@ -396,7 +401,7 @@ def test_a_loan_ends_with_the_call(placed: Session) -> None:
     used = placed.use(keeps)
     with pytest.raises(SandboxFailed, match="is over"):
         kept[0].files.write("a", b"1")
-    assert used.tree == placed.tree
+    assert used.files.tree == placed.files.tree
 
 
 def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_path: Path) -> None:
@@ -412,22 +417,22 @@ def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_pat
     (repo / "other" / "big.bin").write_text("precious")
     (repo / "conf" / ".env").write_text("TOKEN=s3cr3t-c4n4ry-4711\n")
     placed = Session("x", store=tmp_path / "store").to("local", repo)
-    gone = placed.use(sh, command="rm -rf data src").apply()
+    gone = placed.use(sh, command="rm -rf data src").files.apply()
     assert (repo / "data" / "big.bin").read_text() == "precious" and not (
         repo / "data" / "kept.txt"
     ).exists()
     assert not (repo / "src").exists()  # a folder goes with what was in it
     with pytest.raises(NotApplied, match=r"big\.bin"):
-        gone.fork().use(sh, command="rm -rf other; ln -s /mnt other").apply()
+        gone.fork().use(sh, command="rm -rf other; ln -s /mnt other").files.apply()
     with pytest.raises(MergeConflict, match="conf"):
-        gone.fork().use(sh, command="rm -rf conf").apply()
+        gone.fork().use(sh, command="rm -rf conf").files.apply()
     with pytest.raises(MergeConflict, match="conf"):
-        gone.fork().use(sh, command="mkdir -p conf; echo NEW > conf/.env").apply()
+        gone.fork().use(sh, command="mkdir -p conf; echo NEW > conf/.env").files.apply()
     assert (repo / "other" / "big.bin").exists() and (
         repo / "conf" / ".env"
     ).read_text().startswith("TOKEN")
     chosen = gone.fork().use(sh, command="mkdir -p conf; echo NEW > conf/.env")
-    chosen.apply(resolve={"conf/.env": "NEW\n"})
+    chosen.files.apply(resolve={"conf/.env": "NEW\n"})
     assert (repo / "conf" / ".env").read_text() == "NEW\n"
 
 
@@ -436,12 +441,17 @@ def test_what_was_published_is_the_tree(placed: Session, repo: Path) -> None:
         "mv src lib; chmod 700 lib; mkdir -p deep/er; rm run.sh; mkdir run.sh; echo x > run.sh/x;"
         " rm README; ln -s lib README"
     )
-    used = placed.use(sh, command=command).apply()
-    assert used.fork().to("local", repo).tree == used.tree
-    back = used.use(sh, command="rm -r run.sh; echo '#!/bin/sh' > run.sh").apply()
-    assert back.fork().to("local", repo).tree == back.tree
-    undone = back.rewind(placed.seq).apply()  # what was published is not forgotten by a rewind
-    assert undone.tree == placed.tree and undone.fork().to("local", repo).tree == placed.tree
+    used = placed.use(sh, command=command).files.apply()
+    assert used.fork().to("local", repo).files.tree == used.files.tree
+    back = used.use(sh, command="rm -r run.sh; echo '#!/bin/sh' > run.sh").files.apply()
+    assert back.fork().to("local", repo).files.tree == back.files.tree
+    undone = back.rewind(
+        placed.seq
+    ).files.apply()  # what was published is not forgotten by a rewind
+    assert (
+        undone.tree == placed.files.tree
+        and undone.fork().to("local", repo).tree == placed.files.tree
+    )
 
 
 def test_an_edit_during_publishing_is_not_overwritten(
@@ -458,7 +468,7 @@ def test_an_edit_during_publishing_is_not_overwritten(
     monkeypatch.setattr(LocalFiles, "replace", late)
     with pytest.raises(ToolFailed, match="README"):
         # README is written last or first; whatever is written before it, the edit comes in between
-        used.use(sh, command="echo a > A; echo newer > README").apply()
+        used.use(sh, command="echo a > A; echo newer > README").files.apply()
     assert (repo / "README").read_text() == "by hand\n"
 
 
@@ -497,7 +507,7 @@ def test_of_two_that_change_files_at_once_one_is_told(placed: Session, tmp_path:
     thread.join(60)
     assert len(outcome) == 1 and "StaleFiles" in str(outcome[0])
     now = placed.reload()
-    assert "other" in now.workspace and "mine" not in now.workspace
+    assert "other" in now.files.workspace and "mine" not in now.files.workspace
     assert now.use(sh, command="ls").result == "README\nother\nrun.sh\nsrc\n"
 
 
@@ -508,7 +518,7 @@ def test_a_revert_between_two_merges_is_no_silence(placed: Session) -> None:
     with pytest.raises(MergeConflict):
         b.merge(later)
     # who left it alone does not bring it back
-    assert "f" not in b.merge(a.fork("other").use(write, path="g", text="1\n")).workspace
+    assert "f" not in b.merge(a.fork("other").use(write, path="g", text="1\n")).files.workspace
 
 
 def test_a_fact_and_a_file_of_one_name(placed: Session) -> None:
@@ -518,7 +528,7 @@ def test_a_fact_and_a_file_of_one_name(placed: Session) -> None:
         a.merge(b, resolve={"k": 7})
     assert set(caught.value.conflicts) == {"k"} and "A\n" in caught.value.conflicts["k"].values()
     both = a.merge(b, resolve={"k": 7, "(workspace)/k": "C\n"})
-    assert both.facts["k"] == 7 and both.workspace.text("k") == "C\n"
+    assert both.facts["k"] == 7 and both.files.text("k") == "C\n"
 
 
 def test_what_a_command_writes_is_heard_as_it_runs(placed: Session) -> None:
@@ -539,8 +549,8 @@ def test_placed_again_it_goes_on_as_it_was(repo: Path, tmp_path: Path) -> None:
     clean = first.to("local", clean=True)
     assert (
         clean.use(sh, command="echo $A").result == "1\n"
-        and clean.placement
-        and clean.placement.rung == "bubblewrap"
+        and clean.files.placement
+        and clean.files.placement.rung == "bubblewrap"
     )
     for wrong in (
         {"bogus": 1},
@@ -562,7 +572,7 @@ def test_in_place_forks_share_the_folder_and_blame_knows_strangers(
     )
     (repo / "other").write_text("by hand\n")
     fork = here.fork("q").use(sh, command="cat other")
-    assert fork.result == "by hand\n" and fork.blame("other")[1].kind == "Bypassed"
+    assert fork.result == "by hand\n" and fork.files.blame("other")[1].kind == "Bypassed"
 
 
 @pytest.mark.parametrize("gone", ["work", "work/copies", "work/bases"])
@@ -580,8 +590,8 @@ def test_an_emptied_cache_heals(placed: Session, tmp_path: Path, gone: str) -> N
             used = error.session
     assert (
         used.result == "a shop\n2\n"
-        and used.workspace.text("c") == "3\n"
-        and used.workspace.text("b") == "2\n"
+        and used.files.text("c") == "3\n"
+        and used.files.text("b") == "2\n"
     )
 
 
@@ -611,22 +621,19 @@ def test_a_revert_is_seen_over_two_bases(placed: Session) -> None:
     zero = zero.merge(two).merge(one)
     two = two.merge(one)
     reverted = zero.fork("reverted").use(write, path="f", text="base\n")
-    assert two.fork("same").merge(reverted).workspace.text("f") == "base\n"
+    assert two.fork("same").merge(reverted).files.text("f") == "base\n"
     with pytest.raises(MergeConflict, match="f"):
         two.fork("edited").use(write, path="f", text="B\n").merge(reverted)
     with pytest.raises(MergeConflict, match="f"):
         two.fork("removed").use(sh, command="rm f").merge(reverted)
-    assert (
-        two.fork("edited2").use(write, path="f", text="B\n").merge(zero).workspace.text("f")
-        == "B\n"
-    )
+    assert two.fork("edited2").use(write, path="f", text="B\n").merge(zero).files.text("f") == "B\n"
 
 
 def test_branches_merged_at_once_know_of_each_other(placed: Session) -> None:
     begun = placed.use(write, path="f", text="0\n")
     b = begun.fork("b").use(write, path="f", text="B\n")
     c = begun.fork("c").merge(b).use(write, path="f", text="0\n")
-    assert begun.fork("all").merge(b, c).workspace.text("f") == "0\n"
+    assert begun.fork("all").merge(b, c).files.text("f") == "0\n"
 
 
 def test_whose_file_with_a_secret_it_is_can_be_chosen(repo: Path, tmp_path: Path) -> None:
@@ -639,14 +646,14 @@ def test_whose_file_with_a_secret_it_is_can_be_chosen(repo: Path, tmp_path: Path
         .use(write, path=".env", text="session\n")
     )
     with pytest.raises(MergeConflict) as caught:
-        used.apply()
+        used.files.apply()
     shown = caught.value.conflicts[".env"]["the folder"]
-    used.fork().apply(resolve={".env": shown})
+    used.fork().files.apply(resolve={".env": shown})
     assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-1234\n"
-    used.fork().apply(resolve=lambda path, sides: sides["the folder"])
+    used.fork().files.apply(resolve=lambda path, sides: sides["the folder"])
     assert (repo / ".env").read_text() == "TOKEN=s3cr3t-c4n4ry-1234\n"
     leaking = used.fork().use(write, path="config.py", text="KEY = 's3cr3t-c4n4ry-1234'\n")
-    leaking.apply(resolve={".env": "chosen\n"})
+    leaking.files.apply(resolve={".env": "chosen\n"})
     assert (repo / ".env").read_text() == "chosen\n" and (
         repo / "config.py"
     ).read_text() == "plain\n"
@@ -663,7 +670,7 @@ def test_what_the_rules_leave_out_is_not_published(repo: Path, tmp_path: Path) -
         .to("local")
         .use(sh, command="echo S > k.log; mkdir cache; echo S > cache/u; echo S > ok")
     )
-    here.merge(there).apply()
+    here.merge(there).files.apply()
     assert (repo / "k.log").read_text() == (repo / "cache" / "u").read_text() == "by hand\n" and (
         repo / "ok"
     ).exists()
@@ -672,15 +679,15 @@ def test_what_the_rules_leave_out_is_not_published(repo: Path, tmp_path: Path) -
 def test_what_came_into_the_way_is_not_overwritten(placed: Session, repo: Path) -> None:
     os.mkfifo(repo / "L")
     with pytest.raises((ToolFailed, NotApplied)):
-        placed.fork().use(sh, command="ln -s README L").apply()
+        placed.fork().use(sh, command="ln -s README L").files.apply()
     assert (repo / "L").is_fifo()
 
 
 def test_what_one_branch_published_the_other_knows_after_a_merge(
     placed: Session, repo: Path
 ) -> None:
-    a = placed.fork("a").use(write, path="n", text="1\n").apply().use(sh, command="rm n")
-    placed.fork("b").merge(a).apply()
+    a = placed.fork("a").use(write, path="n", text="1\n").files.apply().use(sh, command="rm n")
+    placed.fork("b").merge(a).files.apply()
     assert not (repo / "n").exists()
 
 
@@ -734,4 +741,4 @@ def test_what_a_tool_may_do_with_a_loan(placed: Session) -> None:
         return part.name
 
     used = placed.use(busy)
-    assert used.result == "kept.txt" and used.tree == placed.tree
+    assert used.result == "kept.txt" and used.files.tree == placed.files.tree

@@ -34,6 +34,7 @@ from plait import (
 )
 from plait.errors import ToolFailed
 from plait.event.kinds import ToolRequested
+from plait.session.value import open_run_of
 from plait.store import Store
 from plait.tools.notes import decide, note, todo
 from tests.support import scripted_model
@@ -152,14 +153,14 @@ def rewound_but_caused(session: Session) -> Session:
 
 def judged_elsewhere(session: Session) -> Session:
     run = fetched(session.fork("tests"))
-    return session.validate("tests", True, evidence=run)
+    return session.checks.record("tests", True, evidence=run)
 
 
 def sent(session: Session) -> Session:
     class Tells(Workflow):
         def forward(self, session: Session, other: Session | None = None) -> Session:
             assert other is not None
-            other.send(session.use(fetch, url="u").result)
+            other.inbox.send(session.use(fetch, url="u").result)
             return session
 
     Tells()(Session("teller", store=session.store), other=session)
@@ -442,12 +443,12 @@ def choice_in_branch(how: str) -> Callable[[Session], Session]:
 
 
 def graph_of_branch(session: Session) -> Session:
-    return session.use(wire, to=str(session.fork("a").use(fetch, url="u").graph().nodes))
+    return session.use(wire, to=str(session.fork("a").use(fetch, url="u").lineage.graph().nodes))
 
 
 def graph_of_family(session: Session) -> Session:
     session.fork("a").use(fetch, url="u")
-    return session.use(wire, to=str(session.graph().nodes))
+    return session.use(wire, to=str(session.lineage.graph().nodes))
 
 
 def heard_in_branch(session: Session) -> Session:
@@ -671,9 +672,9 @@ def test_a_run_with_consent_goes_on_and_replays(store: Store) -> None:
     session = Session("go", store=store)
     for _ in range(2):
         with pytest.raises(Parked):
-            Flow()(session) if session.open_run is None else resume(session, Flow())
+            Flow()(session) if open_run_of(session) is None else resume(session, Flow())
         session = session.reload()
-        session.approve(session.waiting[0], actor="human:boss")
+        session.inbox.approve(session.inbox.waiting[0], actor="human:boss")
     done = resume(session, Flow())
     assert done.status == "active" and len(WIRED) == 2
     assert replay(done, Flow()).head == done.head
@@ -688,4 +689,4 @@ def test_the_decision_and_the_origins_are_on_record(store: Store) -> None:
     assert isinstance(body, ToolRequested) and body.decision == "ask"
     (cause,) = request.header.causes
     assert store.event(cause).header.origin == "web"
-    assert "web" in waiting.origins
+    assert "web" in waiting.lineage.origins

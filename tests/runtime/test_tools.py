@@ -316,10 +316,10 @@ def test_images_and_files_come_back_as_parts() -> None:
         and isinstance(parts[2], k.File)
         and session.result[1] == "a caption"
     )
-    assert session.blob(parts[0].blob) == b"GIF89a"
+    assert session.files.blob(parts[0].blob) == b"GIF89a"
     session = session.use(raw)
     (part,) = session.effects[-1].parts
-    assert isinstance(part, k.File) and session.blob(part.blob) == b"\x00\xff"
+    assert isinstance(part, k.File) and session.files.blob(part.blob) == b"\x00\xff"
 
 
 def test_a_large_result_is_whole_in_the_log_and_bounded_for_the_model() -> None:

@@ -75,6 +75,7 @@ from plait.model.base import Fault
 from plait.runtime.run import direct_writer
 from plait.session import verify
 from plait.session.ports import Act, Draft, Position
+from plait.session.value import open_run_of
 from tests.support import RAN, ask_preview, parked_session, read, scripted_model
 
 
@@ -97,7 +98,7 @@ def test_a_run_and_its_session_are_one_record() -> None:
         and known.text == "done"
         and known.effects[0].result == "wired 1"
     )
-    assert known.usage == session.usage and replay(known, agent).head == known.head
+    assert known.budget.usage == session.budget.usage and replay(known, agent).head == known.head
     assert list(verify(open_store(session.store), state=True)) == []
 
 
@@ -117,17 +118,21 @@ class Hops(Workflow):
 
     def forward(self, session: Session) -> Session:
         for agent in self.agents:
-            before = session.usage.input_tokens
+            before = session.budget.usage.input_tokens
             session = agent(session)
-            assert session.usage.input_tokens > before
+            assert session.budget.usage.input_tokens > before
         return session
 
 
 def test_usage_and_budget_go_along_at_every_agent() -> None:
     session = Hops(5)(Session("go", budget=Budget(steps_max=8)))
-    assert session.left is not None and session.left.steps_max == 3
+    assert session.budget.left is not None and session.budget.left.steps_max == 3
     again = Session.open(session.id)
-    assert (again.usage, again.left, again.id) == (session.usage, session.left, session.id)
+    assert (again.budget.usage, again.budget.left, again.id) == (
+        session.budget.usage,
+        session.budget.left,
+        session.id,
+    )
 
 
 def test_a_run_stores_each_turn_once(store: str) -> None:
@@ -284,11 +289,11 @@ def test_whoever_has_the_wrong_code_does_no_harm() -> None:
     )
     other = Agent("Something else.", model=scripted_model("nothing"), name="other")
     session = parked_session(lambda: pay(Session("go")))
-    session.approve(session.waiting[0], actor="human:boss")
+    session.inbox.approve(session.inbox.waiting[0], actor="human:boss")
     for _ in range(2):
         with pytest.raises(ReplayDiverged):
             resume(session, other)
-    assert RAN == [] and session.reload().open_run is not None
+    assert RAN == [] and open_run_of(session.reload()) is not None
     session = resume(session, pay)
     assert RAN == [1] and session.text == "done"
 
@@ -299,7 +304,7 @@ def test_a_second_writer_is_heard_while_the_agent_runs() -> None:
     @tool
     def listen() -> str:
         """Listen."""
-        Session.open(session.id).send("by the way", actor="human:ana")
+        Session.open(session.id).inbox.send("by the way", actor="human:ana")
         return "listened"
 
     after = Agent("Listen.", model=scripted_model(ToolCall("listen"), "heard"), tools=[listen])(
@@ -327,9 +332,10 @@ def test_a_payment_that_may_have_happened_is_not_made_again() -> None:
     assert RAN == [9]
     for _ in range(3):
         session = parked_session(lambda: resume(session, agent()))  # noqa: B023
-        assert RAN == [9] and [each.kind for each in session.waiting] == ["unknown"]
+        assert RAN == [9] and [each.kind for each in session.inbox.waiting] == ["unknown"]
     session = resume(
-        session.resolve(session.waiting[0], "happened", "paid 9", actor="human:boss"), agent()
+        session.inbox.resolve(session.inbox.waiting[0], "happened", "paid 9", actor="human:boss"),
+        agent(),
     )
     assert RAN == [9] and session.text == "done"
     assert replay(session, agent()).head == session.head
@@ -343,12 +349,14 @@ def test_reading_the_file_does_not_approve_the_wire() -> None:
         )
 
     session = parked_session(lambda: agent()(Session("go")))
-    session.approve(
-        next(each for each in session.waiting if ask_preview(each)["tool"] == "read"),
+    session.inbox.approve(
+        next(each for each in session.inbox.waiting if ask_preview(each)["tool"] == "read"),
         actor="human:boss",
     )
     session = parked_session(lambda: resume(session, agent()))
-    assert RAN == ["notes"] and [ask_preview(each)["tool"] for each in session.waiting] == ["wire"]
+    assert RAN == ["notes"] and [ask_preview(each)["tool"] for each in session.inbox.waiting] == [
+        "wire"
+    ]
 
 
 def test_a_zombie_cannot_write() -> None:
@@ -361,7 +369,7 @@ def test_a_zombie_cannot_write() -> None:
     def slow() -> str:
         """Be slow."""
         now = Session.open(session.id)
-        spot = Position(now.store, now.id, now.seq, now.head, now.open_run)
+        spot = Position(now.store, now.id, now.seq, now.head, open_run_of(now))
         direct_writer().write(spot, [Draft(RunResumed("another/1/1", 1), Act("human:other"))])
         return "late"
 
@@ -370,8 +378,8 @@ def test_a_zombie_cannot_write() -> None:
     session = session.reload()
     assert [
         event for event in session.events if isinstance(event.body, ToolReturned)
-    ] == [] and session.open_run is not None
-    assert [event.kind for event in session.inbox] == ["ToolReturned"]
+    ] == [] and open_run_of(session) is not None
+    assert [event.kind for event in session.inbox.events] == ["ToolReturned"]
 
 
 class Interrupted(Workflow):
@@ -390,7 +398,9 @@ class Interrupted(Workflow):
 def test_what_came_before_the_interrupt_is_not_run_again() -> None:
     session = parked_session(lambda: Interrupted()(Session("go")))
     session = parked_session(lambda: resume(session, Interrupted()))
-    session = resume(session.answer(session.waiting[0], "yes", actor="human:boss"), Interrupted())
+    session = resume(
+        session.inbox.answer(session.inbox.waiting[0], "yes", actor="human:boss"), Interrupted()
+    )
     assert (
         RAN == ["before", 1, "after yes"]
         and len([e for e in session.events if isinstance(e.body, ModelAsked)]) == 2

@@ -31,6 +31,7 @@ from plait.ids import LogId, Micros
 from plait.runtime.run import direct_writer
 from plait.session import verify
 from plait.session.inbox import due
+from plait.session.value import open_run_of
 from tests.support import RAN, assert_replays, bodies, parked_session, set_clock_ahead
 
 
@@ -72,13 +73,13 @@ def test_a_short_sleep_is_slept_in_place() -> None:
 
 def test_a_long_sleep_is_a_row_and_fires_once() -> None:
     session = parked_session(lambda: Sleeps(3600)(Session("go")))
-    assert (session.status, [each.kind for each in session.waiting], RAN) == (
+    assert (session.status, [each.kind for each in session.inbox.waiting], RAN) == (
         "waiting",
         ["timer"],
         [],
     )
     store = open_store(session.store)
-    assert due(store, now(session)) == [] and due(store, session.waiting[0].until or 0) == [
+    assert due(store, now(session)) == [] and due(store, session.inbox.waiting[0].until or 0) == [
         session.id
     ]
     for _ in range(2):  # before its time: nothing is set again
@@ -106,7 +107,7 @@ class Waits(Workflow):
 
 def test_a_signal_ends_the_wait_and_its_value_is_the_result() -> None:
     session = parked_session(lambda: Waits()(Session("go")))
-    session.signal("something else", 0)
+    session.inbox.signal("something else", 0)
     session = parked_session(lambda: resume(session, Waits()))
     session = resume(session.signal("deployed", {"ok": [1]}), Waits())
     assert session.facts["came"] == {"value": {"ok": [1]}} and [
@@ -119,7 +120,9 @@ def test_a_signal_that_comes_before_it_is_waited_for() -> None:
     class Early(Waits):
         def forward(self, session: Session) -> Session:
             session = session.use(look, n=0)
-            Session.open(session.id).signal("deployed", "early") if RAN.count("sent") == 0 else None
+            Session.open(session.id).inbox.signal("deployed", "early") if RAN.count(
+                "sent"
+            ) == 0 else None
             RAN.append("sent")
             return super().forward(session)
 
@@ -150,7 +153,7 @@ class Twice(Workflow):
 
 def test_a_signal_is_heard_once() -> None:
     session = parked_session(lambda: Twice()(Session("go")))
-    session = parked_session(lambda: resume(session.signal("go", 1), Twice()))
+    session = parked_session(lambda: resume(session.inbox.signal("go", 1), Twice()))
     assert dict(session.facts) == {"n0": 1}
     session = resume(session.signal("go", 2), Twice())
     assert dict(session.facts) == {"n0": 1, "n1": 2}
@@ -174,7 +177,7 @@ def test_outside_of_a_run_nobody_waits() -> None:
 
 class Checker(Workflow):
     def forward(self, session: Session) -> Session:
-        return session.use(look, n=7).validate("tests", True)
+        return session.use(look, n=7).checks.record("tests", True)
 
 
 class Gated(Workflow):
@@ -183,7 +186,7 @@ class Gated(Workflow):
         self._by, self._checks = by, checks
 
     def forward(self, session: Session) -> Session:
-        session = session.require("tests", by=self._by)
+        session = session.checks.require("tests", by=self._by)
         if self._checks:
             session = self.checker(session)
         return self.worker(session)
@@ -193,9 +196,11 @@ def test_a_gate_holds_the_next_effect_until_the_verdict() -> None:
     session = parked_session(lambda: Gated()(Session("go")))
     assert bodies(session, ModelAsked) == []
     session = parked_session(lambda: resume(session, Gated()))
-    session = parked_session(lambda: resume(session.reload().validate("tests", False), Gated()))
+    session = parked_session(
+        lambda: resume(session.reload().checks.record("tests", False), Gated())
+    )
     assert bodies(session, ModelAsked) == []
-    session = resume(session.reload().validate("tests", True), Gated())
+    session = resume(session.reload().checks.record("tests", True), Gated())
     assert session.text == "went on"
     assert_replays(session, Gated())
 
@@ -210,17 +215,19 @@ def test_whoever_is_to_judge_may_act() -> None:
 
 class Merging(Workflow):
     def forward(self, session: Session) -> Session:
-        branch = session.fork("side").fact("done", True).require("review")
+        branch = session.fork("side").fact("done", True).checks.require("review")
         return session.merge(branch)
 
 
 def test_a_gate_holds_a_merge() -> None:
     session = parked_session(lambda: Merging()(Session("go")))
-    assert "done" not in session.facts and session.open_run is not None
+    assert "done" not in session.facts and open_run_of(session) is not None
     (branch,) = [
-        each for each in (Session.open(row.id) for row in Session.list()) if each.label == "side"
+        each
+        for each in (Session.open(row.id) for row in Session.list())
+        if each.lineage.label == "side"
     ]
-    branch.validate("review", True)
+    branch.checks.record("review", True)
     session = resume(session, Merging())
     assert session.facts["done"] is True
     assert_replays(session, Merging())
@@ -228,7 +235,7 @@ def test_a_gate_holds_a_merge() -> None:
 
 def test_outside_of_a_run_an_unmet_gate_raises_and_writes_nothing() -> None:
     session = Session("go")
-    branch = session.fork("side").fact("done", True).require("review")
+    branch = session.fork("side").fact("done", True).checks.require("review")
     with pytest.raises(GateUnmet):
         session.merge(branch)
     with pytest.raises(GateUnmet):
@@ -258,7 +265,9 @@ class Told(Workflow):
 
 
 def test_what_is_sent_is_heard_at_the_next_safe_point() -> None:
-    session = Told(lambda other: other.send("wait a moment", actor="human:ana"))(Session("go"))
+    session = Told(lambda other: other.inbox.send("wait a moment", actor="human:ana"))(
+        Session("go")
+    )
     assert [each.text for each in session.messages] == ["go", "one", "wait a moment", "two"]
     assert [event.actor for event in session.events if isinstance(event.body, MessageSaid)][
         -1
@@ -287,14 +296,16 @@ def _cancelled(call: Callable[[], object], session: Session) -> Session:
     with pytest.raises(Cancelled):
         call()
     session = session.reload()
-    assert session.open_run is None and [run.status for run in session.runs][-1:] == ["cancelled"]
+    assert open_run_of(session) is None and [run.status for run in session.runs][-1:] == [
+        "cancelled"
+    ]
     sound(session)
     return session
 
 
 def test_a_cancel_is_heard_before_the_next_effect() -> None:
     start = Session("go")
-    session = _cancelled(lambda: Told(lambda other: other.cancel("enough"))(start), start)
+    session = _cancelled(lambda: Told(lambda other: other.inbox.cancel("enough"))(start), start)
     assert [each.text for each in session.messages] == ["go", "one"] and bodies(
         session, RunCancelled
     )[0].reason == "enough"
@@ -306,7 +317,7 @@ def test_a_cancel_on_an_event_loop() -> None:
     start = Session("go")
 
     async def go() -> None:
-        await Told(lambda other: other.cancel("enough")).acall(start)
+        await Told(lambda other: other.inbox.cancel("enough")).acall(start)
 
     session = _cancelled(lambda: asyncio.run(go()), start)
     assert [each.text for each in session.messages] == ["go", "one"]
@@ -315,7 +326,7 @@ def test_a_cancel_on_an_event_loop() -> None:
 def test_a_cancel_in_a_stream() -> None:
     start = Session("go")
     session = _cancelled(
-        lambda: list(Told(lambda other: other.cancel("enough")).stream(start)), start
+        lambda: list(Told(lambda other: other.inbox.cancel("enough")).stream(start)), start
     )
     assert [each.text for each in session.messages] == ["go", "one"]
 
@@ -351,13 +362,14 @@ class Step(Workflow):
 def test_a_cancel_reaches_every_branch() -> None:
     start = Session("go")
     _cancelled(
-        lambda: Branches(lambda root, session: Session.open(root).cancel("enough"))(start), start
+        lambda: Branches(lambda root, session: Session.open(root).inbox.cancel("enough"))(start),
+        start,
     )
     assert RAN.count(1) == 2 and RAN.count(2) == 0
 
 
 def test_a_branch_is_sent_something() -> None:
-    session = Branches(lambda root, session: Session.open(session.id).send("to a alone"))(
+    session = Branches(lambda root, session: Session.open(session.id).inbox.send("to a alone"))(
         Session("go")
     )
     assert [each.text for each in session.messages] == [
@@ -371,9 +383,11 @@ def test_a_branch_is_sent_something() -> None:
 
 def test_a_run_that_nobody_holds_is_cancelled_at_once() -> None:
     session = parked_session(lambda: Sleeps(3600)(Session("go")))
-    session.cancel("never mind", actor="human:ana")
+    session.inbox.cancel("never mind", actor="human:ana")
     session = session.reload()
-    assert session.open_run is None and session.status == "active" and session.waiting == []
+    assert (
+        open_run_of(session) is None and session.status == "active" and session.inbox.waiting == []
+    )
     assert [run.status for run in session.runs] == ["cancelled"] and due(
         open_store(session.store), 2**60
     ) == []

@@ -45,14 +45,14 @@ def parked(workflow: Workflow, session: Session) -> Parked:
 
 def test_an_approval_says_which_call_it_is_about() -> None:
     session = parked(pays(), Session("go", store="memory:")).session
-    (ask,) = session.waiting
+    (ask,) = session.inbox.waiting
     assert (ask.kind, ask.tool, ask.arguments) == ("approval", "wire", {"amount": 5})
     assert all_waiting(store_at(session.store)) == [ask]
 
 
 def test_so_does_one_of_a_branch_and_one_by_the_program() -> None:
     session = parked(Parallel(a=pays()), Session("go", store="memory:")).session.reload()
-    assert [(ask.tool, ask.arguments) for ask in session.waiting] == [("wire", {"amount": 5})]
+    assert [(ask.tool, ask.arguments) for ask in session.inbox.waiting] == [("wire", {"amount": 5})]
 
     class Uses(Workflow):
         policy = Policy(Ask("wire"))
@@ -61,7 +61,7 @@ def test_so_does_one_of_a_branch_and_one_by_the_program() -> None:
             return session.use(wire, amount=7, to="ann")
 
     session = parked(Uses(), Session("go", store="memory:")).session
-    assert [(ask.tool, ask.arguments) for ask in session.waiting] == [
+    assert [(ask.tool, ask.arguments) for ask in session.inbox.waiting] == [
         ("wire", {"amount": 7, "to": "ann"})
     ]
 
@@ -71,19 +71,19 @@ class Gated(Workflow):
         self.worker = Agent("Go on.", model=ScriptedModel(["went on"]))
 
     def forward(self, session: Session) -> Session:
-        return self.worker(session.require("tests", by="human:ana"))
+        return self.worker(session.checks.require("tests", by="human:ana"))
 
 
 @pytest.mark.parametrize("detail", [None, "three of them", {"failed": 3}])
 def test_a_failed_verdict_stands_in_what_the_run_says_when_it_waits_on(detail: Any) -> None:
     stop = parked(Gated(), Session("go", store="memory:"))
     assert "failed" not in stop.why
-    stop.session.validate("tests", False, detail=detail, actor="human:ana")
+    stop.session.checks.record("tests", False, detail=detail, actor="human:ana")
     with pytest.raises(Parked, match="it failed, by human:ana") as again:
         resume(stop.session, Gated())
     if detail is not None:
         assert "three" in again.value.why or '"failed":3' in again.value.why
-    again.value.session.validate("tests", True, actor="human:ana")
+    again.value.session.checks.record("tests", True, actor="human:ana")
     assert resume(stop.session, Gated()).text == "went on"
 
 
@@ -95,4 +95,4 @@ def test_a_call_that_a_policy_refused_was_not_made() -> None:
     )
     assert costs(store_at(session.store), session=session).total.tool_calls == 1
     assert costs(store_at(session.store), "run", session=session).total.tool_calls == 1
-    assert session.spent.tool_calls == 2  # what a budget counts
+    assert session.budget.used.tool_calls == 2  # what a budget counts

@@ -318,12 +318,12 @@ def test_what_reaches_outside_needs_consent_and_has_a_key_of_its_own(at: str) ->
     }
     RAN.clear()
     other = parked_session(lambda: whatif(session, Pays(), at=places[at]))
-    assert [each for each in RAN if each != "bill"] == [] and ask_preview(other.waiting[0])[
+    assert [each for each in RAN if each != "bill"] == [] and ask_preview(other.inbox.waiting[0])[
         "tool"
     ] == "pay"
-    assert other.parent is not None and other.parent.id == session.id
+    assert other.lineage.parent is not None and other.lineage.parent.id == session.id
     RAN.clear()
-    other = resume(other.approve(other.waiting[0], actor=BOSS), Pays())
+    other = resume(other.inbox.approve(other.inbox.waiting[0], actor=BOSS), Pays())
     (ran,) = RAN
     assert ran[0] == 5 and ran[1] != key and other.text == "done"
     assert replay(other, Pays()).head == other.head
@@ -372,8 +372,8 @@ def test_a_what_if_of_a_what_if() -> None:
     assert message_texts(again) == ["go", "scouted", "one is fine", "two doubts", "crawled", "done"]
     assert (
         walked.reload().head == walked.head
-        and again.parent is not None
-        and again.parent.id == walked.id
+        and again.lineage.parent is not None
+        and again.lineage.parent.id == walked.id
     )
     assert replay(again, Trip()).head == again.head
 
@@ -383,7 +383,7 @@ def test_a_branch_is_asked_through_its_root() -> None:
     branches = [
         Session.open(row.id)
         for row in Session.list(limit=100)
-        if Session.open(row.id).label == "two"
+        if Session.open(row.id).lineage.label == "two"
     ]
     with pytest.raises(InvalidValue, match=f"began in {session.short}"):
         whatif(branches[0], Trip(), effects="live", answerer=lambda q, c: "yes")
@@ -391,10 +391,10 @@ def test_a_branch_is_asked_through_its_root() -> None:
 
 def test_both_sides_are_compared() -> None:
     session = trip()
-    other = _replaced(session, events_of(session, FactRecorded)[0], False).validate(
+    other = _replaced(session, events_of(session, FactRecorded)[0], False).checks.record(
         "arrived", False
     )
-    diff = session.validate("arrived", True).diff(other)
+    diff = session.checks.record("arrived", True).diff(other)
     assert "rode" in [each.text for each in diff.messages.left] and "walked" in [
         each.text for each in diff.messages.right
     ]

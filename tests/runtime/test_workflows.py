@@ -36,6 +36,7 @@ from plait.event import kinds as k
 from plait.model.base import Fault, Reply, Request, TextDelta, ToolDelta
 from plait.session.audit import verify
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 from tests.support import QUICK, bodies, kinds, speaker, word_count
 
 
@@ -89,7 +90,7 @@ def test_super_forward_is_no_call_of_its_own_and_recursion_is() -> None:
 
     session = Derived()(Session("go"))
     assert [body.path for body in bodies(session, k.CallStarted)] == ["derived"] and len(
-        session.findings
+        session.facts.findings
     ) == 2
     session = Countdown()(Session("go"))
     assert [body.path for body in bodies(session, k.CallStarted)][
@@ -240,7 +241,7 @@ def test_an_error_of_forward_is_on_record_and_reaches_the_caller() -> None:
     ]
     assert (
         "ZeroDivisionError" in bodies(after, k.RunFailed)[0].failure.traceback
-        and after.open_run is None
+        and open_run_of(after) is None
     )
     assert any(after.short in note for note in caught.value.__notes__)
     assert speaker("ok")(after).text == "ok"
@@ -272,7 +273,7 @@ def test_an_interrupted_run_stays_open_and_says_so() -> None:
         Stopped()(session)
     after = session.reload()
     assert (
-        after.open_run is not None
+        open_run_of(after) is not None
         and kinds(after)[-1] == "FactRecorded"
         and [run.status for run in after.runs] == ["open"]
     )
@@ -302,10 +303,10 @@ def test_returning_another_session_is_fine() -> None:
 
     session = Session("go")
     branch = Branch()(session)
-    assert branch.text == "in the branch" and branch.run is None and branch.label == "b"
+    assert branch.text == "in the branch" and branch.run is None and branch.lineage.label == "b"
     assert (
         kinds(session.reload())[-2:] == ["CallFinished", "RunFinished"]
-        and session.reload().open_run is None
+        and open_run_of(session.reload()) is None
     )
     branch.say("goes on")
     session = Stale()(Session("go"))
@@ -320,11 +321,11 @@ def test_somebody_else_may_have_written() -> None:
 
     session = Slow()(Session("go"))
     assert (
-        list(session.findings.values()) == ["not disturbed"]
+        list(session.facts.findings.values()) == ["not disturbed"]
         and session.runs[-1].status == "finished"
     )
     # heard at the next safe point
-    assert [event.kind for event in session.inbox] == ["MessageSaid"]
+    assert [event.kind for event in session.inbox.events] == ["MessageSaid"]
 
 
 def test_a_run_ends_with_the_digest_of_its_state() -> None:
@@ -349,10 +350,10 @@ def test_a_fresh_session_inside_a_run_has_a_run_of_its_own() -> None:
     class Outer(Workflow):
         def forward(self, session: Session) -> Session:
             inner = speaker("inner")(Session("another"))
-            assert inner.run is None and inner.open_run is None
+            assert inner.run is None and open_run_of(inner) is None
             return session.note(inner.text)
 
-    assert list(Outer()(Session("go")).findings.values()) == ["inner"]
+    assert list(Outer()(Session("go")).facts.findings.values()) == ["inner"]
 
 
 # ── branches ─────────────────────────────────────────────────────────────────────────────────
@@ -364,7 +365,7 @@ def test_branches_run_at_the_same_time_and_are_merged() -> None:
     class Meet(Workflow):
         def forward(self, session: Session) -> Session:
             barrier.wait()
-            return session.fact(session.label or "", 1)
+            return session.fact(session.lineage.label or "", 1)
 
     session = Parallel(a=Meet(), b=Meet(), c=Meet())(Session("go"))
     assert dict(session.facts) == {"a": 1, "b": 1, "c": 1} and kinds(session).count("Merged") == 1
@@ -502,7 +503,7 @@ def test_what_went_wrong_first_is_what_the_caller_sees(monkeypatch: pytest.Monke
         Broken()(session)
     assert any("could not be recorded" in note for note in caught.value.__notes__)
     monkeypatch.undo()
-    assert session.reload().open_run is not None
+    assert open_run_of(session.reload()) is not None
 
 
 def test_what_cannot_be_nested_is_refused() -> None:
@@ -689,7 +690,7 @@ def test_cancelling_the_task_cancels_the_run_and_closes_what_is_open() -> None:
     assert (
         closed.wait(10)
         and kinds(session.reload())[-1] == "RunCancelled"
-        and session.reload().open_run is None
+        and open_run_of(session.reload()) is None
     )
 
 
@@ -754,7 +755,7 @@ def test_a_stream_that_nobody_reads_on_is_cancelled_and_left_in_order() -> None:
     stream = agent.stream(session)
     next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert kinds(session.reload())[-1] == "RunCancelled" and session.reload().open_run is None
+    assert kinds(session.reload())[-1] == "RunCancelled" and open_run_of(session.reload()) is None
 
     async def abandoned() -> None:
         async for _ in agent.astream(other):
@@ -762,7 +763,7 @@ def test_a_stream_that_nobody_reads_on_is_cancelled_and_left_in_order() -> None:
 
     other = Session("go")
     asyncio.run(abandoned())
-    assert other.reload().open_run is None
+    assert open_run_of(other.reload()) is None
 
 
 def test_a_stream_says_when_an_answer_begins_anew() -> None:

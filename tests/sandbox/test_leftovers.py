@@ -178,7 +178,7 @@ def test_the_next_call_a_rewind_a_fork_and_a_validation_run_the_tree(placed: Ses
     planted = placed.use(shell, command=PLANT)
     detail = cast("Mapping[str, Any]", planted.events[-1].body.placement.detail)  # type: ignore[union-attr]
     assert "gone.pyc" in detail["dropped"] and ".venv" in detail["dropped"]
-    assert planted.tree == placed.tree
+    assert planted.files.tree == placed.files.tree
     assert said(planted.fork("branch")) == OWN
     assert said(planted.fork("checked").to("local", clean=True)) == OWN
     once = planted.use(shell, command=TRY)

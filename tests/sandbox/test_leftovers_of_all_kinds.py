@@ -87,7 +87,7 @@ def test_the_next_call_a_fork_and_a_validation_find_none(tmp_path: Path) -> None
     planted = placed.use(
         shell, command="mkdir -p .venv/bin; rmdir .venv/bin; mkdir node_modules; mkfifo pipe"
     )
-    assert planted.tree == placed.tree
+    assert planted.files.tree == placed.files.tree
     for session in (
         planted.fork("branch"),
         planted.fork("checked").to("local", clean=True),

@@ -68,8 +68,8 @@ CARRIERS = [".git/config", ".git/modules/lib/config", ".venv/pip.conf", "sub/.gi
 def test_no_command_sees_a_secret_of_a_heavy_folder(repo: Path, tmp_path: Path, rung: str) -> None:
     secrets.known(KNOWN, "SHOP_KEY")
     placed = _placed(repo, tmp_path, rung)
-    assert placed.placement and isinstance(placed.placement.detail, dict)
-    assert placed.placement.detail["masked"] == [
+    assert placed.files.placement and isinstance(placed.files.placement.detail, dict)
+    assert placed.files.placement.detail["masked"] == [
         *CARRIERS[:2],
         CARRIERS[2],
         "node_modules/deep/x/y.js",
@@ -134,8 +134,8 @@ def test_credentials_deep_in_a_heavy_folder_are_not_seen(
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         (repo / name).write_text(text.format(TOKEN))
     placed = _placed(repo, tmp_path, rung)
-    assert placed.placement and isinstance(placed.placement.detail, dict)
-    assert set(DEEP) <= set(cast("list[str]", placed.placement.detail["masked"]))
+    assert placed.files.placement and isinstance(placed.files.placement.detail, dict)
+    assert set(DEEP) <= set(cast("list[str]", placed.files.placement.detail["masked"]))
     look = f"grep -rF -e {TOKEN} . {repo} 2>/dev/null; true"
     assert placed.fork().use(sh, command=look).result == "(nothing)"
     assert (
@@ -337,12 +337,12 @@ def test_credentials_in_a_folder_that_is_part_of_the_tree_go_into_no_store(
     (repo / ".hg" / "hgrc").write_text(f"[paths]\ndefault = https://ana:{TOKEN}@example.com/shop\n")
     (repo / "sub" / "config").write_text("url = https://a:b@example.com\n")  # a text like others
     placed = Session("x", store=tmp_path / "store").to("local", repo, isolation="host", heavy=heavy)
-    assert placed.placement and isinstance(placed.placement.detail, dict)
-    assert placed.placement.detail["withheld"] == [*CARRIERS[:2], ".hg/hgrc", *CARRIERS[2:]]
+    assert placed.files.placement and isinstance(placed.files.placement.detail, dict)
+    assert placed.files.placement.detail["withheld"] == [*CARRIERS[:2], ".hg/hgrc", *CARRIERS[2:]]
     assert TOKEN.encode() not in b"".join(
         file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file()
     )
-    assert placed.workspace.text("sub/config") and placed.workspace.text(".git/HEAD")
+    assert placed.files.text("sub/config") and placed.files.text(".git/HEAD")
     assert (
         TOKEN
         not in placed.use(sh, command="cat .git/config .hg/hgrc .venv/pip.conf || true").result

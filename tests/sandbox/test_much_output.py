@@ -30,7 +30,7 @@ session = Session.open(session.id, store=store)
 shown = len(str(session.result)), len(session.effects), len(session.messages), len(session.events)
 read = peak_mb() - before - used
 (kept,) = session.effects[-1].kept
-print(json.dumps({"used": used, "read": read, "size": len(session.blob(kept)), "whole": peak_mb() - before, "shown": shown}))
+print(json.dumps({"used": used, "read": read, "size": len(session.files.blob(kept)), "whole": peak_mb() - before, "shown": shown}))
 """  # noqa: E501
 
 

@@ -159,8 +159,8 @@ def test_what_a_rung_leaves_open_is_recorded_before_the_first_call(tmp_path: Pat
         placed = Session("x", store=tmp_path / rung).to("local", isolation=rung, network="on")
         used = placed.use(shell, command="true")
         for session in (placed, used):
-            assert session.placement is not None
-            left = cast("Mapping[str, Any]", session.placement.detail)["open"]
+            assert session.files.placement is not None
+            left = cast("Mapping[str, Any]", session.files.placement.detail)["open"]
             assert ("everything" if rung == "host" else "network") in left
             assert ("modes and times of files" in left) == (rung == "landlock")
 

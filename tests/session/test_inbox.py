@@ -53,6 +53,8 @@ from plait.runtime.hold import hold, release
 from plait.session import InboxRows, verify
 from plait.session.inbox import all_waiting, arrived, due, post, root_of
 from plait.session.ports import Act, Draft, store_at, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of, state_of
 from tests.support import record
 
 record_in_run = partial(record, run="run-1")
@@ -93,13 +95,13 @@ def copies(session: Session) -> Session:
         )
         for each in news
     ]
-    return Session.of(
-        writer_of(None).append(msgspec.structs.replace(session.position, run="run-1"), drafts)
+    return session_at(
+        writer_of(None).append(msgspec.structs.replace(position_of(session), run="run-1"), drafts)
     )
 
 
 def delivered(session: Session) -> int:
-    return session._state.delivered  # pyright: ignore[reportPrivateUsage]
+    return state_of(session).delivered  # pyright: ignore[reportPrivateUsage]
 
 
 # ── the lane ─────────────────────────────────────────────────────────────────────────────────
@@ -108,10 +110,10 @@ def delivered(session: Session) -> int:
 def test_what_is_sent_stands_in_the_inbox_and_leaves_the_session_alone(
     session: Session, store: Store
 ) -> None:
-    assert session.inbox == [] and arrived(store, session.id, 0) == []
-    assert session.send("Wait!", actor="human:ana") is session
-    session.signal("deployed", {"ok": True}).cancel("enough")
-    assert [event.kind for event in session.inbox] == [
+    assert session.inbox.events == [] and arrived(store, session.id, 0) == []
+    assert session.inbox.send("Wait!", actor="human:ana") is session
+    session.inbox.signal("deployed", {"ok": True}).inbox.cancel("enough")
+    assert [event.kind for event in session.inbox.events] == [
         "MessageSaid",
         "Signalled",
         "CancelRequested",
@@ -121,10 +123,10 @@ def test_what_is_sent_stands_in_the_inbox_and_leaves_the_session_alone(
         "CancelRequested",
     ]
     assert arrived(store, session.id, 3) == [] == arrived(store, session.id, 99)
-    assert session.reload() == session and session.inbox[0].log == inbox_of(session.id)
-    assert session.inbox[0].actor == "human:ana" and session.inbox[1].header.parents == (
-        session.inbox[0].id,
-    )
+    assert session.reload() == session and session.inbox.events[0].log == inbox_of(session.id)
+    assert session.inbox.events[0].actor == "human:ana" and session.inbox.events[
+        1
+    ].header.parents == (session.inbox.events[0].id,)
     assert list(verify(store, state=True)) == []
 
 
@@ -143,7 +145,7 @@ def test_a_check_that_raises_leaves_nothing_behind(session: Session, store: Stor
 
     with pytest.raises(KeyError):
         post(store.address, session.id, [Draft(Signalled("x"), Act("human:a"))], check=refuse)
-    assert session.inbox == []
+    assert session.inbox.events == []
 
 
 def test_a_rival_is_outwaited_and_the_check_sees_what_it_wrote(
@@ -162,7 +164,9 @@ def test_a_rival_is_outwaited_and_the_check_sees_what_it_wrote(
         store.address, session.id, [Draft(Signalled("mine"), Act("human:a"))], check=rival
     )
     assert seen == [0, 1, 2, 3] and event.seq == 4  # at first there is not even a log
-    assert [str(each.body.name) for each in session.inbox if isinstance(each.body, Signalled)] == [
+    assert [
+        str(each.body.name) for each in session.inbox.events if isinstance(each.body, Signalled)
+    ] == [
         "rival-1",
         "rival-2",
         "rival-3",
@@ -172,8 +176,8 @@ def test_a_rival_is_outwaited_and_the_check_sees_what_it_wrote(
 
 def test_what_a_message_carries_goes_along(session: Session, store: Store) -> None:
     long = "x" * 100_000
-    session.send(long)
-    body = session.inbox[0].body
+    session.inbox.send(long)
+    body = session.inbox.events[0].body
     assert isinstance(body, MessageSaid)
     [part] = body.parts
     assert (
@@ -188,7 +192,7 @@ import sys
 from plait import Session
 session = Session.open(sys.argv[2], store=sys.argv[1])
 for n in range(int(sys.argv[4])):
-    session.send(f"{sys.argv[3]}-{n}", actor=f"human:{sys.argv[3]}")
+    session.inbox.send(f"{sys.argv[3]}-{n}", actor=f"human:{sys.argv[3]}")
     print(n, flush=True)
 """
 
@@ -204,7 +208,7 @@ def poster(store: Store, session: Session, name: str, count: int) -> subprocess.
 def said(session: Session) -> list[str]:
     return [
         body.parts[0].text
-        for event in session.inbox
+        for event in session.inbox.events
         if isinstance(body := event.body, MessageSaid) and isinstance(body.parts[0], Text)
     ]
 
@@ -240,7 +244,7 @@ def test_what_was_acknowledged_survives_kill_9(sqlite: Store) -> None:
         # What was acknowledged is there; at most one more had been written and not said.
         assert mine == [f"w{n}-{i}" for i in range(len(mine))] and last + 1 <= len(mine) <= last + 2
     assert session.reload() == session and list(verify(sqlite)) == []
-    session.send("still open")
+    session.inbox.send("still open")
 
 
 # ── what waits ───────────────────────────────────────────────────────────────────────────────
@@ -253,7 +257,7 @@ def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(
     session = record_in_run(session, QuestionAsked("Which?", ("a", "b")), call="call-2")
     session = record_in_run(session, ToolUnknown(session.events[2 + 1].id, "killed"), call="call-1")
     session = record_in_run(session, TimerSet(1000, "deployed"), call="call-3")
-    waiting = session.waiting
+    waiting = session.inbox.waiting
     assert waiting == all_waiting(store) and session.status == "waiting"
     assert [each.kind for each in waiting] == ["approval", "question", "unknown", "timer"]
     approval, question, unknown, timer = waiting
@@ -280,7 +284,7 @@ def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(
         and approval.since == session.events[4].time
         and approval.event == session.events[4].id
     )
-    assert [each.kind for each in session.at(5).waiting] == ["approval"]
+    assert [each.kind for each in session.at(5).inbox.waiting] == ["approval"]
     store.rebuild(InboxRows.name)
     assert all_waiting(store) == waiting
     assert list(verify(store)) == []
@@ -292,13 +296,13 @@ def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(
 )
 def test_what_is_settled_waits_no_more(session: Session, store: Store, end: Body) -> None:
     session = record_in_run(ask(session), end, call="call-1")
-    assert (session.waiting, all_waiting(store), session.status) == ([], [], "active")
+    assert (session.inbox.waiting, all_waiting(store), session.status) == ([], [], "active")
 
 
 def test_another_answer_settles_nothing(session: Session, store: Store) -> None:
     session = record_in_run(ask(session), ApprovalGranted(C))
     assert (
-        [each.binding for each in session.waiting]
+        [each.binding for each in session.inbox.waiting]
         == [B]
         == [each.binding for each in all_waiting(store)]
     )
@@ -315,7 +319,7 @@ def test_what_the_run_does_not_go_by_settles_nothing(
     """
     session = record_in_run(ask(session), ApprovalGranted(B), call=call, run=run)
     assert (
-        [each.binding for each in session.waiting]
+        [each.binding for each in session.inbox.waiting]
         == [B]
         == [each.binding for each in all_waiting(store)]
     )
@@ -325,31 +329,31 @@ def test_closing_leaves_nothing_that_waits(store: Store) -> None:
     session = record_in_run(Session("x", store=store), QuestionAsked("Which?"), run=None)
     assert len(all_waiting(store)) == 1
     closed = session.close()
-    assert closed.waiting == [] == all_waiting(store)
+    assert closed.inbox.waiting == [] == all_waiting(store)
     with pytest.raises(WrongStatus):
-        closed.send("hello?")
-    assert closed.inbox == []
+        closed.inbox.send("hello?")
+    assert closed.inbox.events == []
 
 
 def test_a_branch_has_an_inbox_of_its_own_and_waits_for_itself(
     session: Session, store: Store
 ) -> None:
-    session.send("to the root")
+    session.inbox.send("to the root")
     session = copies(ask(session))
     branch = session.fork("b")
     assert delivered(session) == 1 and delivered(branch) == 0
-    assert branch.inbox == [] and branch.waiting == [] and branch.status == "open"
+    assert branch.inbox.events == [] and branch.inbox.waiting == [] and branch.status == "open"
     branch = ask(branch, C, "call-9")
-    assert [each.binding for each in branch.waiting] == [C] and [
-        each.binding for each in session.waiting
+    assert [each.binding for each in branch.inbox.waiting] == [C] and [
+        each.binding for each in session.inbox.waiting
     ] == [B, C]
-    assert root_of(store, branch.waiting[0].run, branch.id) == session.id
+    assert root_of(store, branch.inbox.waiting[0].run, branch.id) == session.id
     with pytest.raises(UnknownAsk):
-        branch.approve(B)
+        branch.inbox.approve(B)
     record_in_run(session, RunFinished())  # and with the run, whatever its branches waited for
-    assert branch.waiting == [] == all_waiting(store)
+    assert branch.inbox.waiting == [] == all_waiting(store)
     with pytest.raises(UnknownAsk, match="not open any more"):
-        branch.approve(C)
+        branch.inbox.approve(C)
 
 
 def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
@@ -373,11 +377,11 @@ def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
 
 def test_what_is_delivered_is_counted_and_settles_the_ask(session: Session, store: Store) -> None:
     session = ask(session)
-    session.send("first")
-    session.approve(
-        session.waiting[0], edited={"path": "b.txt"}, note="not that one", actor="human:ana"
+    session.inbox.send("first")
+    session.inbox.approve(
+        session.inbox.waiting[0], edited={"path": "b.txt"}, note="not that one", actor="human:ana"
     )
-    assert session.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
+    assert session.inbox.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
     after = copies(session)
     assert delivered(after) == 2 and arrived(store, after.id, delivered(after)) == []
     assert [event.kind for event in after.events][-3:] == [
@@ -391,7 +395,7 @@ def test_what_is_delivered_is_counted_and_settles_the_ask(session: Session, stor
         {"path": "b.txt"},
         "not that one",
     )
-    assert after.waiting == [] and after.status == "active" and due(store, 0) == []
+    assert after.inbox.waiting == [] and after.status == "active" and due(store, 0) == []
     assert list(verify(store, state=True)) == []
     with pytest.raises(RunOpen, match="cannot be rewound"):  # somebody is at work on it
         after.rewind(2)
@@ -405,11 +409,11 @@ def test_pausing_a_run_goes_through_its_inbox(session: Session, store: Store) ->
     with pytest.raises(WrongStatus):
         session.pause()
     session.unpause()
-    assert [event.kind for event in session.inbox] == ["SessionPaused", "SessionResumed"]
+    assert [event.kind for event in session.inbox.events] == ["SessionPaused", "SessionResumed"]
     idle = Session("x", store=store)
-    assert idle.pause().status == "paused" and idle.inbox == []
+    assert idle.pause().status == "paused" and idle.inbox.events == []
     with pytest.raises(NoRun, match="no open run"):
-        idle.cancel()
+        idle.inbox.cancel()
 
 
 # ── answering ────────────────────────────────────────────────────────────────────────────────
@@ -417,19 +421,19 @@ def test_pausing_a_run_goes_through_its_inbox(session: Session, store: Store) ->
 
 def test_an_ask_takes_one_answer(session: Session, store: Store) -> None:
     session = ask(session)
-    found = session.waiting[0]
-    session.deny(found, "no", actor="human:ana")
+    found = session.inbox.waiting[0]
+    session.inbox.deny(found, "no", actor="human:ana")
     for again in (
-        lambda: session.approve(found),
-        lambda: session.deny(B[:8]),
-        lambda: session.approve(session.events[4]),
+        lambda: session.inbox.approve(found),
+        lambda: session.inbox.deny(B[:8]),
+        lambda: session.inbox.approve(session.events[4]),
     ):
         with pytest.raises(AlreadyAnswered, match="human:ana"):
             again()
     after = copies(session)
     with pytest.raises(AlreadyAnswered):
-        after.approve(found)
-    assert len(session.inbox) == 1
+        after.inbox.approve(found)
+    assert len(session.inbox.events) == 1
 
 
 def test_two_who_answer_at_once_do_not_both_win(
@@ -442,58 +446,58 @@ def test_two_who_answer_at_once_do_not_both_win(
     def late(*arguments: object, **options: object) -> object:
         if first:
             first.clear()
-            session.deny(B, actor="human:bob")  # between the look and the write
+            session.inbox.deny(B, actor="human:bob")  # between the look and the write
         return real(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(direct, "post", late)
     with pytest.raises(AlreadyAnswered, match="human:bob"):
-        session.approve(B, actor="human:ana")
-    assert [event.kind for event in session.inbox] == ["ApprovalDenied"]
+        session.inbox.approve(B, actor="human:ana")
+    assert [event.kind for event in session.inbox.events] == ["ApprovalDenied"]
 
 
 def test_the_same_call_asked_for_again_wants_a_new_answer(session: Session, store: Store) -> None:
     session = ask(session)
-    session.approve(B)
+    session.inbox.approve(B)
     again = record_in_run(
         session,
         ApprovalExpired(B),
         ApprovalRequested(B, {"tool": "delete"}, asked=2),
         call="call-1",
     )
-    assert len(again.waiting) == 1 == len(all_waiting(store))
-    again.approve(B)
-    assert again.waiting == [] == all_waiting(store)
+    assert len(again.inbox.waiting) == 1 == len(all_waiting(store))
+    again.inbox.approve(B)
+    assert again.inbox.waiting == [] == all_waiting(store)
 
 
 def test_an_answer_that_comes_too_late_is_refused(session: Session, store: Store) -> None:
     session = ask(session, expires=1)
-    for answer in (lambda: session.approve(B), lambda: session.deny(B)):
+    for answer in (lambda: session.inbox.approve(B), lambda: session.inbox.deny(B)):
         with pytest.raises(AskExpired):
             answer()
-    assert session.inbox == [] and due(store, 0) == [] and due(store, 1) == [session.id]
+    assert session.inbox.events == [] and due(store, 0) == [] and due(store, 1) == [session.id]
 
 
 @pytest.mark.parametrize("actor", ["agent:coder", "agent:reviewer"])
 def test_no_agent_answers(session: Session, actor: str) -> None:
     session = record_in_run(ask(session), QuestionAsked("Which?"))
     session = record_in_run(session, ToolUnknown(session.events[3].id), call="call-1")
-    approval, question, unknown = session.waiting
+    approval, question, unknown = session.inbox.waiting
     for act in (
-        lambda: session.approve(approval, actor=actor),
-        lambda: session.deny(approval, actor=actor),
-        lambda: session.answer(question, "a", actor=actor),
-        lambda: session.resolve(unknown, "happened", actor=actor),
+        lambda: session.inbox.approve(approval, actor=actor),
+        lambda: session.inbox.deny(approval, actor=actor),
+        lambda: session.inbox.answer(question, "a", actor=actor),
+        lambda: session.inbox.resolve(unknown, "happened", actor=actor),
     ):
         with pytest.raises(MayNotApprove):
             act()
-    assert session.inbox == []
+    assert session.inbox.events == []
 
 
 def test_whoever_asks_does_not_answer(session: Session) -> None:
     session = record_in_run(session, ApprovalRequested(B, None), actor="service:deploy")
     with pytest.raises(MayNotApprove):
-        session.approve(B, actor="service:deploy")
-    session.approve(B, actor="service:review-board")
+        session.inbox.approve(B, actor="service:deploy")
+    session.inbox.approve(B, actor="service:review-board")
 
 
 def test_an_answer_that_went_around_the_rules_does_not_count(
@@ -503,7 +507,7 @@ def test_an_answer_that_went_around_the_rules_does_not_count(
     late = Draft(ApprovalGranted(B), Act("human:ana"))
     forged = Draft(ApprovalGranted(B), Act("agent:coder", "model"))
     post(store.address, session.id, [forged, late])
-    assert len(session.waiting) == 1 == len(all_waiting(store)) and due(store, 0) == []
+    assert len(session.inbox.waiting) == 1 == len(all_waiting(store)) and due(store, 0) == []
 
 
 def test_everything_is_checked_before_anything_is_written(session: Session) -> None:
@@ -511,25 +515,25 @@ def test_everything_is_checked_before_anything_is_written(session: Session) -> N
     edited: list[object] = [[1], "x", 3]
     for wrong in edited:
         with pytest.raises(InvalidValue):
-            session.approve(B, edited=wrong)  # pyright: ignore[reportArgumentType]
+            session.inbox.approve(B, edited=wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidValue):
-        session.approve(B, edited={"x": float("nan")})
+        session.inbox.approve(B, edited={"x": float("nan")})
     with pytest.raises(InvalidValue):
-        session.answer(session.waiting[2], "c")
+        session.inbox.answer(session.inbox.waiting[2], "c")
     with pytest.raises(InvalidValue):
-        session.approve(3)  # pyright: ignore[reportArgumentType]
+        session.inbox.approve(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidValue):
-        session.resolve("call-1", "perhaps")  # pyright: ignore[reportArgumentType]
+        session.inbox.resolve("call-1", "perhaps")  # pyright: ignore[reportArgumentType]
     with pytest.raises(AmbiguousRevision):
-        session.approve("call")
-    for unknown in ("feed", "bbb", "", session.waiting[2]):
+        session.inbox.approve("call")
+    for unknown in ("feed", "bbb", "", session.inbox.waiting[2]):
         with pytest.raises(UnknownAsk):
-            session.approve(unknown)
+            session.inbox.approve(unknown)
     with pytest.raises(InvalidValue):
-        session.send()
+        session.inbox.send()
     with pytest.raises(InvalidValue):
-        session.signal("")
-    assert session.inbox == []
+        session.inbox.signal("")
+    assert session.inbox.events == []
 
 
 @pytest.mark.parametrize("name", ["ask", "request", "id", "call"])
@@ -541,18 +545,18 @@ def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(
     )
     session = record_in_run(session, ToolUnknown(session.events[-1].id, "killed"), call="call-1")
     names = {
-        "ask": session.waiting[0],
+        "ask": session.inbox.waiting[0],
         "request": session.events[-2],
         "id": session.events[-2].id[:8],
         "call": "call-1",
     }
-    session.resolve(names[name], "happened", {"receipt": 17}, "the bank says so")
-    body = session.inbox[0].body
+    session.inbox.resolve(names[name], "happened", {"receipt": 17}, "the bank says so")
+    body = session.inbox.events[0].body
     assert isinstance(body, ToolResolved) and (body.verdict, body.request) == (
         "happened",
         session.events[-2].id,
     )
-    assert session.waiting == [] and copies(session).result == {"receipt": 17}
+    assert session.inbox.waiting == [] and copies(session).result == {"receipt": 17}
 
 
 # ── who could go on ──────────────────────────────────────────────────────────────────────────
@@ -561,16 +565,16 @@ def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(
 def test_who_is_due(session: Session, store: Store) -> None:
     timer = record_in_run(session, TimerSet(1000, "deployed"), call="t")
     assert due(store, 999) == [] and due(store, 1000) == [session.id] == due(store, FAR)
-    timer.signal("something else")
+    timer.inbox.signal("something else")
     assert due(store, 0) == []
-    timer.signal("deployed")
+    timer.inbox.signal("deployed")
     assert due(store, 0) == [session.id]
     fired = record_in_run(copies(timer), TimerFired("event"), call="t")
-    assert due(store, FAR) == [] and fired.waiting == []
+    assert due(store, FAR) == [] and fired.inbox.waiting == []
 
 
 def test_a_signal_that_came_before_its_timer_is_not_missed(session: Session, store: Store) -> None:
-    session.signal("deployed")
+    session.inbox.signal("deployed")
     timer = record_in_run(session, TimerSet(None, "deployed"), call="t")
     assert due(store, 0) == [session.id]
     store.rebuild(InboxRows.name)
@@ -578,13 +582,13 @@ def test_a_signal_that_came_before_its_timer_is_not_missed(session: Session, sto
     after = record_in_run(copies(timer), TimerFired("event"), call="t")
     # it was heard: the next wait is for the next one
     again = record_in_run(after, TimerSet(None, "deployed"), call="t2")
-    assert due(store, FAR) == [] and len(again.waiting) == 1
+    assert due(store, FAR) == [] and len(again.inbox.waiting) == 1
 
 
 def test_whoever_is_to_be_cancelled_is_due(session: Session, store: Store) -> None:
     session = ask(session)
-    session.cancel("never mind")
-    assert due(store, 0) == [session.id] and len(session.waiting) == 1
+    session.inbox.cancel("never mind")
+    assert due(store, 0) == [session.id] and len(session.inbox.waiting) == 1
     record_in_run(copies(session), RunCancelled("never mind"))
     assert due(store, FAR) == [] == all_waiting(store)
 
@@ -597,7 +601,7 @@ def test_no_ask_is_left_out_however_many_there_are(tmp_path: Path) -> None:
     assert (
         [each.question for each in all_waiting(store)]
         == [f"q{n}" for n in range(300)]
-        == [each.question for each in session.waiting]
+        == [each.question for each in session.inbox.waiting]
     )
     store.close()
 
@@ -606,6 +610,6 @@ def test_a_long_text_is_read_from_its_event(session: Session, store: Store) -> N
     session = record_in_run(
         session, ApprovalRequested(B, {"diff": "x" * 50_000}, expires=2**80), call="call-1"
     )
-    assert all_waiting(store) == session.waiting
-    session.approve(B)
+    assert all_waiting(store) == session.inbox.waiting
+    session.inbox.approve(B)
     assert all_waiting(store) == []

@@ -24,7 +24,9 @@ from plait.event.kinds import (
 from plait.ids import Digest
 from plait.session.ledger import Costs, costs
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
 from plait.session.state import Spent
+from plait.session.value import position_of
 from tests.support import count
 
 PROMPT = Digest("0" * 64)
@@ -53,7 +55,7 @@ def spend(
         Draft(body, Act(f"agent:{agent}", "model", call=call if at < 2 else None))
         for at, body in enumerate(bodies)
     ]
-    return Session.of(writer_of(None).append(session.position, drafts))
+    return session_at(writer_of(None).append(position_of(session), drafts))
 
 
 def by(found: Costs) -> dict[tuple[str, ...], Spent]:
@@ -77,15 +79,18 @@ def test_the_sum_over_a_store(store: Store) -> None:
     bo = spend(Session("b", user="bo", store=store), fails=True)
     fork = spend(ana.fork("x"))
     found = costs(store)
-    assert (found.by, found.total) == ((), ana.spent + bo.spent + (fork.spent - ana.spent))
+    assert (found.by, found.total) == (
+        (),
+        ana.budget.used + bo.budget.used + (fork.budget.used - ana.budget.used),
+    )
     assert found.total == Spent(Usage(40, 20), 3000, 1, 4, 4)
-    assert by(costs(store, "user")) == {("ana",): fork.spent, ("bo",): bo.spent}
-    assert by(costs(store, "project")) == {("shop",): fork.spent, ("",): bo.spent}
-    assert by(costs(store, "tag:team")) == {("web",): fork.spent, ("",): bo.spent}
+    assert by(costs(store, "user")) == {("ana",): fork.budget.used, ("bo",): bo.budget.used}
+    assert by(costs(store, "project")) == {("shop",): fork.budget.used, ("",): bo.budget.used}
+    assert by(costs(store, "tag:team")) == {("web",): fork.budget.used, ("",): bo.budget.used}
     assert by(costs(store, "session")) == {
-        (ana.id,): ana.spent,
-        (bo.id,): bo.spent,
-        (fork.id,): fork.spent - ana.spent,
+        (ana.id,): ana.budget.used,
+        (bo.id,): bo.budget.used,
+        (fork.id,): fork.budget.used - ana.budget.used,
     }
     assert by(costs(store, "agent"))["critic",] == Spent(Usage(10, 5), 0, 1, 1, 1)
     models = by(costs(store, ["model"]))
@@ -108,9 +113,9 @@ def test_a_session_and_what_it_covers(store: Store) -> None:
     other = spend(Session("elsewhere", store=store))
     merged = root.merge(left, right)
     for session in (root, left, right, other, merged, merged.rewind(2)):
-        assert costs(store, session=session).total == session.spent
-    assert merged.spent.model_calls == 4
-    assert costs(store).total == merged.spent + other.spent
+        assert costs(store, session=session).total == session.budget.used
+    assert merged.budget.used.model_calls == 4
+    assert costs(store).total == merged.budget.used + other.budget.used
 
 
 def test_by_time(store: Store) -> None:
@@ -118,14 +123,14 @@ def test_by_time(store: Store) -> None:
     first = session.events[-1].time
     later = spend(session)
     days = by(costs(store, "day"))
-    assert plus(list(days.values())) == later.spent and all(len(day) == 10 for (day,) in days)
-    assert costs(store, since="1h").total == later.spent
+    assert plus(list(days.values())) == later.budget.used and all(len(day) == 10 for (day,) in days)
+    assert costs(store, since="1h").total == later.budget.used
     found = costs(store, until=_moment(first))
-    assert (found.total, found.until) == (session.spent, first)
+    assert (found.total, found.until) == (session.budget.used, first)
     assert costs(store, since=_moment(later.events[-1].time + 1)).total == Spent()
     assert (
         costs(store, "model", since=_moment(first + 1), session=later).total
-        == later.spent - session.spent
+        == later.budget.used - session.budget.used
     )
 
 
@@ -176,7 +181,7 @@ def test_every_sum_equals_the_ledger(store: Store, seed: int) -> None:
         else:
             tips.append(spend(tips[at].detach()))
         count("the costs of a session equal its ledger", store)
-        assert costs(store, session=tips[at]).total == tips[at].spent
+        assert costs(store, session=tips[at]).total == tips[at].budget.used
     for name in ("user", "project", "tag:x", "agent", "model", "session", "day", "day,agent,model"):
         found = costs(store, name)
         assert plus([spent for _, spent in found.rows]) == found.total == costs(store).total

@@ -5,6 +5,7 @@ They give typed errors, and nothing hangs.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -43,22 +44,22 @@ def ask_everything(session: Session) -> None:
     for name in (
         "facts",
         "messages",
-        "path",
-        "usage",
+        "lineage.path",
+        "budget.usage",
         "status",
-        "status_history",
-        "lineage",
+        "lineage.statuses",
+        "lineage.sessions",
         "pending",
-        "left",
-        "validation",
+        "budget.left",
+        "checks.verdicts",
         "text",
     ):
-        getattr(session, name)
+        attrgetter(name)(session)
     for ask in (
-        session.graph,
+        session.lineage.graph,
         session.diff,
         lambda: session.why(session.seq),
-        lambda: session.influence(1),
+        lambda: session.lineage.influence(1),
     ):
         str(ask())
 
@@ -129,7 +130,7 @@ def test_odd_texts_everywhere_come_back_exactly(store: Store, text: Any) -> None
         session.note(text)
         .todo(text)
         .scratch("k", text)
-        .link("s", "r", note=text)
+        .lineage.link("s", "r", note=text)
         .pause(reason=text)
     )
     again = Session.open(session.id, store=store)
@@ -139,7 +140,9 @@ def test_odd_texts_everywhere_come_back_exactly(store: Store, text: Any) -> None
         and again.user == text
         and again.scratchpad["k"] == text
     )
-    assert again.status_history[-1].reason == text and list(again.findings.values()) == [text]
+    assert again.lineage.statuses[-1].reason == text and list(again.facts.findings.values()) == [
+        text
+    ]
     assert Session.list(tag={text: text}, store=store) == [again]
     assert repr(again) and str(again.why(2)) and str(again.diff())
     assert list(verify(store, state=True)) == []

@@ -25,7 +25,7 @@ def check() -> str:
 @tool(effect="pure")
 def remember(what: str, session: Session) -> str:
     """Remember something."""
-    session.fact("what", what).attach("figure", "1").validate("looks", True)
+    session.fact("what", what).attach("figure", "1").checks.record("looks", True)
     return "ok"
 
 
@@ -60,18 +60,20 @@ def test_a_verdict_leads_to_its_evidence_and_back(how: str) -> None:
         "name": "report",
         "attachment": shown.evidence[-1],
     }
-    judged = shown.say("and now?").validate("tests", True, evidence=evidence[how])
+    judged = shown.say("and now?").checks.record("tests", True, evidence=evidence[how])
     verdict = judged.events[-1]
-    assert verdict.header.causes == (at,) and judged.validation[-1].evidence == (at,)
+    assert verdict.header.causes == (at,) and judged.checks.verdicts[-1].evidence == (at,)
     assert {at, ran.outcome.id, ran.request.id} <= ids(judged.why("tests"))
-    assert verdict.id in ids(judged.influence(ran.outcome)) & ids(judged.influence(ran))
-    assert verdict.id in ids(judged.influence(ran.request))
-    assert linked(judged.graph(), verdict.id, at) == "causes"
+    assert verdict.id in ids(judged.lineage.influence(ran.outcome)) & ids(
+        judged.lineage.influence(ran)
+    )
+    assert verdict.id in ids(judged.lineage.influence(ran.request))
+    assert linked(judged.lineage.graph(), verdict.id, at) == "causes"
 
 
 def test_evidence_and_other_causes_stand_together() -> None:
     session = Session("Go.", store=STORE).use(check)
-    judged = session.validate("tests", True, evidence=session, because=2)
+    judged = session.checks.record("tests", True, evidence=session, because=2)
     assert judged.events[-1].header.causes == (session.head, session.events[1].id)
 
 
@@ -79,13 +81,13 @@ def test_attached_evidence_is_found_by_its_name() -> None:
     session = Session("Go.", store=STORE).use(check)
     shown = session.attach("report", "3 passed", because=session)
     assert session.head in ids(shown.why("report"))
-    assert shown.head in ids(shown.influence(session.head))
-    assert linked(shown.graph(), shown.head, session.head) == "causes"
+    assert shown.head in ids(shown.lineage.influence(session.head))
+    assert linked(shown.lineage.graph(), shown.head, session.head) == "causes"
 
 
 def test_the_last_verdict_of_a_name_is_meant() -> None:
-    session = Session("Go.", store=STORE).validate("tests", False).use(check)
-    judged = session.validate("tests", True, evidence=session)
+    session = Session("Go.", store=STORE).checks.record("tests", False).use(check)
+    judged = session.checks.record("tests", True, evidence=session)
     assert session.head in ids(judged.why("tests"))
 
 
@@ -134,7 +136,7 @@ def test_a_tool_in_a_tool_leads_to_the_reply() -> None:
         return session.use(note, text="deep").result
 
     session = agent(ToolCall("outer"), "Done.", tools=[outer])(Session("Go.", store=STORE))
-    (finding,) = session.findings
+    (finding,) = session.facts.findings
     kinds = {step.kind for step in session.why(finding)}
     assert {"ToolRequested", "ModelReplied", "ModelAsked", "MessageSaid"} <= kinds
 
@@ -186,7 +188,7 @@ def test_context_is_told_apart_from_decision() -> None:
     plain = session.say("And?").fact("k", 1)
     assert [(step.how, step.relation) for step in plain.why("k")][1] == ("after", "order")
     assert "having seen: user: Go." in str(session.why("Done."))
-    ahead = {step.kind: step.relation for step in session.influence(2)}
+    ahead = {step.kind: step.relation for step in session.lineage.influence(2)}
     assert ahead["ModelAsked"] == "context" and ahead["ModelReplied"] == "decision"
 
 
@@ -223,8 +225,8 @@ def test_a_file_line_leads_to_the_reply_behind_it(placed: Session) -> None:
     assert [step.kind for step in rest if step.how == "ran in"] == ["PlacementChanged"]
     assert f"in {wrote.placement}" in str(trace)
     assert placed.why("cart.py:1").steps[0].kind == "PlacementChanged"
-    assert placed.why(placed.blame("cart.py")[2]).steps[0].id == wrote.id
-    assert placed.influence("cart.py:2").steps[0].id == wrote.id
+    assert placed.why(placed.files.blame("cart.py")[2]).steps[0].id == wrote.id
+    assert placed.lineage.influence("cart.py:2").steps[0].id == wrote.id
 
 
 def test_a_line_that_is_not_there_is_refused(placed: Session) -> None:
@@ -242,7 +244,7 @@ def test_a_fact_of_that_name_comes_first(placed: Session) -> None:
 
 
 def test_place_and_files_of_an_effect_are_in_the_graph(placed: Session) -> None:
-    graph = placed.graph()
+    graph = placed.lineage.graph()
     nodes = {node.id: node for node in graph.nodes}
     effect = placed.effects[-1]
     edges = [edge for edge in graph.edges if edge.source == effect.request.id]
@@ -259,7 +261,7 @@ def test_place_and_files_of_an_effect_are_in_the_graph(placed: Session) -> None:
 
 def test_a_branch_runs_where_its_parent_was_placed(placed: Session) -> None:
     branch = placed.fork("b").use(write_file, path="b.txt", content="b")
-    graph = branch.graph()
+    graph = branch.lineage.graph()
     request = branch.effects[-1].request.id
     (where,) = [
         edge.target for edge in graph.edges if edge.source == request and edge.type == "ran-in"
@@ -270,9 +272,9 @@ def test_a_branch_runs_where_its_parent_was_placed(placed: Session) -> None:
 
 def test_a_cause_in_another_session_is_named_for_what_it_is() -> None:
     session = Session("Go.", store=STORE).use(check)
-    judged = session.validate("tests", True, evidence=session)
-    other = Session("Judge.", store=STORE).validate("tests", True, evidence=judged)
-    types = {node.type for node in other.graph().nodes}
+    judged = session.checks.record("tests", True, evidence=session)
+    other = Session("Judge.", store=STORE).checks.record("tests", True, evidence=judged)
+    types = {node.type for node in other.lineage.graph().nodes}
     assert types == {"session", "validation"}
 
 
@@ -283,7 +285,10 @@ def test_another_spelling_of_a_path_has_the_same_author(placed: Session, name: s
     trace = placed.why(name)
     assert trace.about == "cart.py:2  two and a half"
     assert trace.steps[0].id == placed.why("cart.py:2").steps[0].id
-    assert placed.blame(name.removesuffix(":2"))[2].event == placed.blame("cart.py")[2].event
+    assert (
+        placed.files.blame(name.removesuffix(":2"))[2].event
+        == placed.files.blame("cart.py")[2].event
+    )
 
 
 @pytest.mark.parametrize("name", ["/cart.py:2", "//cart.py:2", "../cart.py:2", "a/../../cart.py:2"])
@@ -291,7 +296,7 @@ def test_a_path_that_leaves_the_tree_is_refused(placed: Session, name: str) -> N
     with pytest.raises(OutsideWorkspace, match="relative to the workspace"):
         placed.why(name)
     with pytest.raises(OutsideWorkspace):
-        placed.blame(name.removesuffix(":2"))
+        placed.files.blame(name.removesuffix(":2"))
 
 
 def test_a_file_without_a_line_and_one_that_is_not_there_say_the_step(placed: Session) -> None:
@@ -332,31 +337,33 @@ def evidence_of(session: Session) -> str:
 
 def test_a_verdict_rests_on_a_run() -> None:
     session = Checks()(Session("Go.", store=STORE))
-    judged = session.validate("tests", True, evidence=session.runs[-1])
+    judged = session.checks.record("tests", True, evidence=session.runs[-1])
     assert evidence_of(judged) == "RunFinished"
     assert (
-        evidence_of(session.fork("a").validate("tests", True, evidence=[session.runs[-1]]))
+        evidence_of(session.fork("a").checks.record("tests", True, evidence=[session.runs[-1]]))
         == "RunFinished"
     )
     assert "RunFinished" in {step.kind for step in judged.why("tests")}
     assert session.why(session.runs[-1]).steps[0].kind == "RunFinished"
     with pytest.raises(InvalidValue, match="evidence: run"):
-        Session("Other.", store=STORE).validate("tests", True, evidence=session.runs[-1])
+        Session("Other.", store=STORE).checks.record("tests", True, evidence=session.runs[-1])
 
 
 @pytest.mark.parametrize("tool", [check, report, names])
 def test_a_verdict_rests_on_the_last_result(tool: Any) -> None:
     session = Session("Go.", store=STORE).use(tool)
     for value in (session.result, f"{session.short}@{session.seq}", str(session)):
-        assert evidence_of(session.validate("tests", True, evidence=value)) == "ToolReturned"
+        assert evidence_of(session.checks.record("tests", True, evidence=value)) == "ToolReturned"
         session = session.at(session.seq).fork()
     assert session.why(session.result).steps[0].kind == "ToolReturned"
-    assert session.influence(session.result).steps[0].kind == "ToolReturned"
+    assert session.lineage.influence(session.result).steps[0].kind == "ToolReturned"
 
 
 def test_a_verdict_rests_on_the_last_text() -> None:
     session = agent("All is well.")(Session("Go.", store=STORE))
-    assert evidence_of(session.validate("tests", True, evidence=session.text)) == "ModelReplied"
+    assert (
+        evidence_of(session.checks.record("tests", True, evidence=session.text)) == "ModelReplied"
+    )
 
 
 @pytest.mark.parametrize(
@@ -365,6 +372,6 @@ def test_a_verdict_rests_on_the_last_text() -> None:
 def test_evidence_that_stands_for_nothing_is_named_as_such(value: Any) -> None:
     session = Session("Go.", store=STORE).use(check)
     with pytest.raises(InvalidValue, match=r"^evidence: .* stands for no event.*SHORT@4"):
-        session.validate("tests", True, evidence=value)
+        session.checks.record("tests", True, evidence=value)
     with pytest.raises(InvalidValue, match="^because: "):
         session.fact("k", 1, because=value)

@@ -15,12 +15,16 @@ from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRe
 from plait.session import verify
 from plait.session.fold import Folds, state_at
 from plait.session.ports import Act, Draft, store_at, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from tests.support import RawSql, growth, tree, wait_until
 
 
 def put(session: Session, body: Body, call: str | None = None) -> Session:
-    return Session.of(
-        writer_of(None).append(session.position, [Draft(body, Act("agent:x", "model", call=call))])
+    return session_at(
+        writer_of(None).append(
+            position_of(session), [Draft(body, Act("agent:x", "model", call=call))]
+        )
     )
 
 
@@ -60,7 +64,7 @@ def test_equal_words_passed_round_in_a_circle(root: Session) -> None:
         for name in "abc"
     )
     met = a.merge(c).merge(b.merge(a), c.merge(b))
-    assert len(met.pending) == 1 and met.tree == files
+    assert len(met.pending) == 1 and met.files.tree == files
 
 
 def test_a_chosen_workspace_is_the_one_that_holds(root: Session) -> None:
@@ -68,7 +72,7 @@ def test_a_chosen_workspace_is_the_one_that_holds(root: Session) -> None:
     a, b = (
         put(root.fork(name), PlacementChanged(Placement("local"), trees[name])) for name in "ab"
     )
-    assert a.merge(b, resolve={"(workspace)": trees["b"]}).tree == trees["b"]
+    assert a.merge(b, resolve={"(workspace)": trees["b"]}).files.tree == trees["b"]
     with pytest.raises(InvalidValue):
         root.fact("(workspace)", 1)
 
@@ -77,8 +81,8 @@ def test_a_verdict_does_not_outlive_a_detachment(root: Session) -> None:
     long = root
     for i in range(8):
         long = long.say(str(i))
-    apart = long.require("tests").validate("tests", True).detach()
-    assert apart.unmet == {}
+    apart = long.checks.require("tests").checks.record("tests", True).detach()
+    assert apart.checks.unmet == {}
     with pytest.raises(GateUnmet):
         apart.say("rewrite everything").close()
 
@@ -121,7 +125,7 @@ def test_a_merge_whose_places_are_not_its_parents(root: Session, store: Store) -
     branch, other = root.fork("b").say("x"), root.fork("c").say("y")
     for place in (Place(other.id, other.seq, other.head), Place(branch.id, 999, branch.head)):
         forged = Draft(Merged((place,)), Act("human:x"))
-        writer_of(None).append(root.fork().position, [forged], merges=(branch.head,))
+        writer_of(None).append(position_of(root.fork()), [forged], merges=(branch.head,))
     assert len([fault for fault in verify(store, state=True)]) >= 1
 
 

@@ -10,6 +10,7 @@ from plait import Session, Store
 from plait.errors import AmbiguousRevision, UnknownPlace, UnknownRevision
 from plait.ids import inbox_of
 from plait.session import revision
+from plait.session.finding import open_range
 
 
 @pytest.fixture
@@ -37,14 +38,14 @@ def test_every_way_to_name_a_session(family: Session, store: Store) -> None:
         == Session.open(f"{family.short}@-1", store=store)
     )
     assert (
-        Session.open("strict", store=store).label == "strict"
+        Session.open("strict", store=store).lineage.label == "strict"
         and Session.open("strict@-1", store=store).head == family.head
     )
     assert Session.open(str(family), store=store) == family
 
 
 def test_the_latest_is_the_one_written_to_last(family: Session, store: Store) -> None:
-    assert Session.open("@", store=store).label == "strict"
+    assert Session.open("@", store=store).lineage.label == "strict"
     said = family.say("x")
     assert Session.open("@", store=store) == said and Session.open("@-1", store=store) == family
     assert Session.open("@1", store=store).seq == 1
@@ -52,17 +53,17 @@ def test_the_latest_is_the_one_written_to_last(family: Session, store: Store) ->
         Session.open("@@1", store=store) == said.at(1)
         and Session.open("@@-1", store=store) == family
     )
-    assert Session.open_range("@@2..@@3", store=store) == (said.at(2), said.at(3))
+    assert open_range(Session, "@@2..@@3", store=store) == (said.at(2), said.at(3))
 
 
 def test_ranges(family: Session, store: Store) -> None:
-    left, right = Session.open_range(f"{family.short}@2..strict", store=store)
-    assert left == family.at(2) and right.label == "strict"
-    assert Session.open_range("strict..", store=store)[1] == Session.open("@", store=store)
+    left, right = open_range(Session, f"{family.short}@2..strict", store=store)
+    assert left == family.at(2) and right.lineage.label == "strict"
+    assert open_range(Session, "strict..", store=store)[1] == Session.open("@", store=store)
     assert revision.parse_range("a..b") == ("a", "b") and revision.parse_range("..") == ("@", "@")
     for bad in ("a", "a..b..c", 5):
         with pytest.raises(UnknownRevision):
-            Session.open_range(bad, store=store)  # type: ignore[arg-type]
+            open_range(Session, bad, store=store)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

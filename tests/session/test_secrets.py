@@ -41,6 +41,7 @@ from plait.event.hidden import without_secrets
 from plait.event.kinds import Data, FactRecorded, Merged, Place, Reasoning, Text, ToolRequested
 from plait.ids import Digest, LogId
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.value import position_of
 
 CANARY = "sk_live_51+H8x/Qz7~kanarienvogel"
 ODD = 'p"ass\\wörd\n2nd line\tend'
@@ -223,8 +224,8 @@ WAYS: dict[str, Callable[[Session, str], Session]] = {
     "scratch": lambda session, text: session.scratch("draft", [text]),
     "evidence": lambda session, text: session.attach(text[:150], text.encode()),
     "evidence as text": lambda session, text: session.attach("log", text),
-    "a verdict": lambda session, text: session.validate("tests", False, detail={"why": text}),
-    "a link": lambda session, text: session.link("web", text[:3000], note=text),
+    "a verdict": lambda session, text: session.checks.record("tests", False, detail={"why": text}),
+    "a link": lambda session, text: session.lineage.link("web", text[:3000], note=text),
     "a tool's text": lambda session, text: session.use(echo, text=text),
     "a tool's data": lambda session, text: session.use(tell, text=text),
     "a tool's bytes": lambda session, text: session.use(read, text=text),
@@ -280,7 +281,11 @@ def test_a_secret_in_names_is_not_in_headers(tmp_path: Path, canary: str) -> Non
     )
     fork = session.fork(f"branch-{canary}"[:60])
     assert session.events[-1].actor == "service:[secret:STRIPE_KEY]"
-    assert (session.user, session.project, fork.label) == (f"u-{SHOWN}", SHOWN, f"branch-{SHOWN}")
+    assert (session.user, session.project, fork.lineage.label) == (
+        f"u-{SHOWN}",
+        SHOWN,
+        f"branch-{SHOWN}",
+    )
     assert_clean(store, tmp_path, canary)
 
 
@@ -574,20 +579,20 @@ def test_adapters_make_their_keys_known() -> None:
 
 def test_origins_are_told_and_gathered(store: Store) -> None:
     session = Session("hi", store=store)
-    assert session.origins == {"human"}
+    assert session.lineage.origins == {"human"}
     read = session.say("<h1>Buy now</h1>", origin="web", actor="service:fetch")
-    assert read.origins == {"human", "web"}
+    assert read.lineage.origins == {"human", "web"}
     assert read.events.where(origin="web") == [read.events[-1]]
-    assert read.attach("page", b"<html>", origin="web:example.org").origins == {
+    assert read.attach("page", b"<html>", origin="web:example.org").lineage.origins == {
         "human",
         "web",
         "web:example.org",
     }
     fork = session.fork("a").say("from a mail", origin="mail")
     back = session.reload().rewind(session.seq)
-    assert "web" not in back.origins
-    assert back.merge(fork).origins >= {"human", "mail"}
-    assert session.origins == {"human"}
+    assert "web" not in back.lineage.origins
+    assert back.merge(fork).lineage.origins >= {"human", "mail"}
+    assert session.lineage.origins == {"human"}
 
 
 @pytest.mark.parametrize("origin", ["", "Web", "the web", "w" * 101, "1web", "wéb", 7])
@@ -613,7 +618,8 @@ def test_origins_survive_a_secret_in_them(store: Store, canary: str) -> None:
     secrets.known("abc-def-123", "WORD")
     session = Session("hi", store=store)
     spot = writer_of(None).append(
-        session.position, [Draft(FactRecorded("k", 1, "fact"), Act("service:x", "web:abc-def-123"))]
+        position_of(session),
+        [Draft(FactRecorded("k", 1, "fact"), Act("service:x", "web:abc-def-123"))],
     )
     event: Event = store.event(spot.head)
     assert event.header.origin == "web:-secret-word"

@@ -54,6 +54,8 @@ from plait.ids import Digest
 from plait.session import ABSENT, verify
 from plait.session.ports import _hosts as hosts  # pyright: ignore[reportPrivateUsage]
 from plait.session.ports import bind_host, store_at
+from plait.session.session import session_at
+from plait.session.value import position_of
 from tests.support import record, tree
 
 D = Digest("d" * 64)
@@ -112,7 +114,7 @@ def test_a_repr_helps_and_never_raises(session: Session) -> None:
     assert repr(session) == f"<Session {session.short}@2 'cart bug' open>"
     assert repr(session.fork("strict")).endswith("@3 'strict' 'cart bug' open>")
     assert str(session) == f"{session.id}@2"
-    lost = Session.of(type(session.position)(session.store, session.id, 99, session.head))
+    lost = session_at(type(position_of(session))(session.store, session.id, 99, session.head))
     assert repr(lost).startswith("<Session ")
 
 
@@ -168,7 +170,7 @@ def test_all_kinds_of_content_can_be_said(session: Session, tmp_path: Path) -> N
         Reasoning,
         Data,
     ]
-    assert said.blob(parts[1].blob) == b"\x89PNG"  # type: ignore[arg-type]
+    assert said.files.blob(parts[1].blob) == b"\x89PNG"  # type: ignore[arg-type]
     assert parts[2].media_type == "text/plain" and parts[4].media_type == "text/csv"  # type: ignore[union-attr]
     assert parts[8].value == {"x": "y" * 9000}  # type: ignore[union-attr]
     assert said.messages[-1].text.startswith(
@@ -233,7 +235,7 @@ def test_influence_follows_branches_of_branches(session: Session) -> None:
     branch = session.fork("a")
     early = branch.fork("early", at=2)  # from an inherited place
     merged = early.say("x").merge(branch.say("y"))
-    found = {(step.how, step.branch) for step in merged.influence(2)}
+    found = {(step.how, step.branch) for step in merged.lineage.influence(2)}
     assert {("carried into", "a"), ("carried into", "early"), ("merged into", "early")} <= found
 
 
@@ -293,11 +295,13 @@ def test_facts_decisions_findings(session: Session) -> None:
     assert dict(known.facts) == {
         "db": "postgres 15",
         "verdict": {"reject": [1]},
-        next(iter(known.findings)): "it is slow",
+        next(iter(known.facts.findings)): "it is slow",
     }
-    assert list(known.decisions) == ["verdict"] and list(known.findings.values()) == ["it is slow"]
+    assert list(known.facts.decisions) == ["verdict"] and list(known.facts.findings.values()) == [
+        "it is slow"
+    ]
     assert known.facts.of("db").review_by == 5 and known.facts.of("db").at.seq == 3
-    assert repr(known.decisions) == "{'verdict': {'reject': [1]}}"
+    assert repr(known.facts.decisions) == "{'verdict': {'reject': [1]}}"
     gone = known.retract("db", reason="moved")
     assert "db" not in gone.facts and "db" in known.facts
     with pytest.raises(UnknownKey, match="verdict"):
@@ -310,7 +314,7 @@ def test_a_key_is_a_name(session: Session, key: Any) -> None:
     for act in (
         lambda: session.fact(key, 1),
         lambda: session.scratch(key, 1),
-        lambda: session.require(key),
+        lambda: session.checks.require(key),
     ):
         with pytest.raises(InvalidValue):
             act()
@@ -353,19 +357,19 @@ def test_evidence_verdicts_and_links(session: Session, tmp_path: Path) -> None:
     )
     assert [each.name for each in attached.evidence] == ["loss", "plot", "raw", "fig"]
     assert attached.evidence[0].parts == (Data(0.25),)
-    judged = attached.validate(
+    judged = attached.checks.record(
         "tests", True, evidence=[attached.events[2], attached], detail={"passed": 3}
     )
-    assert judged.validation[0].passed and judged.validation[0].evidence == (
+    assert judged.checks.verdicts[0].passed and judged.checks.verdicts[0].evidence == (
         attached.events[2].id,
         attached.head,
     )
-    linked = judged.link("langfuse", "trace/9", digest=D, note="the old run")
-    assert linked.links[0].ref == "trace/9" and linked.links[0].digest == D
+    linked = judged.lineage.link("langfuse", "trace/9", digest=D, note="the old run")
+    assert linked.lineage.links[0].ref == "trace/9" and linked.lineage.links[0].digest == D
     for bad in (
-        lambda: judged.validate("tests", "yes"),  # pyright: ignore[reportArgumentType]
-        lambda: judged.link("", "x"),
-        lambda: judged.link("s", "r", digest="12"),
+        lambda: judged.checks.record("tests", "yes"),  # pyright: ignore[reportArgumentType]
+        lambda: judged.lineage.link("", "x"),
+        lambda: judged.lineage.link("s", "r", digest="12"),
     ):
         with pytest.raises(InvalidValue):
             bad()
@@ -459,7 +463,7 @@ def test_a_place_below_the_fork_is_a_place_of_the_lineage(session: Session) -> N
         early.id == branch.id and early.head == session.head and early.messages == session.messages
     )
     assert early.status == "open" and early.fork("c").messages == session.messages
-    assert [str(each) for each in early.lineage] == [str(session)]
+    assert [str(each) for each in early.lineage.sessions] == [str(session)]
 
 
 # ── branches ─────────────────────────────────────────────────────────────────────────────────
@@ -467,10 +471,15 @@ def test_a_place_below_the_fork_is_a_place_of_the_lineage(session: Session) -> N
 
 def test_forks(session: Session) -> None:
     a, b = session.fork("a"), session.fork("b", budget=Budget(tokens_max=7))
-    assert a.head != b.head and a.label == "a" and a.parent == session and session.parent is None
-    assert [str(each) for each in a.lineage] == [str(session), str(a)]
-    assert b.left == Budget(tokens_max=7) and a.left == Budget(tokens_max=100)
-    assert a.fork(at=1).seq == 2 and a.fork(at=-1).parent == session
+    assert (
+        a.head != b.head
+        and a.lineage.label == "a"
+        and a.lineage.parent == session
+        and session.lineage.parent is None
+    )
+    assert [str(each) for each in a.lineage.sessions] == [str(session), str(a)]
+    assert b.budget.left == Budget(tokens_max=7) and a.budget.left == Budget(tokens_max=100)
+    assert a.fork(at=1).seq == 2 and a.fork(at=-1).lineage.parent == session
     for label in ("", "a@b", "a..b", " a", "a\n", "-x", "x" * 101, "a:b", 5):
         with pytest.raises(InvalidValue):
             session.fork(label)  # type: ignore[arg-type]
@@ -507,14 +516,14 @@ def test_rewind_keeps_the_past_and_the_bill(session: Session) -> None:
     back = later.rewind(2, reason="wrong track")
     assert back.id == session.id and back.seq == 5 and back.text == "Why?" and "k" not in back.facts
     assert (
-        back.usage == Usage(9, 1)
-        and back.cost.dollars == 2.0
-        and back.left == Budget(tokens_max=90)
+        back.budget.usage == Usage(9, 1)
+        and back.budget.cost.dollars == 2.0
+        and back.budget.left == Budget(tokens_max=90)
     )
-    assert [event.seq for event in back.path] == [1, 2, 5]
+    assert [event.seq for event in back.lineage.path] == [1, 2, 5]
     assert back.rewind(4).facts["k"] == 1
     event = back.events[1]
-    assert Session.open(session.id, store=session.store).rewind(event).path[-1].body.to == 2  # type: ignore[attr-defined]
+    assert Session.open(session.id, store=session.store).rewind(event).lineage.path[-1].body.to == 2  # type: ignore[attr-defined]
     with pytest.raises(InvalidValue, match="already"):
         back.rewind(5)
     with pytest.raises(InvalidValue, match="not an event"):
@@ -536,7 +545,7 @@ def test_rewinding_below_the_fork_point(session: Session) -> None:
     assert (
         back.id == branch.id
         and back.text == "Why?"
-        and [event.seq for event in back.path] == [1, 2, 6]
+        and [event.seq for event in back.lineage.path] == [1, 2, 6]
     )
 
 
@@ -575,7 +584,7 @@ def test_a_conflict_writes_nothing_and_names_both_sides(session: Session) -> Non
     assert caught.value.conflicts == {"verdict": {"strict": "reject", "lenient": "clamp"}}
     assert a.reload() == a
     m = a.merge(b, resolve={"verdict": "reject"})
-    assert m.decisions["verdict"] == "reject" and m.facts.of("verdict").at.seq == m.seq
+    assert m.facts.decisions["verdict"] == "reject" and m.facts.of("verdict").at.seq == m.seq
     assert (
         a.fork().merge(b, resolve=lambda key, sides: sides["lenient"]).facts["verdict"] == "clamp"
     )
@@ -618,30 +627,32 @@ def test_costs_are_counted_once_however_branches_are_merged(session: Session) ->
     base = record(session, spent)
     a, b = record(base.fork("a"), spent), record(base.fork("b"), spent)
     ab, ba = a.merge(b), b.merge(a)
-    assert ab.usage.input_tokens == ba.usage.input_tokens == 30
-    assert ab.merge(ba).usage.input_tokens == 30
-    assert ab.reload().rewind(3).merge(ba).usage.input_tokens == 30
-    assert ba.left == Budget(tokens_max=70) and ba.spent.unpriced == 3
+    assert ab.budget.usage.input_tokens == ba.budget.usage.input_tokens == 30
+    assert ab.merge(ba).budget.usage.input_tokens == 30
+    assert ab.reload().rewind(3).merge(ba).budget.usage.input_tokens == 30
+    assert ba.budget.left == Budget(tokens_max=70) and ba.budget.used.unpriced == 3
 
 
 def test_detach_and_successor(session: Session) -> None:
     known = record(
-        session.fact("db", 1).decide("v", 2).todo("x", key="x").require("tests"),
+        session.fact("db", 1).decide("v", 2).todo("x", key="x").checks.require("tests"),
         ModelReplied((Text("r"),), Usage(input_tokens=10), "end"),
     )
     files = tree(store_at(session.store), a="1")
     known = record(known, PlacementChanged(Placement("local"), tree=files))
     apart = known.detach()
-    assert apart.parent is None and apart.id != known.id and apart.continues == known
+    assert (
+        apart.lineage.parent is None and apart.id != known.id and apart.lineage.continues == known
+    )
     assert (
         [each.text for each in apart.messages] == ["Why?", "r"]
         and apart.facts == known.facts
         and list(apart.pending) == ["x"]
     )
     assert (
-        apart.usage == Usage()
-        and apart.budget == Budget(tokens_max=90)
-        and list(apart.gates) == ["tests"]
+        apart.budget.usage == Usage()
+        and apart.budget.limits == Budget(tokens_max=90)
+        and list(apart.checks.gates) == ["tests"]
     )
     assert apart.say("on").messages[-1].text == "on" and apart.seq == 1
     with pytest.raises(NoCommonBase):
@@ -649,17 +660,17 @@ def test_detach_and_successor(session: Session) -> None:
     heir = known.successor("go on with the test")
     assert [each.text for each in heir.messages] == [
         "go on with the test"
-    ] and heir.continues == known
+    ] and heir.lineage.continues == known
     assert (
         dict(heir.facts) == {"db": 1, "v": 2}
         and heir.facts.of("v").kind == "decision"
         and list(heir.pending) == ["x"]
     )
     assert (
-        heir.tree == files
+        heir.files.tree == files
         and heir.user == "u-17"
-        and heir.budget == Budget(tokens_max=90)
-        and heir.gates == {}
+        and heir.budget.limits == Budget(tokens_max=90)
+        and heir.checks.gates == {}
     )
     assert [step.says for step in heir.why("db")][1] == "fact db = 1"
     assert known.successor().messages == [] and known.successor(title="new").title == "new"
@@ -669,25 +680,25 @@ def test_detach_and_successor(session: Session) -> None:
 
 
 def test_gates_hold_merge_and_close(session: Session) -> None:
-    named = session.fork().require("tests", by=test_gates_hold_merge_and_close)
-    assert named.gates["tests"].by == "test_gates_hold_merge_and_close"
-    gated = session.require("tests")
+    named = session.fork().checks.require("tests", by=test_gates_hold_merge_and_close)
+    assert named.checks.gates["tests"].by == "test_gates_hold_merge_and_close"
+    gated = session.checks.require("tests")
     with pytest.raises(GateUnmet, match="nobody gave a verdict"):
         gated.close()
     with pytest.raises(GateUnmet):
         gated.merge(session.fork("b").say("x"))
     with pytest.raises(GateUnmet):
         session.fork("c").merge(gated.fork("b").say("x"))
-    failed = gated.validate("tests", False)
+    failed = gated.checks.record("tests", False)
     with pytest.raises(GateUnmet, match="failed"):
         failed.close()
-    passed = failed.validate("tests", True)
+    passed = failed.checks.record("tests", True)
     stale = passed.fork().say("one more thing")
     with pytest.raises(GateUnmet, match="came after"):
         stale.close()
     assert stale.rewind(passed.seq).close().status == "closed"
     files = tree(store_at(session.store), a="1")
-    assert record(passed.fork(), PlacementChanged(Placement("local"), tree=files)).gates
+    assert record(passed.fork(), PlacementChanged(Placement("local"), tree=files)).checks.gates
     with pytest.raises(GateUnmet, match="files have changed"):
         record(passed.fork(), PlacementChanged(Placement("local"), tree=files)).close()
     assert passed.close().status == "closed"
@@ -699,10 +710,10 @@ def test_life(session: Session) -> None:
     paused = session.pause(reason="lunch")
     assert paused.say("while paused").status == "paused"
     over = paused.reload().unpause().close(reason="done").archive()
-    assert [(change.status, change.reason) for change in over.status_history] == [
+    assert [(change.status, change.reason) for change in over.lineage.statuses] == [
         ("open", ""), ("paused", "lunch"), ("open", ""), ("closed", "done"), ("archived", "")
     ]  # fmt: skip
-    assert {change.actor for change in over.status_history} == {"human:u-17"}
+    assert {change.actor for change in over.lineage.statuses} == {"human:u-17"}
     active = record(session.fork(), RunStarted("x:Y"), RunFinished())
     assert active.status == "active" and active.pause().unpause().status == "active"
 
@@ -746,9 +757,9 @@ def test_budgets(session: Session) -> None:
         asked, ModelAsked("m", D), ModelFailed(Failure("Timeout", "late"), usage=Usage(5)), call="d"
     )
     assert (
-        asked.spent.tokens == 55
-        and asked.spent.model_calls == 2
-        and asked.left == Budget(tokens_max=45)
+        asked.budget.used.tokens == 55
+        and asked.budget.used.model_calls == 2
+        and asked.budget.left == Budget(tokens_max=45)
     )
     share = asked.fork(
         "share",
@@ -757,11 +768,11 @@ def test_budgets(session: Session) -> None:
         ),
     )
     used = record(share, ToolRequested("t", {}, "pure"), ToolReturned(()), call="e")
-    assert used.left == Budget(
+    assert used.budget.left == Budget(
         tokens_max=10, cost_usd_max=1.0, steps_max=5, tool_calls_max=1, wall_s_max=3.0
     )
-    assert record(used, BudgetSet(Budget(tokens_max=1))).left == Budget(tokens_max=1)
-    assert Session(store=session.store).left is None
+    assert record(used, BudgetSet(Budget(tokens_max=1))).budget.left == Budget(tokens_max=1)
+    assert Session(store=session.store).budget.left is None
 
 
 def test_the_tree_follows_effects(session: Session) -> None:
@@ -774,15 +785,15 @@ def test_the_tree_follows_effects(session: Session) -> None:
         ToolReturned((), trees=Trees(none, two)),
         call="c",
     )
-    assert moved.tree == two and moved.rewind(2).tree is None
+    assert moved.files.tree == two and moved.rewind(2).files.tree is None
     placed = record(session.fork("p"), PlacementChanged(Placement("local"), tree=one))
-    assert placed.placement == Placement("local") and placed.tree == one
+    assert placed.files.placement == Placement("local") and placed.files.tree == one
     with pytest.raises(MergeConflict, match="a.py") as caught:
         moved.fork("x").merge(placed)
     assert caught.value.conflicts["a.py"] == {"x": "2\n", "p": "1\n"}
-    assert moved.fork("z").merge(placed, resolve={"a.py": "1\n"}).tree == one
+    assert moved.fork("z").merge(placed, resolve={"a.py": "1\n"}).files.tree == one
     merged = session.fork("y").merge(placed)
-    assert merged.tree == one and merged.events[-1].body.tree == one  # type: ignore[attr-defined]
+    assert merged.files.tree == one and merged.events[-1].body.tree == one  # type: ignore[attr-defined]
 
 
 # ── finding and listing ──────────────────────────────────────────────────────────────────────
@@ -840,34 +851,38 @@ def test_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_tools_and_places_come_through_the_host(session: Session) -> None:
     before = hosts[:]
     hosts.clear()
-    for act in (lambda: session.use(len, x=1), lambda: session.to("local", "."), session.apply):
+    for act in (
+        lambda: session.use(len, x=1),
+        lambda: session.to("local", "."),
+        session.files.apply,
+    ):
         with pytest.raises(NoHost):
             act()
 
     class Host:
         def use(self, session: Any, tool: Any, arguments: Any) -> Any:
-            return session.fact("used", [tool.__name__, arguments]).position
+            return position_of(session.fact("used", [tool.__name__, arguments]))
 
         async def ause(self, session: Any, tool: Any, arguments: Any) -> Any:
             return self.use(session, tool, arguments)
 
         def ask(self, session: Any, question: str, choices: Any) -> Any:
-            return session.fact("asked", question).position
+            return position_of(session.fact("asked", question))
 
         def sleep(self, session: Any, seconds: float) -> Any:
-            return session.fact("slept", seconds).position
+            return position_of(session.fact("slept", seconds))
 
         def wait_for(self, session: Any, name: str, timeout_s: float | None) -> Any:
-            return session.fact("waited", name).position
+            return position_of(session.fact("waited", name))
 
         def cancel(self, session: Any, reason: str) -> None:
             session.fact("cancelled", reason)
 
         def place(self, session: Any, backend: str, where: Any, options: Any) -> Any:
-            return session.fact("placed", [backend, where]).position
+            return position_of(session.fact("placed", [backend, where]))
 
         def publish(self, session: Any, resolve: Any) -> Any:
-            return session.fact("published", True).position
+            return position_of(session.fact("published", True))
 
         def prompt(self, session: Any, asked: Any) -> Any:
             return None
@@ -880,7 +895,7 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
 
     bind_host(Host())
     try:
-        done = session.use(len, x=1).to("local", Path("repo")).apply()
+        done = session.use(len, x=1).to("local", Path("repo")).files.apply()
         assert dict(done.facts) == {
             "used": ["len", {"x": 1}],
             "placed": ["local", "repo"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from plait.event.kinds import Failure, ModelReplied, RunFailed, RunResumed, RunS
 from plait.ids import inbox_of
 from plait.session import verify
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
+from plait.session.value import counted_logs, position_of
 from plait.testing.store import run_threads
 from tests.support import count_calls, record_reply
 
@@ -36,14 +39,15 @@ def test_one_state_the_session_tells_all_of_it_from_its_log_alone(sqlite: Store)
         "facts",
         "pending",
         "scratchpad",
-        "usage",
-        "left",
+        "budget.usage",
+        "budget.left",
         "status",
         "user",
-        "status_history",
-        "covers",
+        "lineage.statuses",
     ):
-        assert getattr(again, name) == getattr(session, name), name
+        ask = attrgetter(name)
+        assert ask(again) == ask(session), name
+    assert counted_logs(again) == counted_logs(session)
     assert [each.text for each in again.messages] == [each.text for each in session.messages]
 
 
@@ -74,9 +78,9 @@ def test_reloading_loses_neither_id_nor_parents_nor_usage(sqlite: Store) -> None
     again = Session.open(id, store=address)
     assert (
         again == merged
-        and again.parent == base
-        and again.usage.input_tokens == 15
-        and again.left == Budget(tokens_max=85)
+        and again.lineage.parent == base
+        and again.budget.usage.input_tokens == 15
+        and again.budget.left == Budget(tokens_max=85)
     )
     assert again.events[-1].header.parents == merged.events[-1].header.parents
 
@@ -84,7 +88,7 @@ def test_reloading_loses_neither_id_nor_parents_nor_usage(sqlite: Store) -> None
 def test_usage_and_budget_go_along_at_every_hop(store: Store) -> None:
     session = record_reply(Session("x", budget=Budget(tokens_max=100), store=store), 10)
     for hop in (session.fork(), session.detach(), session.successor("go on"), session.rewind(2)):
-        assert hop.left == Budget(tokens_max=90)
+        assert hop.budget.left == Budget(tokens_max=90)
 
 
 def test_storage_grows_with_the_conversation_not_with_its_square(sqlite: Store) -> None:
@@ -136,7 +140,7 @@ def test_step_k_is_found_at_once(sqlite: Store) -> None:
         Draft(ModelReplied((Text(str(i)),), Usage(1), "end"), Act("agent:m", "model"))
         for i in range(5000)
     ]
-    session = Session.of(writer_of(None).append(session.position, drafts))
+    session = session_at(writer_of(None).append(position_of(session), drafts))
     assert (
         max(count_calls(lambda at=place: session.at(at)) for place in range(10, 5000, 100)) < 500
     ), "it reads them all"
@@ -161,7 +165,7 @@ def test_branches_on_branches_are_never_too_deep(store: Store) -> None:
         last = base.fork(str(i)).merge(last).fact("n", i)
     store.forget_kept()
     fresh = Session.open(last.id, store=store)
-    assert fresh.facts["n"] == 149 and len(fresh.covers) == 151
+    assert fresh.facts["n"] == 149 and len(counted_logs(fresh)) == 151
 
 
 def test_a_failed_run_leaves_a_session_that_goes_on(store: Store) -> None:
@@ -172,13 +176,13 @@ def test_a_failed_run_leaves_a_session_that_goes_on(store: Store) -> None:
         ModelReplied((Text("8 of 10"),), Usage(1), "end"),
         RunFailed(Failure("E", "e")),
     )
-    failed = Session.of(
-        writer_of(None).append(session.position, [Draft(body, act) for body in bodies])
+    failed = session_at(
+        writer_of(None).append(position_of(session), [Draft(body, act) for body in bodies])
     )
     assert failed.status == "active" and failed.text == "8 of 10"
     assert (
-        Session.of(
-            writer_of(None).append(failed.position, [Draft(RunResumed("pid-1"), act)])
+        session_at(
+            writer_of(None).append(position_of(failed), [Draft(RunResumed("pid-1"), act)])
         ).status
         == "active"
     )

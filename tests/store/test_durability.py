@@ -37,6 +37,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId
 from plait.session import verify
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.value import position_of
 from plait.store import SqliteStore, Store
 from plait.store import connections as connections_module
 from plait.store import database as database_module
@@ -187,7 +188,7 @@ def test_requests_approvals_and_the_end_are_boundaries(tmp_path: Path) -> None:
     request = Draft(
         ToolRequested("pay", {"amount": 1}, "at_most_once"), Act("agent:a", "model", call="c-1")
     )
-    asked = writer_of(None).append(session.position, [request])
+    asked = writer_of(None).append(position_of(session), [request])
     assert unsynced_count(store) == 0
     other = Session("y", store=store).say("z")
     assert unsynced_count(store) == 2
@@ -445,7 +446,7 @@ def test_every_kind_that_is_said_to_be_one_is_a_boundary(tmp_path: Path, kind: s
     session = Session("x", store=store)
     assert unsynced_count(store) == 1
     writer_of(None).append(
-        session.position, [Draft(bodies[kind], Act("agent:a", "model", call="c-1"))]
+        position_of(session), [Draft(bodies[kind], Act("agent:a", "model", call="c-1"))]
     )
     assert unsynced_count(store) == 0
     store.close()

@@ -10,6 +10,8 @@ from plait import Session
 from plait.event import Body, Event
 from plait.event.kinds import ModelReplied, Text, Usage
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 
 
 def kinds(session: Session) -> list[str]:
@@ -37,8 +39,8 @@ def record(
 ) -> Session:
     """The session after events that only the runtime writes."""
     drafts = [Draft(body, Act(actor, "model", behalf=behalf, call=call)) for body in bodies]
-    return Session.of(
-        writer_of(None).append(msgspec.structs.replace(session.position, run=run), drafts)
+    return session_at(
+        writer_of(None).append(msgspec.structs.replace(position_of(session), run=run), drafts)
     )
 
 

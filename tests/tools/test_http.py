@@ -20,6 +20,8 @@ from plait.event.kinds import Placement, PlacementChanged
 from plait.secrets import Secret, forget
 from plait.session.content import Loose
 from plait.session.ports import Act, Draft, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from plait.tool import Tool
 from plait.tools import http, http_to
 from plait.tools.egress import Egress
@@ -411,7 +413,7 @@ def http_egress(site: Site) -> Egress:
 def placed(session: Session, placement: Placement) -> Session:
     """As a backend would record it."""
     draft = Draft(PlacementChanged(placement), Act("service:test", "program"))
-    return Session.of(writer_of(None).append(session.position, [draft]))
+    return session_at(writer_of(None).append(position_of(session), [draft]))
 
 
 def test_the_plain_tool_reaches_what_the_placement_allows_and_says_how(site: Site) -> None:

@@ -26,11 +26,11 @@ def places_of(session: Session) -> list[int]:
 def test_notes_stand_in_the_session() -> None:
     session = Session("Go.", store="memory:tools").use(note, text="The test is flaky.")
     assert (
-        list(session.findings.values()) == ["The test is flaky."]
-        and session.result == f"noted as {next(iter(session.findings))}"
+        list(session.facts.findings.values()) == ["The test is flaky."]
+        and session.result == f"noted as {next(iter(session.facts.findings))}"
     )
     session = session.use(decide, key="database", value={"name": "sqlite", "wal": True})
-    assert session.decisions["database"] == {"name": "sqlite", "wal": True}
+    assert session.facts.decisions["database"] == {"name": "sqlite", "wal": True}
     session = session.use(todo, what="Write the docs", kind="question")
     key = session.result.rpartition(" ")[2]
     assert session.pending[key].what == "Write the docs"
@@ -45,14 +45,14 @@ def test_the_same_again_is_the_same() -> None:
         .use(todo, what="y")
         .use(todo, what="y")
     )
-    assert len(session.findings) == 1 and len(session.pending) == 1
+    assert len(session.facts.findings) == 1 and len(session.pending) == 1
 
 
 def test_a_rewind_takes_them_back_and_lists_nothing_as_not_undone() -> None:
     session = Session("Go.", store="memory:tools")
     rewound = session.use(note, text="x").rewind(session.seq)
     body = rewound.events[-1].body
-    assert not rewound.findings and isinstance(body, Rewound) and body.not_undone == ()
+    assert not rewound.facts.findings and isinstance(body, Rewound) and body.not_undone == ()
 
 
 def test_an_agent_notes_several_things_in_one_reply() -> None:
@@ -65,8 +65,8 @@ def test_an_agent_notes_several_things_in_one_reply() -> None:
     ]
     session = agent(calls, "Done.")(Session("Go.", store="memory:tools"))
     assert (
-        sorted(map(str, session.findings.values())) == ["one", "two"]
-        and session.decisions["k"] == 3
+        sorted(map(str, session.facts.findings.values())) == ["one", "two"]
+        and session.facts.decisions["k"] == 3
         and len(session.pending) == 1
     )
     failure = next(effect.failure for effect in session.effects if effect.tool == "settle")
@@ -77,7 +77,9 @@ def test_many_notes_at_once_are_all_there() -> None:
     session = agent([ToolCall("note", text=f"finding {n}") for n in range(40)], "Done.")(
         Session("Go.", store="memory:tools")
     )
-    assert len(session.findings) == 40 and all(effect.failure is None for effect in session.effects)
+    assert len(session.facts.findings) == 40 and all(
+        effect.failure is None for effect in session.effects
+    )
 
 
 def test_history_tells_what_happened_and_records_what_was_read() -> None:
@@ -124,7 +126,7 @@ def test_history_is_searched_and_bounded() -> None:
 
 def test_nothing_is_given_to_an_agent_that_was_not_handed_it() -> None:
     session = agent_without_tools(ToolCall("note", text="x"))(Session("Go.", store="memory:tools"))
-    assert not session.findings
+    assert not session.facts.findings
 
 
 def agent_without_tools(*script: Any) -> Agent:

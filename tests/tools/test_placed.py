@@ -90,7 +90,8 @@ def test_commands_say_how_they_ended(placed: Session) -> None:
     (file,) = body.kept
     assert session.result.endswith("err\n[exit code 7]") and file.name == "shell-output.txt"
     assert (
-        session.blob(file.blob) == "".join(f"{n}\n" for n in range(1, 100_001)).encode() + b"err\n"
+        session.files.blob(file.blob)
+        == "".join(f"{n}\n" for n in range(1, 100_001)).encode() + b"err\n"
     )
     session = session.use(python, code="open('made', 'w').write('é'); print(1 / 0)")
     assert (

@@ -137,5 +137,5 @@ def test_a_locked_file_is_not_overwritten(tmp_path: Path) -> None:
         .use(write)
     )
     with pytest.raises(Exception, match="changed while it was being published"):
-        used.apply()
+        used.files.apply()
     assert (tmp_path / "repo" / "key").read_text() == "locked"

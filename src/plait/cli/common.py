@@ -20,6 +20,7 @@ from plait.event import Json, parse
 from plait.event.kinds import Budget
 from plait.ids import LogId, short
 from plait.session import Session
+from plait.session.finding import open_range
 from plait.session.listing import session_row
 from plait.session.ports import store_at, writer_of
 from plait.store import FOLDER, Store, canonical, exists, locate, opened
@@ -62,7 +63,7 @@ class Given(NamedTuple):
         return value
 
     def open_range(self, name: str) -> tuple[Session, Session]:
-        return Session.open_range(name, store=self.store)
+        return open_range(Session, name, store=self.store)
 
 
 def address_of(given: str | None) -> str:

@@ -81,7 +81,7 @@ class Terminal:
         from plait.runtime.policy import Denied, Granted
 
         session: Session = approval.session
-        asked = next(ask for ask in session.waiting if ask.binding == approval.binding)
+        asked = next(ask for ask in session.inbox.waiting if ask.binding == approval.binding)
         out.line()
         print_ask(out, store_at(session.store), asked, full=True, hints=False)
         edited: Json = None

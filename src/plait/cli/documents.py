@@ -39,14 +39,14 @@ def print_jsonl(documents: Iterable[Document]) -> None:
 
 
 def session_document(session: Session) -> Document:
-    parent = session.parent
+    parent = session.lineage.parent
     return {
         "id": session.id,
         "short": session.short,
         "place": session.seq,
         "head": session.head,
         "title": session.title,
-        "label": session.label,
+        "label": session.lineage.label,
         "status": session.status,
         "user": session.user,
         "project": session.project,
@@ -126,9 +126,11 @@ def show_document(session: Session, messages: int | None) -> Document:
     known = {key: facts.of(key) for key in facts}
     return {
         **session_document(session),
-        "opened": session.status_history[0].time,
-        "lineage": [place_document(each) for each in session.lineage],
-        "continues": place_document(session.continues) if session.continues else None,
+        "opened": session.lineage.statuses[0].time,
+        "lineage": [place_document(each) for each in session.lineage.sessions],
+        "continues": place_document(session.lineage.continues)
+        if session.lineage.continues
+        else None,
         "durability": session.durability,
         "runs": [msgspec.structs.asdict(run) for run in session.runs],
         "facts": {
@@ -144,10 +146,12 @@ def show_document(session: Session, messages: int | None) -> Document:
             key: {"kind": each.kind, "what": each.what, **_at(each.at)}
             for key, each in session.pending.items()
         },
-        "budget": _full(session.budget),
-        "left": _full(session.left_now),
-        "usage": spent_document(session.spent),
-        "gates": {name: {"by": gate.by, **_at(gate.at)} for name, gate in session.gates.items()},
+        "budget": _full(session.budget.limits),
+        "left": _full(session.budget.left_now),
+        "usage": spent_document(session.budget.used),
+        "gates": {
+            name: {"by": gate.by, **_at(gate.at)} for name, gate in session.checks.gates.items()
+        },
         "validation": [
             {
                 "name": each.name,
@@ -156,10 +160,10 @@ def show_document(session: Session, messages: int | None) -> Document:
                 "session": each.log,
                 "seq": each.seq,
             }
-            for each in session.validation
+            for each in session.checks.verdicts
         ],
-        "placement": _full(session.placement),
-        "tree": session.tree,
+        "placement": _full(session.files.placement),
+        "tree": session.files.tree,
         "changed": changed_document(changed_by(session.events[-1])),
         "message_count": len(said),
         "messages": [

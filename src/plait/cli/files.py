@@ -74,9 +74,9 @@ class Named(NamedTuple):
 
     @property
     def tree(self) -> Digest:
-        if self.session.tree is None:
+        if self.session.files.tree is None:
             raise NotPlaced(self.session.short)
-        return self.session.tree
+        return self.session.files.tree
 
     @contextmanager
     def telling(self) -> Generator[None]:
@@ -142,7 +142,7 @@ def cat(given: Given, file: str, path: str | None) -> None:
 
 def _read(named: Named) -> bytes | Sequence[Entry]:
     """A file's content, or what is in a folder."""
-    workspace = named.session.workspace
+    workspace = named.session.files.workspace
     if not parts_of(named.path):
         return workspace.list()
     try:
@@ -315,7 +315,7 @@ def checkout(given: Given, session: str, folder: Path) -> None:
             f"A session is checked out whole. For one file: plait cat {shlex.quote(session)} > FILE"
         )
     with named.telling():
-        named.session.workspace.checkout(folder)
+        named.session.files.workspace.checkout(folder)
         entries = dict(TreeReader(store_of(named.session)).walk(named.tree))
     written = [path for path, entry in entries.items() if entry.kind in ("file", "link")]
     withheld = [path for path, entry in entries.items() if entry.kind == "withheld"]
@@ -358,7 +358,7 @@ def blame_command(given: Given, file: str, path: str | None) -> None:
     """Tell which event wrote each line of a file."""
     named = Named.of(given, file, path)
     with named.telling():
-        found = named.session.blame("/".join(parts_of(named.path)))
+        found = named.session.files.blame("/".join(parts_of(named.path)))
     if given.form == "jsonl":
         print_jsonl(map(line_document, found))
     elif given.form == "json":
@@ -439,7 +439,9 @@ def apply(
                 return _print_plan(given, settled(lambda chosen: _planned(named, chosen), choices))
             if given.form == "text" and not yes and sys.stdin.isatty() and sys.stderr.isatty():
                 _ask(named, settled(lambda chosen: _planned(named, chosen), choices))
-            after = settled(lambda chosen: named.session.apply(resolve=chosen or None), choices)
+            after = settled(
+                lambda chosen: named.session.files.apply(resolve=chosen or None), choices
+            )
         except MergeConflict as error:
             raise Told(error, _in_dispute(named, error, resolve, drop)) from error
     _print_applied(given, named.session, after)
@@ -458,7 +460,11 @@ def _planned(named: Named, chosen: Mapping[str, Any]) -> Planned:
 
     Contents that only a merge has made go into the store, to be compared; no event leads to them.
     """
-    detail, store, tree = detail_in(named.session.placement), store_of(named.session), named.tree
+    detail, store, tree = (
+        detail_in(named.session.files.placement),
+        store_of(named.session),
+        named.tree,
+    )
     if detail.get("in_place"):
         return Planned(Changes(store, tree, tree))
     if not detail.get("folder"):
@@ -596,7 +602,7 @@ def published(before: Session, after: Session) -> Published | None:
         body = event.body
         if isinstance(body, ToolReturned) and isinstance(body.delta, dict):
             trees = cast("Mapping[str, Any]", body.delta)
-            folder = str(detail_in(after.placement).get("folder", ""))
+            folder = str(detail_in(after.files.placement).get("folder", ""))
             named = trees.get("executable", {}), trees.get("unpublished", {})
             return Published(folder, Digest(trees["before"]), Digest(trees["after"]), *named)
     return None

@@ -26,6 +26,7 @@ from plait.session.listing import session_row
 from plait.session.ports import store_at
 from plait.session.saying import saying
 from plait.session.times import parse_when
+from plait.session.value import counted_logs
 from plait.store import Store
 
 # on a terminal, unless a number is given: the newest come first, and must not scroll away
@@ -144,9 +145,9 @@ def log(
 def _newest(
     session: Session, before: Session | None, wanted: Filter, on_path: bool
 ) -> Iterator[Event]:
-    known = before.covers if before else {}  # what it counts, merged branches among it
+    known = counted_logs(before) if before else {}  # what it counts, merged branches among it
     events = (
-        reversed(session.path)
+        reversed(session.lineage.path)
         if on_path
         else store_of(session).read(session.id, 1, session.seq, kinds=wanted.kinds, reverse=True)
     )

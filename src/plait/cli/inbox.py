@@ -85,7 +85,7 @@ def _as_asked(store: Store, ask: Waiting) -> Waiting:
 
 
 def _print_log(given: Given, session: Session) -> None:
-    events = session.inbox
+    events = session.inbox.events
     if given.form == "json":
         print_json({"session": session.id, "events": [event_document(event) for event in events]})
     elif given.form == "jsonl":
@@ -368,7 +368,9 @@ def _find(given: Given, id: str, kind: WaitKind) -> tuple[Session, Waiting]:
 def _answered(given: Given, session: Session, ask: Waiting, done: str) -> None:
     """Print what was answered, and what comes next."""
     store = store_of(session)
-    posted = next(event for event in reversed(session.inbox) if ask.event in event.header.causes)
+    posted = next(
+        event for event in reversed(session.inbox.events) if ask.event in event.header.causes
+    )
     root = short(root_of(store, ask.run, ask.log))
     if given.form == "json":
         print_json(
@@ -402,7 +404,7 @@ def approve(given: Given, id: str, edit: str | None, note: str) -> None:
     ID is the start of the ask's id.
     """
     session, ask = _find(given, id, "approval")
-    session.approve(
+    session.inbox.approve(
         ask, edited=_edited(edit) if edit is not None else None, note=note, actor=given.who
     )
     _answered(given, session, ask, "approved" if edit is None else "approved with other arguments")
@@ -438,7 +440,7 @@ def _edited(text: str) -> Json:
 def deny(given: Given, id: str, reason: str) -> None:
     """Refuse what an agent asks for. ID is the start of the ask's id."""
     session, ask = _find(given, id, "approval")
-    session.deny(ask, reason, actor=given.who)
+    session.inbox.deny(ask, reason, actor=given.who)
     _answered(given, session, ask, "denied")
 
 
@@ -450,7 +452,7 @@ def answer(given: Given, id: str, value: str) -> None:
     """Answer a question. VALUE is JSON if it is that, else a text; - reads standard input."""
     session, ask = _find(given, id, "question")
     text = text_of(value)
-    session.answer(ask, text if text in ask.choices else value_of(text), actor=given.who)
+    session.inbox.answer(ask, text if text in ask.choices else value_of(text), actor=given.who)
     _answered(given, session, ask, "answered")
 
 
@@ -471,7 +473,7 @@ def resolve(given: Given, id: str, verdict: Any, value: str | None, note: str) -
     """
     session, ask = _find(given, id, "unknown")
     result: Any = _result_of(value, ask) if value is not None else None
-    session.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
+    session.inbox.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
     _answered(given, session, ask, "resolved")
 
 
@@ -494,7 +496,7 @@ def _result_of(text: str, ask: Waiting) -> Json:
 
 def print_posted(given: Given, session: Session, *hints: str) -> None:
     """Print what was put into a session's inbox."""
-    posted = session.inbox[-1]
+    posted = session.inbox.events[-1]
     if given.form == "json":
         print_json({"session": session.id, "event": event_document(posted)})
         return
@@ -509,7 +511,7 @@ def print_posted(given: Given, session: Session, *hints: str) -> None:
 @writing
 def cancel(given: Given, session: str, reason: str) -> None:
     """Ask the open run of a session to end. It hears that before its next effect."""
-    value = given.open(session).cancel(reason, actor=given.who)
+    value = given.open(session).inbox.cancel(reason, actor=given.who)
     print_posted(given, value, f"plait resume {value.short}   if no process holds it")
 
 
@@ -525,7 +527,7 @@ def send(given: Given, session: str, text: str) -> None:
     said = text_of(text)
     if not said:
         raise InvalidValue("text", "nothing is said", "pass a text")
-    print_posted(given, given.open(session).send(said, actor=given.who))
+    print_posted(given, given.open(session).inbox.send(said, actor=given.who))
 
 
 @click.command()
@@ -538,7 +540,7 @@ def signal(given: Given, session: str, name: str, value: str | None) -> None:
 
     The value is JSON, or a text.
     """
-    done = given.open(session).signal(
+    done = given.open(session).inbox.signal(
         name, value_of(value) if value is not None else None, actor=given.who
     )
     print_posted(given, done)

@@ -103,7 +103,7 @@ def to_command(
 
 def _tell_left_out(session: Session) -> None:
     """What of the folder is not on record."""
-    out, detail = Out(), detail_in(session.placement)
+    out, detail = Out(), detail_in(session.files.placement)
     for word, why in _LEFT_OUT.items():
         for path in detail.get(word) or ():
             out.line(Cell(f"  without {path}: {why}", DIM))

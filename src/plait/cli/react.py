@@ -22,6 +22,7 @@ from plait.event import kinds as k
 from plait.ids import Digest, LogId
 from plait.session import Session
 from plait.session.content import text_of, unpack
+from plait.session.value import walk_path
 from plait.store import Store
 
 STEPS_SHOWN = 50  # on a terminal, unless a number is given
@@ -95,14 +96,14 @@ class _Trail:
     def __init__(self, session: Session) -> None:
         self._session, self._store = session, store_of(session)
         # what was there before this branch began
-        self._above = {each.id: each.seq for each in session.lineage[:-1]}
+        self._above = {each.id: each.seq for each in session.lineage.sessions[:-1]}
         self.thoughts: dict[Digest, Thought] = {}
         self._requests: dict[str, Event] = {}
         self._outcomes: dict[str, Event] = {}
         self._seen: set[Digest] = set()  # outcomes on the path
         # the calls that a reply caused, as their requests declare
         self._asked: dict[Digest, list[str]] = {}
-        for _, event in session.walk(_KINDS):
+        for _, event in walk_path(session, _KINDS):
             self._take(event)
 
     def _take(self, event: Event) -> None:
@@ -309,7 +310,7 @@ class _Places:
 
     def __init__(self, session: Session, named: bool) -> None:
         self._store, self._short, self._named = store_of(session), session.short, named
-        self._own = {each.id: each.seq for each in session.lineage}
+        self._own = {each.id: each.seq for each in session.lineage.sessions}
         self._names: dict[LogId, str] = {}
 
     def of(self, event: Event | None) -> str:

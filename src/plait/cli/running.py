@@ -62,6 +62,7 @@ from plait.session import Session, Waiting
 from plait.session.inbox import all_waiting, due, root_of
 from plait.session.ports import store_at
 from plait.session.saying import saying
+from plait.session.value import open_run_of
 
 if TYPE_CHECKING:
     from plait.workflow import Workflow
@@ -175,14 +176,14 @@ def run_command(
 
 def _gone_on(given: Given, name: str, text: str | None) -> Session:
     session = given.open_last(name)
-    if session.open_run is not None:  # before anything is said in it
+    if (run := open_run_of(session)) is not None:  # before anything is said in it
         step = (
             f"go on with it: {_command(given, 'resume', session.short)}; or without it: plait fork"
             f" {session.short} LABEL"
         )
         raise Told(
-            RunOpen(session.short, session.open_run),
-            [f"session {session.short} has an open run, {session.open_run[:13]}; {step}."],
+            RunOpen(session.short, run),
+            [f"session {session.short} has an open run, {run[:13]}; {step}."],
         )
     return session.say(_nonempty(text_of(text)), actor=given.who) if text is not None else session
 

@@ -201,33 +201,37 @@ class _Shown:
         )
         self._about()
         self._facts("Facts", session.facts.only("fact"))
-        self._facts("Decisions", session.decisions)
-        self._facts("Findings", session.findings)
+        self._facts("Decisions", session.facts.decisions)
+        self._facts("Findings", session.facts.findings)
         self._pending()
         self._verdicts()
         self._changed()
         self._messages(messages)
 
     def _about(self) -> None:
-        session, first = self.session, self.session.status_history[0]
+        session, first = self.session, self.session.lineage.statuses[0]
         tags = " ".join(f"{key}={value}" for key, value in session.tags.items())
         rows = [
             ("session", f"{session.short}@{session.seq}", ACCENT),
-            ("label", session.label, ""),
+            ("label", session.lineage.label, ""),
             ("id", session.id, DIM),
             ("status", session.status, ""),
             ("last run", *_last_run(session)),
             ("opened", f"{self.out.time(first.time)} by {first.actor}", ""),
             ("lineage", _lineage(session), ""),
-            ("continues", str(session.continues) if session.continues else None, ""),
+            (
+                "continues",
+                str(session.lineage.continues) if session.lineage.continues else None,
+                "",
+            ),
             ("user", session.user, ""),
             ("project", session.project, ""),
             ("tags", tags or None, ""),
             ("durability", session.durability if session.durability != "full" else None, ""),
-            ("placement", placement_told(session.placement), ""),
-            ("files", f"tree {session.tree[:12]}" if session.tree else None, DIM),
-            ("budget", _budget(session.budget, session.left_now), ""),
-            ("used", _spent(session.spent), ""),
+            ("placement", placement_told(session.files.placement), ""),
+            ("files", f"tree {session.files.tree[:12]}" if session.files.tree else None, DIM),
+            ("budget", _budget(session.budget.limits, session.budget.left_now), ""),
+            ("used", _spent(session.budget.used), ""),
         ]
         columns = [Column(), Column(flex=True)]
         self.out.table(
@@ -259,7 +263,7 @@ class _Shown:
             self.out.table([Column(), Column(flex=True), Column(), Column()], rows, indent="  ")
 
     def _verdicts(self) -> None:
-        session, last = self.session, {each.name: each for each in self.session.validation}
+        session, last = self.session, {each.name: each for each in self.session.checks.verdicts}
         rows = [
             [
                 Cell(name),
@@ -271,7 +275,7 @@ class _Shown:
         ]
         rows += [
             [Cell(name), Cell("no verdict", BAD), _required(session, name), self._where(gate.at)]
-            for name, gate in session.gates.items()
+            for name, gate in session.checks.gates.items()
             if name not in last
         ]
         if rows:
@@ -330,7 +334,7 @@ class _Shown:
 
     def _where(self, at: Any) -> Cell:
         """The place of something; with its session, if that is another one."""
-        own = any(each.id == at.log for each in self.session.lineage)
+        own = any(each.id == at.log for each in self.session.lineage.sessions)
         return Cell(f"@{at.seq}" if own else f"{short(at.log)}@{at.seq}", DIM)
 
 
@@ -354,9 +358,9 @@ def placement_told(placement: Placement | None) -> str | None:
 
 
 def _required(session: Session, name: str) -> Cell:
-    if name not in session.gates:
+    if name not in session.checks.gates:
         return Cell("")
-    unmet = session.unmet.get(name)
+    unmet = session.checks.unmet.get(name)
     return Cell(f"required, not met: {unmet}", BAD) if unmet else Cell("required", DIM)
 
 
@@ -374,7 +378,7 @@ def _last_run(session: Session) -> tuple[str | None, str]:
 
 
 def _lineage(session: Session) -> str | None:
-    line = session.lineage
+    line = session.lineage.sessions
     return (
         " › ".join(f"{each.label or each.short}@{each.seq}" for each in line)
         if len(line) > 1

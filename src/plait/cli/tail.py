@@ -16,6 +16,7 @@ from plait.event import Event
 from plait.event.kinds import RunCancelled, RunFailed, RunFinished
 from plait.session import Session
 from plait.session.saying import saying
+from plait.session.value import open_run_of
 from plait.store import Store
 
 SHOWN = 20
@@ -75,7 +76,7 @@ def tail(given: Given, session: str, follow: bool, number: int, until_end: bool)
 def _coming(session: Session, *, until_end: bool) -> Iterator[Event]:
     """What is written after this place, as it comes."""
     store, place = store_of(session), session.seq
-    if until_end and session.open_run is None and session.reload() == session:
+    if until_end and open_run_of(session) is None and session.reload() == session:
         return
     while True:
         for event in _since(store, session, place):

@@ -62,7 +62,7 @@ def influence(given: Given, session: str, what: str | None) -> None:
     that was said, or the id of an event. S@7 alone is that event.
     """
     value = given.open(session)
-    _tell(given, value, value.influence(_about(value, what)))
+    _tell(given, value, value.lineage.influence(_about(value, what)))
 
 
 def _about(session: Session, what: str | None) -> str | int:
@@ -115,7 +115,7 @@ def graph(given: Given, session: str) -> None:
     For people a tree of sessions; --json has every node and edge.
     """
     value = given.open(session)
-    found = value.graph()
+    found = value.lineage.graph()
     if given.form == "jsonl":
         print_jsonl({"node": node_document(node)} for node in found.nodes)
         print_jsonl({"edge": edge_document(edge)} for edge in found.edges)

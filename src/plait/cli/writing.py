@@ -43,6 +43,7 @@ from plait.ids import Digest, short
 from plait.session import ABSENT, Session
 from plait.session.gates import is_counted
 from plait.session.saying import saying
+from plait.session.value import open_run_of
 from plait.store import FOLDER, check_folder, exists
 from plait.workspace.tree import TreeReader
 
@@ -308,7 +309,12 @@ class _Known(NamedTuple):
         reader = TreeReader(store_of(sessions[0]))
         facts = {key for session in sessions for key in session.facts}
         return cls(
-            facts, [(reader, session.tree) for session in sessions if session.tree is not None]
+            facts,
+            [
+                (reader, session.files.tree)
+                for session in sessions
+                if session.files.tree is not None
+            ],
         )
 
     def is_file(self, key: str) -> bool:
@@ -443,7 +449,7 @@ def say(
     if not said and not files:
         raise click.UsageError("Nothing to say: give TEXT, - or --file.")
     before = given.open_last(session)
-    if before.open_run is not None and (role != "user" or name):
+    if open_run_of(before) is not None and (role != "user" or name):
         raise click.UsageError(
             f"{before.short} has an open run: only a user's message can be sent to it, without"
             " --role and --name."
@@ -507,7 +513,7 @@ def retract(given: Given, session: str, key: str, reason: str) -> None:
 def require(given: Given, session: str, name: str, by: str) -> None:
     """Require a verdict of this name before the session is merged or closed."""
     before = given.open_last(session)
-    value = before.require(name, by=by, actor=given.who)
+    value = before.checks.require(name, by=by, actor=given.who)
     wrote(given, before, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
 
 
@@ -524,9 +530,12 @@ def validate(given: Given, session: str, name: str, verdict: str, detail: str | 
     """
     more = value_of(detail) if detail is not None else None
     before = given.open_last(session)
-    after = before.validate(name, verdict == "passed", detail=more, actor=given.who)
+    after = before.checks.record(name, verdict == "passed", detail=more, actor=given.who)
     wrote(given, before, after)
-    gate, event = before.gates.get(name), after.inbox[-1] if after == before else after.events[-1]
+    gate, event = (
+        before.checks.gates.get(name),
+        after.inbox.events[-1] if after == before else after.events[-1],
+    )
     if gate is not None and not is_counted(gate.by, event) and given.form == "text":
         Out().line(
             Cell(
@@ -597,7 +606,7 @@ def grant(given: Given, session: str, limits: str) -> None:
     budget = parse_budget(limits)
     assert budget is not None
     before = given.open_last(session)
-    wrote(given, before, before.grant(budget, actor=given.who))
+    wrote(given, before, before.budget.grant(budget, actor=given.who))
 
 
 pause = _life("pause", "Let a session rest.")

@@ -63,6 +63,7 @@ from plait.secrets import HiddenPieces
 from plait.session import Session
 from plait.session.content import pack, text_of, unpack
 from plait.session.ports import Act, Draft, Position, store_at
+from plait.session.value import advance, position_of
 from plait.tool import Tool, WrongArguments, reason_of
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ def _asked_with(effect: AskModel, unwritten: Unwritten) -> Answering:
     other. Either way it is written.
     """
     run = run_of(effect.session)
-    sealed = run.seal(effect.session.position, unwritten.drafts) if run is not None else None
+    sealed = run.seal(position_of(effect.session), unwritten.drafts) if run is not None else None
     if (
         sealed is None
         or run is None
@@ -207,8 +208,8 @@ class _Asking:
         prompt.catch_up(self.session, known)
         if sealed is not None:
             prompt.take(sealed.events, blobs_of(self.session))
-            self.session = self.session.later(
-                sealed.after, *[event.kind for event in sealed.events]
+            self.session = advance(
+                self.session, sealed.after, *[event.kind for event in sealed.events]
             )
         else:
             before = self.session

@@ -71,7 +71,9 @@ from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at
 from plait.session.rows import run_of_branch
+from plait.session.session import session_at
 from plait.session.typed import to_json
+from plait.session.value import advance, open_run_of, position_of, state_digest_of
 
 
 class Calling(NamedTuple):
@@ -202,7 +204,7 @@ def enter(
             )
     setup = Digest(sha256(calling.setup).hexdigest()) if calling.setup is not None else None
     body = k.CallStarted(calling.workflow, path, purpose, calling.agent, setup)
-    act = _act(frame)._replace(causes=run.acting(session.store, session.position).causes)
+    act = _act(frame)._replace(causes=run.acting(session.store, position_of(session)).causes)
     run.ride(
         session.id,
         scope,
@@ -231,7 +233,7 @@ def leave(entry: Entry, result: object) -> Session:
     if not entry.outermost:
         return _settle(entry, result)
     try:
-        ended = _end(entry, lambda at, ahead: k.RunFinished(at.digest(ahead)), whole=True)
+        ended = _end(entry, lambda at, ahead: k.RunFinished(state_digest_of(at, ahead)), whole=True)
     except Halted as halted:
         if halted.error is not None:
             raise halted.error from None
@@ -254,8 +256,8 @@ def _settle(entry: Entry, result: Session) -> Session:
     ):
         return result
     tip = run.tip(log, scope)
-    settled, _ = append_events(result if result.position == tip else Session.of(tip), [])
-    return settled if result.position == tip else result
+    settled, _ = append_events(result if position_of(result) == tip else session_at(tip), [])
+    return settled if position_of(result) == tip else result
 
 
 def fail(entry: Entry, error: BaseException) -> BaseException | None:
@@ -283,7 +285,7 @@ def fail(entry: Entry, error: BaseException) -> BaseException | None:
                 entry, lambda at, ahead: k.RunCancelled(failure.message, getattr(error, "by", ""))
             )
         else:
-            ended = outside(Session.of(run.tip(run.root)))
+            ended = outside(session_at(run.tip(run.root)))
     except PlaitError as unrecorded:  # what went wrong first is what the caller has to see
         error.add_note(f"The end of the run could not be recorded: {unrecorded}")
         return None
@@ -332,11 +334,11 @@ def _start(
     session: Session, calling: Calling, watch: Watch, waiter: Waiter | None
 ) -> tuple[Run, Session]:
     if (
-        open_now := session.open_run or run_of_branch(store_at(session.store), session.id)
+        open_now := open_run_of(session) or run_of_branch(store_at(session.store), session.id)
     ) is not None:
         raise RunOpen(session.short, open_now)
     direct = direct_writer()
-    spot = session.position
+    spot = position_of(session)
     id = str(direct.source(spot.store).fresh("run", spot.id, spot.seq))
     hold(spot.store, id, session.short)
     run = None
@@ -348,7 +350,7 @@ def _start(
             (event.seq for event in arrived(store_at(spot.store), spot.id)), default=0
         )
         draw_under(run)
-        inside = session.later(msgspec.structs.replace(spot, run=id))
+        inside = advance(session, msgspec.structs.replace(spot, run=id))
         body = k.RunStarted(
             calling.workflow,
             calling.arguments,
@@ -358,7 +360,7 @@ def _start(
         # Whatever raises the epoch moves the head, too: if the append finds the head, the epoch was
         # this one until then.
         epoch = store_at(spot.store).log(spot.id).epoch
-        after, _ = run.write(inside.position, [Draft(body, Act(run.behalf, "program"))])
+        after, _ = run.write(position_of(inside), [Draft(body, Act(run.behalf, "program"))])
         run.hold_at(epoch + 1)
     except BaseException:
         if run is not None:
@@ -366,7 +368,7 @@ def _start(
         release(spot.store, id)
         raise
     open_run(run)
-    return run, inside.later(after, k.RunStarted.__name__)
+    return run, advance(inside, after, k.RunStarted.__name__)
 
 
 def draw_under(run: Run) -> None:
@@ -403,7 +405,7 @@ def new_run(
     run.approver, run.answerer = watch.approver, watch.answerer
     run.home = session.store
     run.rest_on(running.get(), session.run)
-    run.gated = bool(session.gates)
+    run.gated = bool(session.checks.gates)
     if (last := _last_agent(session)) is not None:
         run.hand_over(session.id, id, last)
     return run
@@ -439,14 +441,14 @@ def _end(
     run = entry.run
     for log, scope in run.left():
         if (log, scope) != (run.root, run.id):
-            append_events_at_tip(Session.of(run.tip(log, scope)), ())
-    tip = Session.of(run.tip(run.root))
+            append_events_at_tip(session_at(run.tip(log, scope)), ())
+    tip = session_at(run.tip(run.root))
     # what is on record already is not written with the end
     if run.waiting(run.root, run.id) and run.on_record(tip):
         append_events_at_tip(tip, ())
     if whole:
         run.check_all_taken()
-    session = run.joined(entry.session.later(run.tip(run.root)))
+    session = run.joined(advance(entry.session, run.tip(run.root)))
     session, _ = append_events_at_tip(
         session,
         lambda at: [Draft(body(at, run.waiting(run.root, run.id)), Act(SERVICE, causes=causes))],
@@ -459,27 +461,30 @@ def end_unheld(session: Session, reason: str) -> None:
     next effect.
     """
     at = outside(session).reload()
-    if at.open_run is None or is_going_on(at.open_run):
+    run = open_run_of(at)
+    if run is None or is_going_on(run):
         return
     try:
-        hold(at.store, at.open_run, at.short)
+        hold(at.store, run, at.short)
     except RunHeld:
         return
     try:
-        inside = at.later(msgspec.structs.replace(at.position, run=at.open_run))
+        inside = advance(at, msgspec.structs.replace(position_of(at), run=run))
         news = undelivered(inside)
         wish = next(
             (draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)),
             SERVICE,
         )
-        append_at_tip(inside.position, [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))])
+        append_at_tip(
+            position_of(inside), [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))]
+        )
     finally:
-        release(at.store, at.open_run)
+        release(at.store, run)
 
 
 def outside(session: Session) -> Session:
     """The value as whoever is not in the run has it."""
-    return session.later(msgspec.structs.replace(session.position, run=None))
+    return advance(session, msgspec.structs.replace(position_of(session), run=None))
 
 
 def _act(frame: Frame) -> Act:

@@ -25,6 +25,7 @@ from plait.runtime.run import call_id, principal_of
 from plait.session import Message, Session
 from plait.session.content import pack
 from plait.session.ports import Act, Draft, store_at
+from plait.session.value import walk_path
 from plait.session.views import message_of, speaker
 
 KEEP = 8
@@ -203,7 +204,7 @@ class Leaving(NamedTuple):
         """The messages up to there, also those that left before."""
         get_blob = store_at(session.store).get_blob
         epochs, found = 0, list[tuple[tuple[int, int], Message]]()
-        for stretch, event in session.walk(_SPOKEN):
+        for stretch, event in walk_path(session, _SPOKEN):
             if isinstance(event.body, k.SessionOpened):
                 epochs += 0 if stretch.via else 1
             elif (message := message_of(event, stretch, get_blob)) is not None:
@@ -234,7 +235,7 @@ def _steps(session: Session) -> tuple[list[Step], int]:
     """The steps of the path that have not left yet, and which numbering of places is its own."""
     epoch, steps, owner = 0, list[Step](), dict[str, int]()
     gone: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    for stretch, event in session.walk(_STEPPING):
+    for stretch, event in walk_path(session, _STEPPING):
         body, at, call = event.body, (epoch, stretch.via or event.seq), event.header.call or ""
         if isinstance(body, k.SessionOpened):
             epoch += 0 if stretch.via else 1

@@ -28,6 +28,8 @@ from plait.session.content import text_of
 from plait.session.files import Resolve
 from plait.session.life import check_may
 from plait.session.ports import Position, Value, writer_of
+from plait.session.session import session_at
+from plait.session.value import position_of
 from plait.tool import as_tool, reason_of
 
 
@@ -81,7 +83,7 @@ class LocalHost:
         )
 
     def is_held(self, session: Value, run: str) -> bool:
-        return is_held(session.position.store, run)
+        return is_held(session.store, run)
 
     def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> list[Session]:
         return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)
@@ -89,7 +91,7 @@ class LocalHost:
 
 def _prompt(session: Session, asked: Event) -> Json:
     """What a model was sent, as plain data; why it is not known, if it is not."""
-    at = Session.of(Position(session.store, asked.log, asked.seq, asked.id))
+    at = session_at(Position(session.store, asked.log, asked.seq, asked.id))
     try:
         found = sent(at, asked)
     except PlaitError as error:
@@ -129,7 +131,7 @@ def _waited(
     value = cast("Session", session)
     run = run_of(value)
     actor = run.principal(value.id) if run else _principal(value)
-    return drive(steps(value, actor), run.io if run else Blocking()).position
+    return position_of(drive(steps(value, actor), run.io if run else Blocking()))
 
 
 def _steps(

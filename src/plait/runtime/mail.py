@@ -24,7 +24,10 @@ from plait.session.asks import ANSWERS, answers
 from plait.session.gates import is_judge
 from plait.session.inbox import arrived, asks_in
 from plait.session.ports import Act, Draft, store_at
+from plait.session.session import session_at
 from plait.session.state import Gate
+from plait.session.value import delivered_seq, position_of
+from plait.session.verdicts import last_verdict
 from plait.session.views import Waiting
 from plait.store import Store
 
@@ -79,7 +82,7 @@ def _past_own_gates(run: Run, session: Session) -> Session:
     names = run.judges(session.id, session.store)
     held = {
         name: gate
-        for name, gate in session.gates.items()
+        for name, gate in session.checks.gates.items()
         if not (gate.by and is_judge(gate.by, "", names))
     }
     held = {name: gate for name, gate in held.items() if not _was_given(session, gate)}
@@ -104,7 +107,7 @@ def _failed_text(session: Session, name: str) -> str:
 
     "": it was not.
     """
-    passed, seq = session.verdict(name) or (True, 0)
+    passed, seq = last_verdict(session, name) or (True, 0)
     if passed:
         return ""
     event = next(store_at(session.store).read(session.id, seq, seq))
@@ -128,8 +131,8 @@ def _verdict_step(session: Session, gate: Gate) -> str:
     """
     if gate.by and ":" not in gate.by:
         return (
-            f"only the workflow {gate.by} can give it, with session.validate({gate.name!r}, True)"
-            " in its own forward"
+            f"only the workflow {gate.by} can give it, with"
+            f" session.checks.record({gate.name!r}, True) in its own forward"
         )
     return f"plait validate {session.short} {gate.name} passed" + (
         f" --as {gate.by}" if gate.by else ""
@@ -138,7 +141,7 @@ def _verdict_step(session: Session, gate: Gate) -> str:
 
 def _was_given(session: Session, gate: Gate) -> bool:
     """Whether a verdict that counts was given since it was required."""
-    verdict = session.verdict(gate.name)
+    verdict = last_verdict(session, gate.name)
     return (
         verdict is not None
         and verdict[0]
@@ -160,8 +163,8 @@ def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Sessi
     for each in past:
         heard = run.delivered(each) if each.run == run.id else 0
         unmet |= {
-            (each.id, name): (each.gates[name].by, why, heard)
-            for name, why in each.reload().unmet.items()
+            (each.id, name): (each.checks.gates[name].by, why, heard)
+            for name, why in each.reload().checks.unmet.items()
         }
     at = next((each for each in past if each.id == into.id), into)
     if unmet and into.run != run.id:  # a tool cannot be taken up again half-way
@@ -241,13 +244,13 @@ def has_mail(session: Session) -> bool:
     return (
         log != run.root
         and above in heads
-        and heads[above].tip > run.delivered(Session.of(run.tip(run.root)))
+        and heads[above].tip > run.delivered(session_at(run.tip(run.root)))
     )
 
 
 def deliver_all(run: Run) -> None:
     """What has arrived at a run that ends: the wish that it be cancelled, say."""
-    session = Session.of(run.tip(run.root))
+    session = session_at(run.tip(run.root))
     if not run.follows(session):
         _deliver(run, run.joined(session))
 
@@ -256,7 +259,7 @@ def undelivered(session: Session) -> list[Draft]:
     """What stands in the inbox and has not reached the session, as it is delivered to a run that
     ends: it goes by no answer any more.
     """
-    news = arrived(store_at(session.store), session.id, session.delivered)
+    news = arrived(store_at(session.store), session.id, delivered_seq(session))
     told = [event for event in news if event.kind not in _FOR_A_RUN]
     return _delivery(session, inbox_of(session.id), told, news[-1].seq) if news else []
 
@@ -272,7 +275,7 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     # somebody wrote to the log itself: that is taken along
     if here.head != session.head and run.is_tip(session):
         session = session.reload()
-        run.start(session.position)
+        run.start(position_of(session))
     if log != run.root and above in heads:
         _heed_above(run, store, heads[above].tip)
     if inbox not in heads or heads[inbox].tip <= run.delivered(session):
@@ -340,7 +343,7 @@ def _heed_above(run: Run, store: Store, tip: int) -> None:
 
     It is delivered where it is addressed to.
     """
-    root = Session.of(run.tip(run.root))
+    root = session_at(run.tip(run.root))
     if tip > run.delivered(root):
         news = arrived(store, run.root, run.delivered(root))
         _heed(root, [event for event in news if event.kind in _STOPS and not _is_over(run, event)])

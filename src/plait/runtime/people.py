@@ -101,7 +101,7 @@ def _classed(
     if not tool.varies:
         return tool, None
     try:
-        return tool.classed(tool.effect_in(session.placement, arguments)), None
+        return tool.classed(tool.effect_in(session.files.placement, arguments)), None
     except BaseException as error:  # whatever class it has: it is code of the tool
         if ends_run(error):
             raise
@@ -142,7 +142,7 @@ def _call(
     reason: str,
     because: Act | None = None,
 ) -> policy.Call:
-    seen = session.origins
+    seen = session.lineage.origins
     if because is not None:
         causes = [cause for cause in because.causes if isinstance(cause, str)]
         store = store_at(session.store)

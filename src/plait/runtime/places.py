@@ -134,10 +134,10 @@ class Site:
     @property
     def now(self) -> tuple[Placement, Digest]:
         if self._now is None:
-            placement = self._session.placement
+            placement = self._session.files.placement
             if placement is None:
                 raise NotPlaced(self._session.short)
-            self._now = placement, self._session.tree or EMPTY
+            self._now = placement, self._session.files.tree or EMPTY
         return self._now
 
 

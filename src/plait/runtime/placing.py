@@ -48,6 +48,7 @@ from plait.session import Session
 from plait.session.files import Resolve, chosen_in, path_of, told
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.state import ABSENT
+from plait.session.value import counted_logs, position_of
 from plait.store import Store
 from plait.tool import Result, Tool
 from plait.workspace import (
@@ -106,7 +107,7 @@ def place(
     else:
         check_held(session)  # a machine elsewhere is made before it can be recorded
         body, blobs = _placed(session, name, where, options)
-    return append_events(session, [Draft(body, Act(actor, "program"))], blobs)[0].position
+    return position_of(append_events(session, [Draft(body, Act(actor, "program"))], blobs)[0])
 
 
 def _placed(
@@ -119,13 +120,13 @@ def _placed(
             next(iter(further)), "no such option is known", f"use one of {', '.join(_WORDS)}"
         )
     folder = _folder(where) if where is not None else None
-    before = detail_of(session.placement if folder is None else None)
+    before = detail_of(session.files.placement if folder is None else None)
     detail: dict[str, Json] = {
         word: before[word]
         for word in ("folder", "base", "heavy", "heavy_names", "ignore")
         if word in before
     }
-    tree, blobs = session.tree or EMPTY, {EMPTY: EMPTY_BYTES}
+    tree, blobs = session.files.tree or EMPTY, {EMPTY: EMPTY_BYTES}
     if folder is not None:
         found = _recorded(store, folder, asked, detail)
         tree, blobs = found.tree, {**blobs, **found.blobs}
@@ -155,7 +156,7 @@ def _inherited(session: Session, name: str, where: str | None) -> dict[str, Any]
     """Placed on the same backend again, with the files it has, it goes on as it was: what is said
     now comes on top.
     """
-    before, detail = session.placement, detail_of(session.placement)
+    before, detail = session.files.placement, detail_of(session.files.placement)
     if where is not None or before is None or before.backend != name:
         return {}
     kept = {
@@ -315,13 +316,15 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     """Bring its files to the folder they came from, as an effect of its own: requested, made,
     recorded.
     """
-    placement, tree = session.placement, session.tree
+    placement, tree = session.files.placement, session.files.tree
     detail = detail_of(placement)
     if placement is None or tree is None:
         raise NotPlaced(session.short)
     folder = detail.get("folder")
     if folder is None:
-        step = "check its files out with session.workspace.checkout(folder), or `plait checkout`"
+        step = (
+            "check its files out with session.files.workspace.checkout(folder), or `plait checkout`"
+        )
         raise NotApplied("(nowhere)", "the session's files did not come from a folder", step)
     if detail.get("in_place"):
         return session  # they are there already
@@ -426,7 +429,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> Plan:
     """What applying would do to the folder as it is now; files in dispute raise MergeConflict."""
-    store, placement = store_at(session.store), session.placement
+    store, placement = store_at(session.store), session.files.placement
     if not folder.is_dir():
         raise NotApplied(
             str(folder),
@@ -436,7 +439,7 @@ def plan_of(session: Session, folder: Path, choices: Resolve | None = None) -> P
     now = snapshot_folder(store, folder, rules_of(placement))
     store.put_blobs({EMPTY: EMPTY_BYTES, **now.blobs})
     base = _published(session, str(folder))
-    tree, metadata = _without_metadata(store, folder, base, session.tree or EMPTY)
+    tree, metadata = _without_metadata(store, folder, base, session.files.tree or EMPTY)
     met = store, [base], now.tree, tree, (FOLDER, session.short)
     found = merge_trees(*met)
     _check_choices(choices)
@@ -540,10 +543,10 @@ def _published(session: Session, folder: str) -> Digest:
     merged in, and not by the story.
     """
     store, found = store_at(session.store), list[tuple[int, Digest]]()
-    for log, last in {**session.covers, session.id: session.seq}.items():
+    for log, last in {**counted_logs(session), session.id: session.seq}.items():
         common = _published_in(store, log, last, folder)
         found += [common] if common is not None else []
-    return max(found)[1] if found else Digest(detail_of(session.placement).get("base", EMPTY))
+    return max(found)[1] if found else Digest(detail_of(session.files.placement).get("base", EMPTY))
 
 
 def _published_in(store: Store, log: LogId, last: int, folder: str) -> tuple[int, Digest] | None:
@@ -780,7 +783,7 @@ def said_of(plan: Plan) -> list[str]:
 
 
 def _delta(session: Session, folder: Path, plan: Plan, done: Sequence[str]) -> Json:
-    published: dict[str, Json] = {"published": str(folder), "tree": session.tree}
+    published: dict[str, Json] = {"published": str(folder), "tree": session.files.tree}
     told = {
         name: {shown(path): why for path, why in paths.items()}
         for name, paths in _named(plan).items()

@@ -32,6 +32,7 @@ from plait.session import Session
 from plait.session.content import unpack
 from plait.session.ports import store_at
 from plait.session.state import Stretch
+from plait.session.value import walk_path
 from plait.session.views import speaker
 
 PROMPT_TAG = b"plait/prompt/1"
@@ -291,7 +292,7 @@ class Prompt:
                 return
         self._clear(session)
         own = session.id if self.setup.view.what == "branch" else None
-        for stretch, event in session.walk(_KINDS):
+        for stretch, event in walk_path(session, _KINDS):
             if own is None or event.log == own:
                 self._take(event, stretch, get_blob)
             elif event.kind in _HANDLERS:

@@ -3,8 +3,8 @@
 A program is free to read one session and to write what it read to another: as a message, as an
 argument, as the result of a tool. No path leads from there to here, so the runtime remembers the
 places that a call has read. What the call writes elsewhere names as causes those places that bring
-origins which the session does not have yet. Origins follow causes (`session.origins`), so that a
-policy that asks about them asks.
+origins which the session does not have yet. Origins follow causes (`session.lineage.origins`), so
+that a policy that asks about them asks.
 
 A read counts for the call that made it and for those below it, which it may have handed arguments.
 What a workflow read does not count for its caller: the caller gets a session back, and has to read
@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from plait.event.kinds import Rewound
 from plait.ids import Digest, LogId
-from plait.session import Session
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Position, store_at
+from plait.session.session import session_at
 
 Calls = tuple[str, ...]  # calls that go on, the outermost first: of workflows, and of tools
 
@@ -98,7 +98,7 @@ class Reads:
         tainted = list(self._tainted(calls, spot, below))
         if not tainted:
             return NOTHING_READ
-        known = set(Session.of(spot).origins) if spot is not None else set[str]()
+        known = set(session_at(spot).lineage.origins) if spot is not None else set[str]()
         causes, origin = list[Digest](), ""
         for place, origins in tainted:
             news = origins - known
@@ -119,7 +119,7 @@ class Reads:
             for place in [place for places in list(logs.values()) for place in places]:
                 if place.head in self._clean or (spot is not None and self._is_before(place, spot)):
                     continue
-                origins = Session.of(place).origins - ORDINARY
+                origins = session_at(place).lineage.origins - ORDINARY
                 if origins:
                     yield place, origins
                 else:

@@ -63,7 +63,15 @@ from plait.session.ports import (
     unbind_writer,
     writer_of,
 )
+from plait.session.session import session_at
 from plait.session.state import NOTHING
+from plait.session.value import (
+    advance,
+    delivered_seq,
+    keep_snapshot_if_due,
+    next_value,
+    position_of,
+)
 from plait.store import Fence, Log, Store
 from plait.store.base import TURNS, turns_in
 
@@ -168,7 +176,7 @@ class Run:
     def noticed(self, body: k.Bypassed) -> None:
         """Something went around the session: said with the next append to the run's own log."""
         if not self.closed and not (
-            self.recording is not None and self.on_record(Session.of(self.tip(self.root)))
+            self.recording is not None and self.on_record(session_at(self.tip(self.root)))
         ):
             self.ride(self.root, self.id, Draft(body, Act("service:plait", "program")))
 
@@ -487,7 +495,7 @@ class Run:
         """The next step on record, if it belongs to one of these brackets; None: it does not, or
         there is none.
         """
-        path = self._path(session.position) if self.recording is not None else None
+        path = self._path(position_of(session)) if self.recording is not None else None
         event = path.take(calls) if path is not None else None
         if path is None or event is None:
             return None
@@ -496,7 +504,7 @@ class Run:
 
     def peek(self, session: Session) -> Event | None:
         """The next step on record."""
-        path = self._path(session.position)
+        path = self._path(position_of(session))
         return (
             path.peek(self.waiting(session.id, session.run or self.id))
             if path is not None
@@ -515,15 +523,15 @@ class Run:
         return self.pools.get(self.root)
 
     def next_of(self, session: Session, calls: Container[str | None]) -> Event | None:
-        path = self._path(session.position)
+        path = self._path(position_of(session))
         return path.next_of(calls) if path is not None else None
 
     def take_delivery(self, session: Session) -> tuple[Session, list[Event]] | None:
         """What the record says was delivered here; None: it says nothing any more."""
-        path = self._path(session.position)
+        path = self._path(position_of(session))
         if path is None:
             return None
-        self._take_riding(path, session.position)
+        self._take_riding(path, position_of(session))
         events = path.take_delivery()
         self._remember(path, events)
         for event in events[:1]:
@@ -557,13 +565,13 @@ class Run:
 
     def on_record(self, session: Session) -> bool:
         """Whether what follows in this log is on record."""
-        return self.recording is not None and self._path(session.position) is not None
+        return self.recording is not None and self._path(position_of(session)) is not None
 
     def follows(self, session: Session) -> bool:
         """Whether what the program does next is on record: after what waits for the next append,
         which may be all that is left.
         """
-        path = self._path(session.position)
+        path = self._path(position_of(session))
         if path is None or self.recording is None:
             return False
         return (
@@ -575,7 +583,7 @@ class Run:
     def before_branch(self, session: Session) -> bool:
         """Whether what follows is the record of the run this one was branched off."""
         path = (
-            self._path(session.position)
+            self._path(position_of(session))
             if self.recording is not None and self.recording.branched
             else None
         )
@@ -610,7 +618,7 @@ class Run:
         )
         if path is None or session.seq != path.at.seq:
             return session
-        spot = self._at_gap(path, session.position)
+        spot = self._at_gap(path, position_of(session))
         if (
             path.over
             and self.recording is not None
@@ -618,7 +626,7 @@ class Run:
             and not path.closed
         ):
             self._live(spot)
-        return session.beyond(spot) if spot.seq != session.seq else session
+        return next_value(session, spot) if spot.seq != session.seq else session
 
     def ended(self, session: Session) -> Stop:
         """The record ends, and only the record may be followed: what would have to be run is not on
@@ -630,7 +638,7 @@ class Run:
         if self.recording.open or self.ends_here(session):
             return self.halt(None)
         return self.halt(
-            diverged(session.position, Differs(None, "(an effect that is not on record)"))
+            diverged(position_of(session), Differs(None, "(an effect that is not on record)"))
         )
 
     def was_on_record(self, event: Event) -> bool:
@@ -649,7 +657,7 @@ class Run:
         named there.
         """
         path = (
-            self._path(session.position)
+            self._path(position_of(session))
             if self.recording is not None and self.recording.branched
             else None
         )
@@ -663,7 +671,7 @@ class Run:
     def delivered(self, session: Session) -> int:
         """Up to where the inbox of a log was delivered."""
         if session.id not in self._delivered:
-            self._delivered[session.id] = session.delivered
+            self._delivered[session.id] = delivered_seq(session)
         return self._delivered[session.id]
 
     def set_delivered(self, log: LogId, upto: int) -> None:
@@ -725,7 +733,7 @@ class Run:
                 raise self.halt(diverged(spot, error, self.store(spot.store), blobs)) from None
             if event is None:
                 if self.recording.strict and spot.id != self.root and not self.recording.finished:
-                    raise Parked(Session.of(spot), "the record of this branch ends here")
+                    raise Parked(session_at(spot), "the record of this branch ends here")
                 if self.recording.strict or path.closed:
                     raise self.halt(
                         None if self.recording.open else diverged(spot, Differs(None, draft))
@@ -1176,8 +1184,8 @@ def _moved(session: Session, spot: Position, events: Sequence[Event]) -> Session
     What stands between it and them, and is no step of the run, may have changed its life.
     """
     if events[0].seq != session.seq + 1:
-        return session.beyond(spot)
-    return session.later(spot, *[event.kind for event in events])
+        return next_value(session, spot)
+    return advance(session, spot, *[event.kind for event in events])
 
 
 def _shifted(act: Act, by: int) -> Act:
@@ -1256,7 +1264,7 @@ def scoped(session: Session, call: str, attempt: int, act: Act) -> Session:
     _runs[scope] = run
     run.let_act(scope, act)
     bind_writer(run, scope)
-    return session.later(msgspec.structs.replace(session.position, run=scope))
+    return advance(session, msgspec.structs.replace(position_of(session), run=scope))
 
 
 # whose code this is; threads we start know it, too
@@ -1278,7 +1286,7 @@ class _RunReader:
 def note_error(error: BaseException) -> None:
     """Note that the code here is handed an error that tells of a session."""
     if isinstance(error, EffectError) and isinstance(error.session, Session):
-        note_read(error.session.position)
+        note_read(position_of(error.session))
 
 
 def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseException) -> None:
@@ -1293,7 +1301,7 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
         here.reads.hand_up((*caller, frame.call), caller)
         here.reads.note(caller, run.tip(frame.log))
         if isinstance(error, EffectError) and isinstance(error.session, Session):
-            here.reads.note(caller, error.session.position)
+            here.reads.note(caller, position_of(error.session))
 
 
 def _acting_inside(store: str, spot: Position | None) -> Act:
@@ -1458,10 +1466,10 @@ def append_events(
     events as they were written.
     """
     writer = run_of(session) or direct_writer()
-    spot, events = writer.write(session.position, drafts, blobs=blobs, held=held)
-    after = session.later(spot, *[type(draft.body).__name__ for draft in drafts])
+    spot, events = writer.write(position_of(session), drafts, blobs=blobs, held=held)
+    after = advance(session, spot, *[type(draft.body).__name__ for draft in drafts])
     if not isinstance(writer, Run) or writer.recording is None:
-        after.keep_state(since=session.seq - len(held))
+        keep_snapshot_if_due(after, since=session.seq - len(held))
     return after, events
 
 

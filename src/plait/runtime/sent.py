@@ -20,6 +20,7 @@ from plait.runtime.prompt import LeftOut, Prompt, Setup
 from plait.runtime.run import principal_of
 from plait.session import Session
 from plait.session.ports import Position, store_at
+from plait.session.session import session_at
 
 _setup = msgspec.json.Decoder(Setup).decode
 
@@ -70,7 +71,7 @@ def sent(session: Session, asked: Event | None = None) -> Sent:
     encoded = _encoded_setup(session, first)
     prompt = Prompt(_setup(encoded), asked.actor, asked.header.run, encoded, explain=True)
     prompt.catch_up(
-        Session.of(Position(session.store, first.log, first.seq - 1, first.header.parents[0]))
+        session_at(Position(session.store, first.log, first.seq - 1, first.header.parents[0]))
     )
     digest, turns = prompt.ask()
     left = sorted(

@@ -40,6 +40,7 @@ from plait.session.content import text_of
 from plait.session.grants import Grant, grants_at, spent_under
 from plait.session.ports import Act, Draft, store_at
 from plait.session.state import Spent
+from plait.session.value import spent_of_budget
 
 SERVICE = "service:plait"
 LAST_WORDS = (
@@ -68,7 +69,7 @@ def pool_of(session: Session, run: Run, wall_s: float = 0.0) -> Pool | None:
 
     `wall_s` is how long the run was held before.
     """
-    if session.budget is None:
+    if session.budget.limits is None:
         return None
     grants = grants_at(store_at(session.store), session.id, session.seq)
     walls = [grant.budget.wall_s_max for grant in grants if grant.budget.wall_s_max is not None]
@@ -92,7 +93,7 @@ def _granted(session: Session, grants: Sequence[Grant], run: Run | None) -> Pool
             found = _shared.get((store.address, grant.id))
             if found is None:
                 spent = spent_under(store, grant)
-                spent = _most(spent, session.spent_of_budget) if grant is grants[0] else spent
+                spent = _most(spent, spent_of_budget(session)) if grant is grants[0] else spent
                 limits = msgspec.structs.replace(grant.budget, wall_s_max=None)
                 found = Pool(limits, spent=spent, above=pool, clock=lambda: 0.0), WeakSet[Run]()
             pool = found[0]
@@ -316,7 +317,7 @@ def _tool_pool(session: Session, run: Run | None) -> Pool | None:
     if run is not None and running.get() is run:
         return run.pool(session.id)
     own, here = run.pool(session.id) if run is not None else None, executing()
-    if run is None and session.budget is not None:
+    if run is None and session.budget.limits is not None:
         grants = grants_at(store_at(session.store), session.id, session.seq)
         # nothing else is spent by a tool
         if any(grant.budget.tool_calls_max is not None for grant in grants):

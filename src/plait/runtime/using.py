@@ -61,6 +61,7 @@ from plait.session.content import Loose, contents, pack, unpack, value_of
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.typed import takes_bytes, to_json
+from plait.session.value import position_of
 from plait.tool import KEY, SANDBOX, SESSION, Happened, Result, Tool, WrongArguments, difference
 from plait.workspace import EMPTY
 
@@ -113,7 +114,7 @@ def use_tool(
         _check_no_stand_ins(tool, plain)
     name, log = run.names(session) if run is not None else (None, session.id)
     call = call_id(name, log, session.seq + 1, "use")
-    known = writer_of(session.run).acting(session.store, session.position)
+    known = writer_of(session.run).acting(session.store, position_of(session))
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
     act = Act(user.actor, origin, call=call, causes=known.causes)
     body, refusal = requested(session, tool, plain, user, reason, because=act)
@@ -651,7 +652,7 @@ def _with_sources(
     if run is None or not run.reads.places:
         return drafts
     calls = (*run.calls(session.id), bracket.call)
-    read = run.reads.sources(calls, session.store, session.position, below=True)
+    read = run.reads.sources(calls, session.store, position_of(session), below=True)
     if read == NOTHING_READ:
         return drafts
     *before, (body, act) = drafts
@@ -683,7 +684,7 @@ def _current(
         if (
             there.trees is None
             or there.trees.before == there.trees.after
-            or (session.tree or EMPTY) == there.since
+            or (session.files.tree or EMPTY) == there.since
         ):
             return drafts
         return [

@@ -20,6 +20,7 @@ from plait.runtime.stops import Parked
 from plait.runtime.waits import Pause, Wait
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
+from plait.session.value import position_of
 
 IN_PLACE_S = 5.0  # a shorter sleep is slept, a longer one is a row
 SERVICE = "service:plait"
@@ -31,7 +32,7 @@ def ask_human(
     """Ask a person, and go on with the answer: `session.result`."""
     run, session, call = _begin(session, "ask a person", "question")
     act = Act(
-        actor, "program", call=call, causes=run.acting(session.store, session.position).causes
+        actor, "program", call=call, causes=run.acting(session.store, position_of(session)).causes
     )
     session, (asked,) = append_events(
         session, [Draft(k.QuestionAsked(question, tuple(choices)), act)]

@@ -3,8 +3,8 @@
 A grant is an event: the first one of a session that was opened with a budget, a `BudgetSet`, or the
 first one of a fork that got a share. It bounds its log from there on, every branch of it, merged or
 not, and every session that follows it with what was left. A share, what was left, and a budget that
-code of a run granted itself draw on the grant above as well. `session.grant(…)` outside of runs
-ends the grant before it for its log.
+code of a run granted itself draw on the grant above as well. `session.budget.grant(…)` outside of
+runs ends the grant before it for its log.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def find_ask(
         raise InvalidValue(
             "ask",
             f"a {type(name).__name__} names no ask",
-            "pass one of session.waiting, or the start of its id",
+            "pass one of session.inbox.waiting, or the start of its id",
         )
     found = [ask for ask in found if ask.kind in kinds]
     if len(found) > 1:
@@ -230,7 +230,7 @@ def ask_now(spot: Position, name: Waiting | Event | str, *kinds: WaitKind) -> Wa
             asks_in(store, log.id, log.place + 1, log.tip), name, kinds=kinds, session=session
         )
     except UnknownAsk:
-        # of a branch, as `session.waiting` has it
+        # of a branch, as `session.inbox.waiting` has it
         if isinstance(name, Waiting) and name.log != log.id:
             return ask_now(Position(spot.store, name.log, 0, log.head), name, *kinds)
         asked = [

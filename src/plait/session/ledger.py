@@ -22,6 +22,7 @@ from plait.session.listing import session_row
 from plait.session.reading import Reading
 from plait.session.state import NOTHING, Spent
 from plait.session.times import When, parse_when
+from plait.session.value import counted_logs
 from plait.store import Store
 
 NAMES = ("user", "project", "agent", "model", "session", "run", "day")  # and tag:NAME
@@ -124,7 +125,7 @@ def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[
         for _, event in store.feed(kinds=SPENDING):
             yield event
         return
-    covers = session.covers
+    covers = counted_logs(session)
     for log, upto in covers.items():
         yield from store.read(log, store.log(log).place + 1, upto, kinds=SPENDING)
     for log in _branches_of_runs(store, covers) if losing else ():
@@ -176,7 +177,7 @@ class _About:
 
     def __init__(self, store: Store, session: Reading | None) -> None:
         self._store = store
-        self._counted: dict[LogId, int] = dict(session.covers) if session is not None else {}
+        self._counted: dict[LogId, int] = dict(counted_logs(session)) if session is not None else {}
         self._of_one = session is not None
         self._rows: dict[LogId, dict[str, Any]] = {}
         # which model a call asked: a failure does not say it

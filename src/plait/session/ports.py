@@ -162,10 +162,18 @@ class Reader(Protocol):
 
 
 class Value(Protocol):
-    """What a host may count on: a session as plain data."""
+    """A session as a host sees it: plain data."""
 
     @property
-    def position(self) -> Position: ...
+    def id(self) -> LogId: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def head(self) -> Digest: ...
+    @property
+    def run(self) -> str | None: ...
+    @property
+    def store(self) -> str: ...
 
 
 class Host(Protocol):

@@ -110,6 +110,14 @@ class Facts(Mapping[str, Json]):
         """The fact itself: its kind, and the event that recorded it."""
         return self._facts[key]
 
+    @property
+    def decisions(self) -> Facts:
+        return self.only("decision")
+
+    @property
+    def findings(self) -> Facts:
+        return self.only("finding")
+
     def only(self, kind: FactKind) -> Facts:
         return Facts({key: fact for key, fact in self._facts.items() if fact.kind == kind})
 

@@ -49,6 +49,7 @@ from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.inbox import all_waiting
 from plait.session.ports import Draft, Position, store_at
+from plait.session.session import session_at
 from plait.session.views import Waiting
 from plait.testing.seeded import Seeded
 from plait.tool import Happened
@@ -404,15 +405,17 @@ def _attend(store: str, ask: Waiting, oracle: Oracle | None, answer: Answer | No
     if ask.kind == "unknown" and oracle is not None:
         found = oracle(ask, _key_of(session, ask))
         if found is None:
-            session.resolve(ask, "did_not_happen")
+            session.inbox.resolve(ask, "did_not_happen")
         else:
-            session.resolve(ask, "happened", found.value)
+            session.inbox.resolve(ask, "happened", found.value)
     elif ask.kind == "question":
-        session.answer(ask, answer(ask) if answer is not None else next(iter(ask.choices), "yes"))
+        session.inbox.answer(
+            ask, answer(ask) if answer is not None else next(iter(ask.choices), "yes")
+        )
     elif ask.kind == "approval" and (answer is None or answer(ask)):
-        session.approve(ask)
+        session.inbox.approve(ask)
     elif ask.kind == "approval":
-        session.deny(ask)
+        session.inbox.deny(ask)
     else:
         return False
     return True
@@ -451,7 +454,7 @@ def _every(session: Session, seen: set[str]) -> list[Event]:
             for branch in event.body.branches if isinstance(event.body, Merged) else ():
                 found.extend(
                     _every(
-                        Session.of(Position(session.store, branch.log, branch.seq, branch.head)),
+                        session_at(Position(session.store, branch.log, branch.seq, branch.head)),
                         seen,
                     )
                 )

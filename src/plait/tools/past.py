@@ -65,7 +65,7 @@ def history(session: Session, query: str = "", since: int = 0, last: int = 20) -
 
 
 def _matching(session: Session, words: str, since: int) -> Iterator[tuple[int, str]]:
-    for event in session.path:
+    for event in session.lineage.path:
         if event.seq >= since and event.kind not in _BOOKS:
             text = _told(session, event)
             if not words or words in text.casefold():
@@ -106,7 +106,7 @@ def _told(session: Session, event: Event) -> str:
 
 
 def _text(session: Session, parts: k.Parts) -> str:
-    return text_of(unpack(parts, session.blob))
+    return text_of(unpack(parts, session.files.blob))
 
 
 def _json(value: Json) -> str:

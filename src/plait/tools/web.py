@@ -95,7 +95,7 @@ def http(
         body: what to send, as text
         timeout_s: how many seconds it may take, redirects and body included
     """  # noqa: E501
-    return send(_egress_of(session.placement), Request(method, url, headers, body, timeout_s))
+    return send(_egress_of(session.files.placement), Request(method, url, headers, body, timeout_s))
 
 
 def http_to(

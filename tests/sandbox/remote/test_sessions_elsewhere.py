@@ -38,13 +38,13 @@ def test_files_travel_with_the_session(e2b_server: Server, repo: Path, tmp_path:
     )
     assert len(e2b_server.cloud.machines) == 1  # it is made when the session is placed
     used = away.use(shell, command="cat a.txt b.txt; echo three > c.txt")
-    assert used.result == "one\ntwo\n" and used.workspace.text("c.txt") == "three\n"
+    assert used.result == "one\ntwo\n" and used.files.text("c.txt") == "three\n"
     fork = used.fork("f").use(shell, command="rm a.txt; ls")
     assert fork.result == "b.txt\nc.txt\n" and len(e2b_server.cloud.machines) == 2
     back = used.reload().rewind(away.seq).use(shell, command="ls")
     assert back.result == "a.txt\nb.txt\n"
     home = fork.to("local").use(shell, command="ls")
-    assert home.result == "b.txt\nc.txt\n" and home.merge(used.fork("g")).workspace.files() == [
+    assert home.result == "b.txt\nc.txt\n" and home.merge(used.fork("g")).files.paths() == [
         "b.txt",
         "c.txt",
     ]
@@ -75,7 +75,7 @@ def test_a_sandbox_is_found_again_or_replaced(
     assert (
         first is not None
         and change.replaced == first.sandbox != change.placement.sandbox
-        and change.tree == again.tree
+        and change.tree == again.files.tree
     )
 
 

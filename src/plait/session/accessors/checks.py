@@ -1,0 +1,103 @@
+"""The checks of a session: required verdicts, given verdicts, and gates that are not met."""
+
+from __future__ import annotations
+
+from plait.errors import InvalidValue
+from plait.event import Json
+from plait.event.kinds import GateRequired, ValidationRecorded
+from plait.session.accessors.view import SessionView
+from plait.session.acting import Because, causes_of
+from plait.session.appending import append_to, run_of_others
+from plait.session.arguments import check_key
+from plait.session.gates import is_counted, judge_name
+from plait.session.ports import note_read, writer_of
+from plait.session.state import Gate
+from plait.session.value import S
+from plait.session.verdicts import unmet_gates
+from plait.session.views import Validation
+
+
+class SessionChecks(SessionView[S]):
+    """Verdicts on a session, and the gates that require them."""
+
+    __slots__ = ()
+
+    @property
+    def gates(self) -> dict[str, Gate]:
+        """The verdicts that are required, by name."""
+        return {**self._core.state.gates}
+
+    @property
+    def unmet(self) -> dict[str, str]:
+        """The gates that would hold a merge or a close right now, and why."""
+        return unmet_gates(self._session)
+
+    @property
+    def verdicts(self) -> list[Validation]:
+        """Every verdict on its path and those of merged branches."""
+        core = self._core
+        note_read(core.position)
+        gates = core.state.gates
+        found = list[Validation]()
+        for event, body in core.path_bodies(ValidationRecorded):
+            counts = body.name not in gates or is_counted(gates[body.name].by, event)
+            known = (body.name, body.passed, body.evidence, body.detail, body.tree)
+            found.append(Validation(*known, event.log, event.seq, event.actor, counts))
+        return found
+
+    def require(self, name: str, *, by: object = "", actor: str | None = None) -> S:
+        """Require a verdict of this name, on the place and tree there are then, before the session
+        is merged or closed.
+
+        `by` names its judge: a principal (`"human:ana"`), or a workflow, itself or by its class,
+        path or name. No other verdict counts.
+        """
+        session = self._session
+        judge = judge_name(
+            by,
+            writer_of(session.run).path_of(session.id, by) if not isinstance(by, str) else None,
+        )
+        before = self.gates.get(name)
+        if before is not None and before.by and judge not in ("", before.by):
+            why = (
+                f"gate {name!r} asks for the verdict of {before.by}, and is not handed on to"
+                f" {judge}"
+            )
+            raise InvalidValue("by", why, "require a verdict of another name")
+        judge = judge or (before.by if before is not None else "")
+        body = GateRequired(check_key(name, "name"), judge)
+        return append_to(session, body, "take gates", actor=actor)
+
+    def record(
+        self,
+        name: str,
+        passed: bool,
+        *,
+        evidence: Because = (),
+        detail: Json = None,
+        actor: str | None = None,
+        because: Because = (),
+    ) -> S:
+        """Record a verdict on this place, with the events that show it.
+
+        Where a gate of that name requires another judge, it is recorded and does not count: `unmet`
+        says so.
+        """
+        if not isinstance(passed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("passed", f"{passed!r} is neither True nor False", "say which")
+        session = self._session
+        tree = self._core.state.story.tree
+        shown = causes_of(session, evidence, "evidence")
+        # it comes to the log later, and is about this place
+        about = session.seq if run_of_others(session) is not None else None
+        body = ValidationRecorded(
+            check_key(name, "name"),
+            passed,
+            shown,
+            detail,
+            tree.digest if tree else None,
+            by=writer_of(session.run).judges(session.id, session.store),
+            at=about,
+        )
+        causes = (*shown, *causes_of(session, because))
+        return append_to(session, body, "take verdicts", actor=actor, because=causes)

@@ -1,0 +1,142 @@
+"""Appends to a session's log, or to its inbox while a run holds it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from plait.errors import GateUnmet, RunOpen, StaleHead
+from plait.event import Body
+from plait.ids import Digest
+from plait.session.acting import Because, acting_in
+from plait.session.inbox import arrived, post, reply
+from plait.session.life import check_may, live_on
+from plait.session.ports import Draft, Position, Value, host, is_bound, writer_of
+from plait.session.rows import run_of_branch
+from plait.session.value import (
+    S,
+    SessionValue,
+    core_of,
+    keep_snapshot_if_due,
+    next_value,
+    open_run_of,
+    position_of,
+    reload,
+)
+from plait.session.verdicts import unmet_gates
+from plait.session.views import Waiting
+
+
+def append_to(
+    session: S,
+    body: Body,
+    verb: str,
+    *,
+    actor: str | None = None,
+    origin: str | None = None,
+    because: Because = (),
+    blobs: dict[Digest, bytes] | None = None,
+    merges: tuple[Digest, ...] = (),
+    instead: str = "",  # the advice while a run is open; "": it goes to the inbox
+    # True: it may be appended all the same while no process holds that run
+    unheld: bool = False,
+) -> S:
+    """Append one event and return the next value. `verb` says in an error what was attempted."""
+    core = core_of(session)
+    life = core.life
+    check_may(core.short, life.status, verb)
+    draft = Draft(body, acting_in(session, actor, because, origin))
+    if (run := run_of_others(session)) is not None and not (
+        unheld and not host(verb).is_held(session, run)
+    ):
+        if instead:
+            raise RunOpen(core.short, run, verb, instead)
+        return post_to_inbox(session, draft, verb, blobs)
+    here = core.position
+    try:
+        position = writer_of(here.run).append(here, [draft], merges=merges, blobs=blobs)
+    except StaleHead as error:
+        # taken over by a run since: the error says so
+        if (run := run_of_others(reload(session))) is not None:
+            raise StaleHead(error.log, error.expected, error.found, error.seq, run) from None
+        raise
+    after = next_value(session, position, live_on(life, type(body).__name__), core.busy)
+    # It is written: an error in a cache must not look as if it were not.
+    keep_snapshot_if_due(after, since=here.seq)
+    return after
+
+
+def post_to_inbox(
+    session: S, draft: Draft, verb: str, blobs: dict[Digest, bytes] | None = None
+) -> S:
+    """Write to the session's inbox and return the same value: its own log does not change."""
+    core = core_of(session)
+    now = core_of(reload(session))
+    life = now.life
+    for event in arrived(core.store, session.id, now.state.delivered):
+        life = live_on(life, event.kind)
+    check_may(session.short, life.status, verb)
+    run = session.run if _is_lent(session) else None
+    post(session.store, session.id, [draft], blobs=blobs, run=run)
+    return session
+
+
+def reply_to(
+    session: S,
+    ask: Waiting,
+    body: Body,
+    actor: str | None,
+    blobs: dict[Digest, bytes] | None = None,
+) -> S:
+    """Answer an ask through the inbox and return the same value."""
+    check_may(session.short, core_of(reload(session)).life.status, "take answers")
+    reply(position_of(session), ask, body, acting_in(session, actor), blobs=blobs)
+    return session
+
+
+def run_of_others(session: SessionValue) -> str | None:
+    """The run that is open in this session as it is now, if this value is not one of its own.
+
+    None: an append disturbs no run.
+    """
+    core = core_of(session)
+    run = core.position.run
+    if _is_lent(session):
+        return open_run_of(reload(session)) or run
+    if core.busy is False or is_bound(run) or not core.is_busy():
+        return None
+    return open_run_of(reload(session)) or run_of_branch(core.store, session.id)
+
+
+def _is_lent(session: SessionValue) -> bool:
+    """True if this is a value of a run that goes on, used by a thread that is not the run's."""
+    position = core_of(session).position
+    run = position.run
+    return run is not None and is_bound(run) and not writer_of(run).has_in_hand(position)
+
+
+def refuse_if_busy(session: SessionValue, verb: str, instead: str) -> None:
+    if (run := run_of_others(session)) is not None:
+        raise RunOpen(session.short, run, verb, instead)
+
+
+def value_from_host(session: S, back: Position | Value) -> S:
+    """The value that a host gave back, or the value at the position that it gave."""
+    if isinstance(back, SessionValue):
+        return cast("S", back)
+    return next_value(session, cast("Position", back))
+
+
+def wait_for_gates(session: S, gated: tuple[S, ...], verb: str) -> tuple[S, ...]:
+    """Return these sessions as they stand once every required verdict is there.
+
+    In a run it waits for them; outside of one it raises GateUnmet.
+    """
+    unmet = next(
+        ((each, name, why) for each in gated for name, why in unmet_gates(each).items()), None
+    )
+    if unmet is None:
+        return gated
+    if is_bound(session.run):
+        waited = host("wait for a verdict").past_gates(session, gated, verb)
+        return tuple([cast("S", each) for each in waited])
+    raise GateUnmet(unmet[0].short, unmet[1], unmet[2], verb)

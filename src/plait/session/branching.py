@@ -1,0 +1,232 @@
+"""Branches of a session: forks, detached roots, successors and rewinds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from plait.errors import InvalidValue
+from plait.event import Event
+from plait.event.kinds import (
+    Budget,
+    FactRecorded,
+    ForkedFrom,
+    MessageSaid,
+    ModelReplied,
+    PendingAdded,
+    Place,
+    PlacementChanged,
+    Rewound,
+    SessionOpened,
+    ToolFailed,
+    ToolRequested,
+    ToolResolved,
+    ToolReturned,
+    ToolUnknown,
+)
+from plait.ids import Digest
+from plait.session import revision
+from plait.session.acting import acting_in
+from plait.session.appending import append_to
+from plait.session.arguments import check_budget
+from plait.session.content import Content, pack, text_of, unpack
+from plait.session.core import Core
+from plait.session.events import Events, along
+from plait.session.grants import budget_left
+from plait.session.life import Life
+from plait.session.origins import ORDINARY, origins_of
+from plait.session.ports import Act, Draft, writer_of
+from plait.session.state import Fact, Known, Pending, Ref, State, Tree
+from plait.session.value import S, core_of, next_value, value_at, value_at_seq
+from plait.store import Durability, Store
+
+QUOTE_MIN = 8  # characters that a text must share with another to count as taken from it
+
+
+def fork_from(
+    session: S, label: str | None, *, at: int | None, budget: Budget | None, actor: str | None
+) -> S:
+    """Fork a session; see `Session.fork`."""
+    revision.check_label(label)
+    check_budget(budget)
+    if at is not None:
+        session = value_at_seq(session, at)
+    here = core_of(session).position
+    body = ForkedFrom(here.id, here.seq, label, budget)
+    made = writer_of(here.run).begin(
+        here.store,
+        [Draft(body, acting_in(session, actor))],
+        fork=Place(here.id, here.seq, here.head),
+        run=here.run,
+    )
+    return next_value(session, made, Life(), False if here.run is None else None)
+
+
+def detach_from(session: S, title: str | None, budget: Budget | None, actor: str | None) -> S:
+    """Open a detached root; see `Session.detach`."""
+    core = core_of(session)
+    opened = _opening(core, core.state, title, budget, detached=True)
+    made = writer_of(session.run).begin(
+        session.store, [Draft(opened, acting_in(session, actor))], run=session.run
+    )
+    return value_at(type(session), made)
+
+
+def succeed(
+    session: S,
+    brief: Content | None,
+    *,
+    title: str | None,
+    budget: Budget | None,
+    actor: str | None,
+) -> S:
+    """Open a successor; see `Session.successor`."""
+    core = core_of(session)
+    state, act = core.state, acting_in(session, actor)
+    drafts = [Draft(_opening(core, state, title, budget), act)]
+    story = state.story
+    if story.placement is not None:
+        placed = PlacementChanged(story.placement, story.tree.digest if story.tree else None)
+        drafts.append(Draft(placed, _inherit(core, act, story.tree) if story.tree else act))
+    for fact in story.facts.values():
+        if fact.json is not None:
+            said = core.store.event(fact.at.id).body
+            reason = said.reason if isinstance(said, FactRecorded) else ""
+            body = FactRecorded(fact.key, fact.value, fact.kind, fact.review_by, reason)
+            drafts.append(Draft(body, _inherit(core, act, fact)))
+    for work in story.pending.values():
+        if not work.settled:
+            body = PendingAdded(work.key, work.what, work.kind)
+            drafts.append(Draft(body, _inherit(core, act, work)))
+    parts, blobs = pack([brief] if brief is not None else [], "brief")
+    if parts:
+        quoted = (session.head,) if _is_quoted(core, text_of(parts)) else ()
+        causes = tuple(dict.fromkeys((*act.causes, *quoted)))
+        drafts.append(Draft(MessageSaid("user", parts), act._replace(causes=causes)))
+    made = writer_of(session.run).begin(session.store, drafts, blobs=blobs, run=session.run)
+    return value_at(type(session), made)
+
+
+def rewind_to(session: S, to: int | Event, reason: str, actor: str | None) -> S:
+    """Rewind a session; see `Session.rewind`."""
+    seq = to.seq if isinstance(to, Event) else to
+    if isinstance(to, Event) and to not in Events(core_of(session).position):
+        raise InvalidValue(
+            "to", f"{to!r} is not an event of this session", "rewind to one of session.events"
+        )
+    wanted = revision.place_in(session.id, seq, session.seq)
+    if wanted == session.seq:
+        raise InvalidValue(
+            "to", f"the session is at {wanted} already", "rewind to an earlier place"
+        )
+    step = (
+        "let it finish, or end it with session.inbox.cancel(); or rewind a fork:"
+        " session.fork().rewind(…)"
+    )
+    kept = core_of(value_at_seq(session, wanted)).state
+    return append_to(
+        session,
+        Rewound(wanted, reason, _not_undone(core_of(session), kept)),
+        "be rewound",
+        actor=actor,
+        instead=step,
+        unheld=True,
+    )
+
+
+def recorded_durability(
+    durability: Durability | None, store: Store
+) -> Literal["full", "async"] | None:
+    """The durability that a session records: in memory there is nothing to record."""
+    if store.durability == "memory":
+        return None
+    return "async" if (durability or store.durability) == "async" else "full"
+
+
+def durability_of(core: Core) -> Durability:
+    return core.opening.durability or core.store.log(core.position.id).durability
+
+
+def _opening(
+    core: Core, state: State, title: str | None, budget: Budget | None, *, detached: bool = False
+) -> SessionOpened:
+    here = core.position
+    left = budget or _budget_to_grant(core)  # a change of session is no way to a new budget
+    return SessionOpened(
+        title=state.title if title is None else title,
+        user=state.user,
+        project=state.project,
+        tags={**state.tags},
+        budget=left,
+        continues=Place(here.id, here.seq, here.head),
+        detached=detached,
+        durability=recorded_durability(durability_of(core), core.store),
+        # the header of a session that a run opens says it already
+        draws=budget is None and left is not None and here.run is None,
+    )
+
+
+def _budget_to_grant(core: Core) -> Budget | None:
+    """The budget that a session that follows is granted.
+
+    In a run it is computed from the session's own log, so that a replay computes the same.
+    """
+    here, left = core.position, core.state.left
+    return left if here.run is not None else budget_left(core.store, here.id, here.seq, left)
+
+
+def _inherit(core: Core, act: Act, source: Fact | Pending | Tree) -> Act:
+    """The act by which a successor records a value of the session: with the origin of that value,
+    because of every event that says it.
+    """
+    causes = (source.at.id, *(ref.id for ref in source.also), *act.causes)
+    origin = core.store.event(source.at.id).header.origin
+    return act._replace(origin=origin, causes=tuple(dict.fromkeys(causes)))
+
+
+def _is_quoted(core: Core, text: str) -> bool:
+    """True if a text is, or repeats, content said or returned here, and some of that comes from
+    outside.
+    """
+    store, path = core.store, core.state.story.path
+    if origins_of(store, path) <= ORDINARY:
+        return False
+    kinds = {kind.__name__ for kind in (MessageSaid, ModelReplied, ToolReturned, ToolResolved)}
+    for _, event in along(store, path, kinds):
+        said = text_of(unpack(getattr(event.body, "parts", ()), store.get_blob))
+        if min(len(said), len(text)) >= QUOTE_MIN and (said in text or text in said):
+            return True
+    return False
+
+
+def _not_undone(core: Core, target: State) -> tuple[Digest, ...]:
+    """The outcomes that a rewind to `target` leaves done: on the path that is left and not on the
+    one gone back to, of effects that reached beyond the workspace.
+    """
+    state = core.state
+    kept = Known(target.story.path)
+    effects: dict[str | None, str] = {}
+    found: list[Digest] = []
+    kinds = {
+        kind.__name__
+        for kind in (ToolRequested, ToolReturned, ToolFailed, ToolUnknown, ToolResolved)
+    }
+    for _, event in along(core.store, state.story.path, kinds):
+        body = event.body
+        if isinstance(body, ToolRequested):
+            effects[event.header.call] = body.effect
+        elif (
+            effects.get(event.header.call) in ("pure", "workspace")
+            or Ref(event.log, event.seq, event.id) in kept
+        ):
+            continue
+        elif not (isinstance(body, ToolResolved) and body.verdict == "did_not_happen"):
+            found.append(event.id)
+    for _, event in along(core.store, state.story.path, {ToolRequested.__name__}):
+        open_since = state.calls.get(event.header.call or "")
+        if (
+            open_since == event.seq
+            and event.log == state.log
+            and effects.get(event.header.call) not in ("pure", "workspace")
+        ):
+            found.append(event.id)  # asked for and never answered: it may have happened
+    return tuple(found)

@@ -1,0 +1,139 @@
+"""The inside of a session: its position, and memos of values computed for that position.
+
+A session's content is folded from events when it is asked for, from the nearest position of the
+same lineage whose state is known. That state is handed on from value to value and shared, so a
+thousand branches cost little more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from plait.event import Event
+from plait.event.kinds import SessionOpened
+from plait.ids import LogId, short
+from plait.session.events import along
+from plait.session.fold import state_at
+from plait.session.life import Life
+from plait.session.ports import Position, store_at
+from plait.session.rows import run_of_branch
+from plait.session.state import State
+from plait.store import Store, ancestry
+
+_OPENINGS = frozenset({SessionOpened.__name__})
+
+
+class Core:
+    """A position and the memos that belong to it. Only functions of this room read it."""
+
+    __slots__ = ("_life", "_user", "busy", "near", "position")
+
+    def __init__(
+        self,
+        position: Position,
+        near: State | None = None,
+        life: Life | None = None,
+        user: str | None = None,
+        busy: bool | None = None,
+    ) -> None:
+        self.position = position
+        self.near = near  # the state here, or at an earlier place of this lineage
+        self._life = life
+        self._user = user  # the user named when it was opened; None: not looked up yet
+        self.busy = busy  # True if a run is open here; None: not computed yet
+
+    @property
+    def short(self) -> str:
+        return short(self.position.id)
+
+    @property
+    def store(self) -> Store:
+        return store_at(self.position.store)
+
+    @property
+    def state(self) -> State:
+        near, position = self.near, self.position
+        if near is None or near.place != position.seq:
+            near = state_at(self.store, position.id, position.seq, near=near)
+            self.near = near
+        return near
+
+    @property
+    def life(self) -> Life:
+        if self._life is None:
+            self._life = self.state.life
+        return self._life
+
+    @property
+    def life_memo(self) -> Life | None:
+        """The life if it is known already: asking for it reads nothing."""
+        return self._life
+
+    @property
+    def user(self) -> str:
+        """The user named in the event that opened the lineage, or ""."""
+        if self._user is None:
+            self._user = self.opening.user or ""
+        return self._user
+
+    @property
+    def opening(self) -> SessionOpened:
+        """The event that opened its lineage; empty for a log that did not begin as a session."""
+        first = next(self.store.read(self.position.id, 1, 1, kinds=_OPENINGS), None)
+        opened = first.body if first is not None else None
+        return opened if isinstance(opened, SessionOpened) else SessionOpened()
+
+    @property
+    def title(self) -> str:
+        """Label or title, then the short id and the seq."""
+        name = self.state.label or self.state.title
+        here = f"{self.short}@{self.position.seq}"
+        return f"{name} {here}" if name else here
+
+    def is_busy(self) -> bool:
+        """Return True if a run is open here: one that began on this log, or one that this log is a
+        branch of.
+        """
+        if self.busy is None:
+            state, id = self.state, self.position.id
+            path = state.story.path
+            # as most are, and a root is no branch of a run
+            is_root = bool(path) and path[0].log == id
+            self.busy = state.run is not None or (
+                not is_root and run_of_branch(self.store, id) is not None
+            )
+        return self.busy
+
+    def lineage(self) -> list[Position]:
+        """Positions from the root to here: each ancestor at the place it was forked."""
+        here, found = self.position, list[Position]()
+        seq, head = here.seq, here.head
+        for info in ancestry(self.store, here.id):
+            if seq > info.place:
+                found.append(Position(here.store, info.id, seq, head))
+                if info.parent is not None:
+                    first = next(self.store.read(info.id, info.place + 1, info.place + 1))
+                    seq, head = info.place, first.header.parents[0]
+        return found[::-1]
+
+    def own_events(self, kinds: frozenset[str]) -> Iterator[Event]:
+        """Events of this branch alone; below the fork point, those of the ancestor that has this
+        place.
+        """
+        log: LogId = self.lineage()[-1].id
+        return self.store.read(log, self.store.log(log).place + 1, self.position.seq, kinds=kinds)
+
+    def path_bodies(self, kind: type[Any]) -> list[tuple[Event, Any]]:
+        """Events of one kind on the path and on those of merged branches, with their bodies."""
+        return [
+            (event, event.body)
+            for _, event in along(self.store, self.state.story.path, {kind.__name__})
+        ]
+
+    def next(self, position: Position, life: Life | None, busy: bool | None = None) -> Core:
+        """The core of another value of the same lineage: earlier, later, or a branch from here."""
+        near = self.near
+        if near is not None and near.place > position.seq:
+            near = None
+        return Core(position, near, life, self._user, busy)
