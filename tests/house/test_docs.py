@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
-COMING = {"cli.md", "session.md"}  # pages that land with what they describe
+COMING = {"cli.md"}  # pages that land with what they describe
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # a block that begins so is that file, in the folder of the page's program
 FILE = re.compile(r"# (\w+\.py)\n")
