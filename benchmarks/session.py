@@ -26,9 +26,9 @@ from plait.event.kinds import (
     Usage,
 )
 from plait.session.ports import Act, Draft, writer_of
-from samples import prose
-from plait.session.value import position_of
 from plait.session.session import session_at
+from plait.session.value import position_of
+from samples import prose
 
 
 def said(session: Session, count: int) -> Session:

@@ -85,7 +85,9 @@ class BudgetExceeded(EffectError):
         step = (
             ""
             if why
-            else "grant more, with session.budget.grant(Budget(…)) or `plait grant`, and resume; or "
+            else (
+                "grant more, with session.budget.grant(Budget(…)) or `plait grant`, and resume; or "
+            )
         )
         super().__init__(
             "the budget does not allow it:"

@@ -52,9 +52,9 @@ from plait.runtime.mail import deliver_all, undelivered
 from plait.runtime.names import call_id, principal_of
 from plait.runtime.policy import Approver, Policy
 from plait.runtime.registry import close_run, is_going_on, open_run, released_run, run_of, watch_run
-from plait.runtime.run import Frame, OnEvent, Run, running
+from plait.runtime.run import Run, running
 from plait.runtime.spend import run_budget
-from plait.runtime.stops import Cancelled
+from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.inbox import arrived
 from plait.session.ports import Act, Draft, store_at

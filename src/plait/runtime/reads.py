@@ -3,8 +3,8 @@
 A program is free to read one session and to write that content to another: as a message, as an
 argument, as the result of a tool. No path leads from there to here, so the runtime remembers the
 places that a call has read. An event that the call writes elsewhere names as causes those places
-that bring origins which the session does not have yet. Origins follow causes (`session.lineage.origins`),
-so that a policy that asks about them asks.
+that bring origins which the session does not have yet. Origins follow causes
+(`session.lineage.origins`), so that a policy that asks about them asks.
 
 A read counts for the call that made it and for those below it, which it may have handed arguments.
 Reads of a workflow do not count for its caller: the caller gets a session back, and has to read it
