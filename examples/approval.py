@@ -16,9 +16,7 @@ from typing import Any
 
 from plait import (
     Agent,
-    Ask,
     Parked,
-    Policy,
     ScriptedModel,
     Session,
     ToolCall,
@@ -27,6 +25,7 @@ from plait import (
     resume,
     tool,
 )
+from plait.policy import Ask, Policy
 
 SENT: list[tuple[str, int]] = []  # stands for the world
 

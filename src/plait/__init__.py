@@ -15,7 +15,7 @@ from typing import Any as _Any
 from typing import Literal as _Literal
 from typing import cast as _cast
 
-from plait.errors import PlaitError
+from plait.errors import MergeConflict, PlaitError, StaleHead
 from plait.event import Event
 from plait.event.kinds import Budget
 from plait.journal.writer import DirectWriter as _DirectWriter
@@ -24,10 +24,11 @@ from plait.runtime.live import Live as _Live
 from plait.secrets import Secret
 from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
-from plait.session import Session, file, image
+from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import bind_host as _bind_host
+from plait.session.views import Effect
 from plait.store import Projection as _Projection
 from plait.store import Store
 from plait.store import find_open as _opened
@@ -40,10 +41,9 @@ if _TYPE_CHECKING:
     from plait.compactor import Compactor
     from plait.durable import replay, resume, whatif
     from plait.journal.stops import Cancelled, Parked
-    from plait.model.base import ToolCall
+    from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runtime.effects import Retry
-    from plait.runtime.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -52,23 +52,20 @@ if _TYPE_CHECKING:
 
 __all__ = [
     "Agent",
-    "Allow",
-    "Approval",
-    "Ask",
     "Budget",
     "Cancelled",
     "Choice",
     "Compactor",
-    "Denied",
+    "Effect",
     "Event",
-    "Granted",
     "Happened",
     "Limits",
+    "MergeConflict",
+    "Message",
+    "Model",
     "Parallel",
     "Parked",
     "PlaitError",
-    "Policy",
-    "Refuse",
     "Result",
     "Retry",
     "Sandbox",
@@ -77,6 +74,7 @@ __all__ = [
     "Selector",
     "Sequential",
     "Session",
+    "StaleHead",
     "Store",
     "ToolCall",
     "View",
@@ -138,20 +136,14 @@ _bind_direct_writer(
 # do, need not wait for it.
 _ACTING = {
     "Agent": "plait.agent",
-    "Allow": "plait.runtime.policy",
-    "Approval": "plait.runtime.policy",
-    "Ask": "plait.runtime.policy",
     "Cancelled": "plait.journal.stops",
     "Choice": "plait.selector",
     "Compactor": "plait.compactor",
-    "Denied": "plait.runtime.policy",
-    "Granted": "plait.runtime.policy",
     "Happened": "plait.tool",
     "Limits": "plait.sandbox",
+    "Model": "plait.model.base",
     "Parallel": "plait.workflow",
     "Parked": "plait.journal.stops",
-    "Policy": "plait.runtime.policy",
-    "Refuse": "plait.runtime.policy",
     "Result": "plait.tool",
     "Retry": "plait.runtime.effects",
     "Sandbox": "plait.sandbox",

@@ -16,7 +16,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from threading import Lock
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast, get_args
 
 from plait import inside
 from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
@@ -131,6 +131,20 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, Nested]]:
             yield from _named(f"{name}.{index}", item)
 
 
+def check_setting(name: str, value: object) -> None:
+    """Raise InvalidValue for an attribute that a workflow cannot have."""
+    if name in _RESERVED:
+        raise InvalidValue(name, "a workflow has a method of that name", "use another name")
+    if value is None:
+        return
+    if name == "policy" and not isinstance(value, Policy):
+        raise InvalidValue(name, f"a {type(value).__name__} is not one", "pass Policy(…), or None")
+    choices = _CHOICES.get(name)
+    if choices is not None and value not in choices:
+        step = f"use one of {', '.join(choices)}, or None"
+        raise InvalidValue(name, f"{value!r:.80} is not one", step)
+
+
 def _missing(self: Any, session: Session) -> Session:
     raise NotImplementedError(
         f"{type(self).__name__} has no forward(self, session). Write one, and return the session"
@@ -152,6 +166,14 @@ class Workflow(Nested):
     # Not a method: a forward may be plain or async and take more than the session, and type
     # checkers are to let it.
     forward: Callable[..., Any] = _missing
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute; raise InvalidValue for a method's name or a setting of another type.
+
+        Otherwise the mistake would show where the workflow is called, far from its cause.
+        """
+        check_setting(name, value)
+        super().__setattr__(name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -468,6 +490,17 @@ def target_of(workflow: Workflow) -> dict[str, str]:
 
 
 _MARK = "__plait_forward__"
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "purpose": get_args(Purpose),
+    "bypass": ("record", "warn", "refuse"),
+}
+# The methods of every workflow, and `forward`, which is wrapped where its class is defined.
+_RESERVED = frozenset(
+    name
+    for owner in (Nested, Workflow)
+    for name, value in vars(owner).items()
+    if inspect.isfunction(value) and not name.startswith("__")
+)
 
 
 def original(cls: type[Workflow]) -> Callable[..., Any]:

@@ -16,7 +16,8 @@ from tests.cli.test_running import at_a_terminal
 __all__ = ["placed", "repo", "shell"]
 
 FLOW = """
-from plait import Ask, Policy, Workflow
+from plait import Workflow
+from plait.policy import Ask, Policy
 from plait.tools import shell
 
 class Publish(Workflow):
@@ -25,7 +26,7 @@ class Publish(Workflow):
     def forward(self, session):
         session = session.to("local", "./repo", isolation="host")
         plant = r"printf 'x = \\042\\033[2J\\042\\n' > conftest.py; echo 'gitdir: x' > .git; "
-        return session.use(shell, command=plant + "seq 1 100 > numbers").apply()
+        return session.use(shell, command=plant + "seq 1 100 > numbers").files.apply()
 """
 
 

@@ -36,7 +36,8 @@ PROGRAM = r'''
 import time
 from pathlib import Path
 
-from plait import Agent, Ask, Policy, ScriptedModel, ToolCall, Workflow, tool
+from plait import Agent, ScriptedModel, ToolCall, Workflow, tool
+from plait.policy import Ask, Policy
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil"
 HERE = Path(__file__).parent
@@ -281,7 +282,7 @@ def test_a_budget_stands_in_the_session(shell: Shell, folder: Path) -> None:
         "--budget",
         "tokens=10000,cost_usd=1.5,wall_s=60,steps=4,tool_calls=5",
     )
-    assert latest(shell).budget == k.Budget(10000, 1.5, 60, 4, 5)
+    assert latest(shell).budget.limits == k.Budget(10000, 1.5, 60, 4, 5)
     for wrong in ("nonsense=1", "tokens", "tokens=many", "tokens=true", "tokens=-1"):
         shell.error(2, "run", "flow.py:made", "-i", "x", "--arg", "more=1", "--budget", wrong)
 

@@ -167,8 +167,8 @@ def test_new_with_a_budget(shell: Shell) -> None:
         "--tool-calls-max",
         "4",
     ]
-    assert shell.open(shell.new("x", *limits)).budget == Budget(100, 1.5, 60.0, 3, 4)
-    assert shell.open(shell.new("x")).budget is None
+    assert shell.open(shell.new("x", *limits)).budget.limits == Budget(100, 1.5, 60.0, 3, 4)
+    assert shell.open(shell.new("x")).budget.limits is None
     assert "is not in the range" in shell.error(2, "new", "x", "--tokens-max", "-1")
 
 
@@ -752,7 +752,9 @@ def test_fork(shell: Shell) -> None:
         3,
         {"id": shell.open(root).id, "place": 2},
     )
-    assert shell.open("early").text == "one" and shell.open("early").budget == Budget(tokens_max=5)
+    assert shell.open("early").text == "one" and shell.open("early").budget.limits == Budget(
+        tokens_max=5
+    )
     assert lines(named(shell("fork", root), shell))[0].endswith(f"forked from {'root'}@3")
     assert "cannot be a name" in shell.error(2, "fork", root, "a@b")
 

@@ -25,10 +25,8 @@ from typing import Any
 
 from plait import (
     Agent,
-    Ask,
     Compactor,
     Parallel,
-    Policy,
     ScriptedModel,
     Selector,
     Session,
@@ -39,6 +37,7 @@ from plait import (
 )
 from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
 from plait.journal.stops import Parked
+from plait.policy import Ask, Policy
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
 from plait.session import verify

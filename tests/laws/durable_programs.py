@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 
 from plait import (
     Agent,
-    Ask,
     Parallel,
-    Policy,
     ScriptedModel,
     Selector,
     Session,
@@ -31,6 +29,7 @@ from plait import (
 )
 from plait.errors import ModelFailed, ToolFailed
 from plait.model.base import Fault, OnDelta, Reply, Request
+from plait.policy import Ask, Policy
 from plait.session.views import Waiting
 from plait.tool import Happened, Tool
 

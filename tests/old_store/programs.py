@@ -6,7 +6,8 @@ import os
 import signal
 from typing import Any
 
-from plait import Agent, Ask, Policy, ScriptedModel, Session, ToolCall, Workflow, tool
+from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
+from plait.policy import Ask, Policy
 from plait.sandbox import Sandbox
 
 KILL = "OLD_STORE_KILL"  # the number that `put` dies at

@@ -13,12 +13,9 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
     Budget,
     Parallel,
     Parked,
-    Policy,
-    Refuse,
     ScriptedModel,
     Session,
     ToolCall,
@@ -41,6 +38,7 @@ from plait.errors import (
     ToolFailed,
 )
 from plait.event.kinds import ApprovalRequested, ToolUnknown
+from plait.policy import Ask, Policy, Refuse
 from plait.runtime.registry import run_of
 from tests.support import RAN, parked_session, python
 

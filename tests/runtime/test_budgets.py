@@ -13,11 +13,9 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
     Budget,
     Parallel,
     Parked,
-    Policy,
     ScriptedModel,
     Session,
     ToolCall,
@@ -37,6 +35,7 @@ from plait.event.kinds import (
 )
 from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
+from plait.policy import Ask, Policy
 from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.sent import sent
 from plait.session.value import open_run_of
@@ -166,7 +165,7 @@ def test_what_the_program_itself_does_is_counted_too() -> None:
         with pytest.raises(BudgetExceeded):
             resume(session, Uses())
     assert RAN == [0, 1]
-    session = resume(session.reload().grant(Budget(tool_calls_max=5)), Uses())
+    session = resume(session.reload().budget.grant(Budget(tool_calls_max=5)), Uses())
     assert RAN == [0, 1, 2]
     assert_replays(session, Uses())
 
@@ -387,7 +386,7 @@ def test_when_nothing_is_left_it_is_over_until_more_is_granted() -> None:
     with pytest.raises(BudgetExceeded):
         resume(session, searcher(model))
     assert model.asked == []
-    session = resume(session.reload().grant(Budget(tokens_max=1000)), searcher(model))
+    session = resume(session.reload().budget.grant(Budget(tokens_max=1000)), searcher(model))
     assert session.text == "that is all" and tokens(session) <= 1000
     assert_replays(session, searcher(model))
 

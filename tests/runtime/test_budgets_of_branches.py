@@ -269,7 +269,9 @@ def test_a_successor_gets_what_all_branches_left() -> None:
     assert after.budget.left == Budget(tool_calls_max=3, steps_max=5)
     assert after.budget.left_now == Budget(tool_calls_max=1, steps_max=5)
     assert (
-        after.successor().budget == after.detach().budget == Budget(tool_calls_max=1, steps_max=5)
+        after.successor().budget.limits
+        == after.detach().budget.limits
+        == Budget(tool_calls_max=1, steps_max=5)
     )
 
 
@@ -289,9 +291,11 @@ def test_sessions_that_follow_one_spend_together_what_was_left(hop: str) -> None
         attempt(lambda each=each: each.use(look).use(look))
     assert len(RAN) == 3
     assert (
-        session.reload().budget.left_now == after[2].reload().left_now == Budget(tool_calls_max=0)
+        session.reload().budget.left_now
+        == after[2].reload().budget.left_now
+        == Budget(tool_calls_max=0)
     )
-    assert getattr(session.reload(), hop)().budget == Budget(tool_calls_max=0)
+    assert getattr(session.reload(), hop)().budget.limits == Budget(tool_calls_max=0)
 
 
 @pytest.mark.parametrize("hop", ["successor", "detach"])

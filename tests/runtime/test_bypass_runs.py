@@ -12,10 +12,8 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
     Parallel,
     Parked,
-    Policy,
     ScriptedModel,
     Session,
     ToolCall,
@@ -26,6 +24,7 @@ from plait import (
 )
 from plait.errors import BypassRefused
 from plait.event.kinds import Bypassed
+from plait.policy import Ask, Policy
 
 
 @tool

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.long  # `make quick` leaves these out
 HEAD = """
 import functools, json, msgspec, weakref, contextvars, threading, pydantic, copyreg, attrs
 from dataclasses import dataclass, field
-from plait import Ask, Policy, tool
+from plait import tool
+from plait.policy import Ask, Policy
 """
 TOOL = "@tool\ndef wire({0}) -> str:\n    'Wire.'\n    {1}\n"
 
@@ -464,7 +465,8 @@ STABLE = """
 import asyncio, concurrent.futures, datetime, functools, random, sys, tempfile, threading, typing, weakref, contextvars, pydantic
 from dataclasses import dataclass
 from os import environ
-from plait import Ask, Policy, tool
+from plait import tool
+from plait.policy import Ask, Policy
 T = typing.TypeVar("T")
 class Item(pydantic.BaseModel):
     tags: set[str] = {"a", "b", "c"}

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 import plait.tools
-from plait import Agent, Ask, Policy, ScriptedModel, Session, ToolCall, Workflow, resume, tool
+from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, resume, tool
 from plait.errors import BadTool
 from plait.fingerprint import NODES_MAX, fingerprint
 from plait.journal.stops import Parked
+from plait.policy import Ask, Policy
 from plait.tool import Tool
 from tests.support import child_environment, parked_session
 
@@ -33,7 +34,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from plait import Ask, Policy, tool
+from plait import tool
+from plait.policy import Ask, Policy
 
 LIMIT = 1000
 NAMES = frozenset({"ann", "bob", "cy", "dee"})
@@ -211,8 +213,8 @@ def test_code_through_a_module_of_the_program_counts(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     helpers, program = tmp_path / "helpers_of_fp.py", tmp_path / "program_of_fp.py"
     program.write_text(
-        "import helpers_of_fp\nfrom plait import Ask, Policy, tool\n@tool\ndef wire(amount: int) ->"
-        " str:\n    'Wire.'\n    return helpers_of_fp.send(amount)\n@tool\ndef late(amount: int) ->"
+        "import helpers_of_fp\nfrom plait import tool\nfrom plait.policy import Ask, Policy\n"
+        "@tool\ndef wire(amount: int) -> str:\n    'Wire.'\n    return helpers_of_fp.send(amount)\n@tool\ndef late(amount: int) ->"  # noqa: E501
         " str:\n    'Wire.'\n    import helpers_of_fp as h\n    return h.send(amount)\npolicy ="
         " Policy(Ask(when=lambda call: helpers_of_fp.send(call)))\n"
     )
@@ -397,7 +399,8 @@ def test_a_condition_with_a_memory_does_not_ask_for_ever() -> None:
 
 PROGRAM = """
 import sys
-from plait import Agent, Ask, Policy, Session, ScriptedModel, ToolCall, Workflow, resume, tool
+from plait import Agent, Session, ScriptedModel, ToolCall, Workflow, resume, tool
+from plait.policy import Ask, Policy
 from plait.journal.stops import Parked
 
 class Bank:
@@ -463,7 +466,8 @@ def test_consent_for_what_cannot_be_read_does_not_outlive_its_process(
 SIMULATED = """
 from dataclasses import dataclass
 from typing import Literal
-from plait import Agent, Ask, Parallel, Policy, ScriptedModel, ToolCall, Workflow, tool
+from plait import Agent, Parallel, ScriptedModel, ToolCall, Workflow, tool
+from plait.policy import Ask, Policy
 from plait.testing import Simulation
 
 NAMES = {"bob", "eve", "ann", "cy"}

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from plait import Agent, Policy, Refuse, ScriptedModel, Session, ToolCall, secrets
+from plait import Agent, ScriptedModel, Session, ToolCall, secrets
+from plait.policy import Policy, Refuse
 from plait.tools import shell
 from tests.sandbox.rooms import needs
 

@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
-from plait import Ask, Policy, Session, Workflow, inside, resume, tool
+from plait import Session, Workflow, inside, resume, tool
 from plait.errors import MayNotApprove, ToolFailed
 from plait.event.kinds import ApprovalGranted
+from plait.policy import Ask, Policy
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.value import position_of
 from tests.support import RAN, child_environment, parked_session
@@ -533,7 +534,8 @@ def test_a_process_of_a_run_decides_in_a_store_of_its_own(tmp_path: Path) -> Non
     """
     code = (
         DECIDE.partition("session = ")[0]
-        + "from plait import Ask, Policy, Workflow, tool\nfrom plait.journal.stops import"
+        + "from plait import Workflow, tool\nfrom plait.policy import Ask, Policy\n"
+        "from plait.runtime.stops import"
         " Parked\n@tool\ndef wire() -> str:\n    'Wire.'\n    return 'ok'\nclass Pay(Workflow):\n"
         "    policy = Policy(Ask('wire'))\n    def forward(self, s): return s.use(wire)\nsession"
         " = Session('go')\ntry:\n    Pay()(session)\nexcept Parked:\n    pass\nsession ="

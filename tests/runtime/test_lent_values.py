@@ -5,7 +5,6 @@ refused, and the run goes on.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -18,7 +17,7 @@ from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, t
 from plait.durable import replay, resume
 from plait.errors import PlaitError, RunOpen
 from tests.runtime.programs import Steps, look
-from tests.runtime.test_open_runs import DECISIONS, STOPS, VERBS
+from tests.runtime.test_open_runs import DECISIONS, STOPS, VERBS, verbs
 
 Deed = Callable[[], object]
 
@@ -52,12 +51,7 @@ class AsyncSteps(Steps):
 
 
 def test_every_verb_is_tried_here() -> None:
-    public = {
-        name
-        for name, value in vars(Session).items()
-        if not name.startswith("_") and inspect.isfunction(value)
-    }
-    assert public == set(VERBS)
+    assert verbs() == set(VERBS)
 
 
 @ways

@@ -13,9 +13,6 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
-    Policy,
-    Refuse,
     ScriptedModel,
     Session,
     ToolCall,
@@ -27,6 +24,7 @@ from plait.durable import resume
 from plait.errors import InvalidValue, ModelFailed, ResultInvalid, ToolFailed
 from plait.journal.stops import Cancelled
 from plait.model.base import Reply
+from plait.policy import Ask, Policy, Refuse
 from plait.tool import Tool
 from tests.runtime.programs import AsyncUses
 

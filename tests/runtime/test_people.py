@@ -15,15 +15,8 @@ import pytest
 
 from plait import (
     Agent,
-    Allow,
-    Approval,
-    Ask,
-    Denied,
-    Granted,
     Parallel,
     Parked,
-    Policy,
-    Refuse,
     ScriptedModel,
     Session,
     ToolCall,
@@ -53,6 +46,7 @@ from plait.event.kinds import (
     ToolRequested,
 )
 from plait.ids import Digest
+from plait.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
 from plait.runtime.appends import append_events
 from plait.runtime.policy import binding, digest_of
 from plait.runtime.sent import sent
@@ -560,7 +554,7 @@ def test_a_branch_waits_while_the_others_go_on(through: str, verdict: str) -> No
     (ask,) = [ask for ask in all_waiting(store) if ask.kind == "approval"]
     assert ask.log != session.id
     branch = Session.open(ask.log)
-    getattr(branch, verdict)(branch.inbox.waiting[0], actor=BOSS)
+    getattr(branch.inbox, verdict)(branch.inbox.waiting[0], actor=BOSS)
     session = resume(session if through == "root" else branch, Wide())
     assert ((5, "bob") in RAN) == (verdict == "approve") and RAN.count("a") == RAN.count("b") == 1
     assert open_run_of(session) is None and [
@@ -599,7 +593,8 @@ def test_on_an_event_loop_it_waits_likewise() -> None:
 
 PROGRAM = """
 import sys
-from plait import Agent, Ask, Policy, ScriptedModel, Session, ToolCall, Workflow, tool, Parked, ask_human
+from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool, Parked, ask_human
+from plait.policy import Ask, Policy
 
 @tool
 def wire(amount: int) -> str:
@@ -614,7 +609,7 @@ class Pay(Workflow):
         self.clerk = Agent("Pay.", model=ScriptedModel(script), tools=[wire, ask_human])
     def forward(self, session):
         return self.clerk(session)
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.long
@@ -862,7 +857,7 @@ def test_an_agent_can_ask_a_person() -> None:
     assert session.inbox.waiting[0].choices == ("a", "b")
     session = parked_session(lambda: resume(session, asker()))
     assert len(bodies(session, QuestionAsked)) == 1
-    session = resume(session.answer(session.waiting[0], "b", actor=BOSS), asker())
+    session = resume(session.inbox.answer(session.inbox.waiting[0], "b", actor=BOSS), asker())
     assert (
         session.text == "thanks"
         and session.effects[0].result == "b"

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait import Allow, Ask, Policy, Refuse, Session, tool
+from plait import Session, tool
 from plait.errors import InvalidInput, InvalidValue
 from plait.event import Json
 from plait.event.kinds import EffectClass
 from plait.ids import Digest, LogId
+from plait.policy import Allow, Ask, Policy, Refuse
 from plait.runtime.policy import (
     Approval,
     Call,
@@ -342,7 +343,7 @@ def test_nobody_is_wider_than_who_called_it(chain: Any, call: Call) -> None:
 
 SOURCE = """
 import functools
-from plait import Allow, Ask, Policy, Refuse
+from plait.policy import Allow, Ask, Policy, Refuse
 from plait.runtime.policy import Call, digest_of
 
 TRUSTED = {"alice", "bob", "carol", "dave"}

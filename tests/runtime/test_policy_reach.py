@@ -13,11 +13,7 @@ import pytest
 
 from plait import (
     Agent,
-    Allow,
-    Ask,
     Parked,
-    Policy,
-    Refuse,
     ScriptedModel,
     Session,
     ToolCall,
@@ -27,6 +23,7 @@ from plait import (
     whatif,
 )
 from plait.errors import PlaitError, ToolFailed
+from plait.policy import Allow, Ask, Policy, Refuse
 from tests.support import RAN
 
 

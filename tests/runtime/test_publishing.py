@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from plait import Approval, Ask, Granted, Parked, Policy, Session, Workflow, replay, resume
+from plait import Parked, Session, Workflow, replay, resume
 from plait.errors import ToolFailed
 from plait.event import kinds as k
+from plait.policy import Approval, Ask, Granted, Policy
 from plait.workspace import files
 from plait.workspace.executables import executable_reason
 from plait.workspace.version_control import metadata_of

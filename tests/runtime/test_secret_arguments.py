@@ -11,8 +11,6 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
-    Policy,
     ScriptedModel,
     Secret,
     Session,
@@ -24,6 +22,7 @@ from plait import (
 from plait.durable import replay, resume, whatif
 from plait.errors import InvalidValue, NeedsWorkflow
 from plait.journal.stops import Parked
+from plait.policy import Ask, Policy
 from plait.tool import Happened, Tool
 
 KEY = "sk-live-0123456789"

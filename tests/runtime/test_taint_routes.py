@@ -16,11 +16,9 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
     Compactor,
     Parallel,
     Parked,
-    Policy,
     ScriptedModel,
     Selector,
     Session,
@@ -34,6 +32,7 @@ from plait import (
 )
 from plait.errors import ToolFailed
 from plait.event.kinds import ToolRequested
+from plait.policy import Ask, Policy
 from plait.session.value import open_run_of
 from plait.store import Store
 from plait.tools.notes import decide, note, todo

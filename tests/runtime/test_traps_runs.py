@@ -54,10 +54,8 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
     Budget,
     Parallel,
-    Policy,
     Retry,
     ScriptedModel,
     Session,
@@ -73,6 +71,7 @@ from plait.errors import PlaitError, ReplayDiverged, RunHeld, RunLost, RunOpen
 from plait.event.kinds import ModelAsked, ModelFailed, RunResumed, RunStarted, ToolReturned
 from plait.journal.writer import direct_writer
 from plait.model.base import Fault
+from plait.policy import Ask, Policy
 from plait.session import verify
 from plait.session.ports import Act, Draft, Position
 from plait.session.value import open_run_of

@@ -109,7 +109,7 @@ def test_a_signal_ends_the_wait_and_its_value_is_the_result() -> None:
     session = parked_session(lambda: Waits()(Session("go")))
     session.inbox.signal("something else", 0)
     session = parked_session(lambda: resume(session, Waits()))
-    session = resume(session.signal("deployed", {"ok": [1]}), Waits())
+    session = resume(session.inbox.signal("deployed", {"ok": [1]}), Waits())
     assert session.facts["came"] == {"value": {"ok": [1]}} and [
         each.by for each in bodies(session, TimerFired)
     ] == ["event"]
@@ -155,7 +155,7 @@ def test_a_signal_is_heard_once() -> None:
     session = parked_session(lambda: Twice()(Session("go")))
     session = parked_session(lambda: resume(session.inbox.signal("go", 1), Twice()))
     assert dict(session.facts) == {"n0": 1}
-    session = resume(session.signal("go", 2), Twice())
+    session = resume(session.inbox.signal("go", 2), Twice())
     assert dict(session.facts) == {"n0": 1, "n1": 2}
     assert_replays(session, Twice())
 

@@ -10,10 +10,7 @@ import pytest
 
 from plait import (
     Agent,
-    Ask,
     Parallel,
-    Policy,
-    Refuse,
     ScriptedModel,
     Session,
     ToolCall,
@@ -22,6 +19,7 @@ from plait import (
 )
 from plait.durable import resume
 from plait.journal.stops import Parked
+from plait.policy import Ask, Policy, Refuse
 from plait.session.inbox import all_waiting
 from plait.session.ledger import costs
 from plait.session.ports import store_at

@@ -805,3 +805,26 @@ def test_on_event_sees_everything_that_is_recorded_and_cannot_break_it() -> None
 
     with pytest.warns(RuntimeWarning, match="on_event raised ValueError"):
         assert Review()(Session("go"), on_event=broken).text == "settled"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("to", "Berlin"),
+        ("forward", print),
+        ("_run", 1),
+        ("policy", "strict"),
+        ("purpose", "think"),
+        ("bypass", True),
+    ],
+)
+def test_a_workflow_refuses_an_attribute_that_would_break_it_later(name: str, value: Any) -> None:
+    class Plain(Workflow):
+        pass
+
+    with pytest.raises(InvalidValue, match=f"^{name}: "):
+        setattr(Plain(), name, value)
+    assert name not in vars(Plain())
+    plain = Plain()
+    plain.policy, plain.purpose, plain.bypass = None, "plan", "warn"
+    assert (plain.policy, plain.purpose, plain.bypass) == (None, "plan", "warn")

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from plait import Policy, Refuse, Session
+from plait import Session
 from plait.errors import ToolFailed
+from plait.policy import Policy, Refuse
 from plait.sandbox import bubblewrap, rungs
 from plait.tools import shell
 from plait.workflow import Workflow
