@@ -14,17 +14,17 @@ from plait.calls.actions import (
     AskPerson,
     Compensate,
     Fail,
-    Probe,
+    ProbeCall,
     RequestAgain,
     Review,
     RunTool,
     Settled,
     Stopped,
     UseEdited,
-    Waiting,
+    WaitForPerson,
 )
 from plait.calls.effects import EFFECTS, OUTWARD
-from plait.calls.tool_call import SERVICE, ToolCall
+from plait.calls.tool_call import SERVICE, ToolCallState
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
 from plait.event.kinds import EffectClass, Failure
@@ -94,22 +94,22 @@ class Facts:
     def is_reopened(self, outcome: Event, *, was_stopped: bool) -> bool:
         return self.reopened
 
-    def was_tried(self, call: ToolCall) -> bool:
+    def was_tried(self, call: ToolCallState) -> bool:
         return self.tried
 
     def is_open(self, ask: Event) -> bool:
         return self.open
 
-    def is_bound(self, call: ToolCall) -> bool:
+    def is_bound(self, call: ToolCallState) -> bool:
         return self.bound
 
-    def change(self, call: ToolCall) -> str:
+    def change(self, call: ToolCallState) -> str:
         return self.changed
 
-    def is_judged_alike(self, call: ToolCall) -> bool:
+    def is_judged_alike(self, call: ToolCallState) -> bool:
         return self.alike
 
-    def misfit(self, call: ToolCall) -> str:
+    def misfit(self, call: ToolCallState) -> str:
         return self.unfit
 
 
@@ -145,17 +145,19 @@ CONSENT: dict[str, list[Body]] = {
 }
 
 
-def call_of(effect: EffectClass, bodies: list[Body], *, needs_consent: bool = False) -> ToolCall:
+def call_of(
+    effect: EffectClass, bodies: list[Body], *, needs_consent: bool = False
+) -> ToolCallState:
     decision = "ask" if needs_consent else "allow"
     request = k.ToolRequested("act", {"n": 1}, effect, "v", decision=decision)
-    call = ToolCall(0, tool_of(effect), "c1", event(10, request, origin="model"), {"n": 1})
+    call = ToolCallState(0, tool_of(effect), "c1", event(10, request, origin="model"), {"n": 1})
     call.feed(event(11 + at, body) for at, body in enumerate(bodies))
     return call
 
 
 BY_CLASS: dict[str, type] = {
     "repeat": RunTool,
-    "probe": Probe,
+    "probe": ProbeCall,
     "compensate": Compensate,
     "review": Review,
 }
@@ -174,7 +176,7 @@ def test_live(effect: EffectClass, alike: bool, history: str) -> None:
         "returned": Settled,
         "failed": Settled,
         "refused": Settled,
-        "in doubt": Waiting,
+        "in doubt": WaitForPerson,
         "found not to have happened": RequestAgain,
         "found to have happened": Settled,
     }
@@ -194,7 +196,7 @@ def test_resumed(effect: EffectClass, alike: bool, history: str) -> None:
         "returned": Settled,
         "failed": Settled,
         "refused": Settled,
-        "in doubt": Waiting,
+        "in doubt": WaitForPerson,
         "found not to have happened": RequestAgain,
         "found to have happened": Settled,
     }
@@ -247,7 +249,7 @@ def test_consent(effect: EffectClass, changed: str, recorded: int, history: str)
         wanted = RequestAgain
     else:
         wanted = {
-            "asked": Waiting,
+            "asked": WaitForPerson,
             "granted": RunTool,
             "granted with other arguments": UseEdited,
             "denied": Fail,

@@ -368,7 +368,7 @@ def test_what_did_not_happen_is_not_run_as_another_tool() -> None:
     with pytest.raises(KeyboardInterrupt):
         Pay(bank)(session := Session("go"), approver=lambda _: True)
     session = parked_session(lambda: resume(session, Pay(bank)))
-    (doubt,) = session.waiting
+    (doubt,) = session.inbox.waiting
     assert doubt.kind == "unknown"
     session.resolve(doubt, "did_not_happen", actor=BOSS)
     bank.account = "MALLORY"

@@ -535,11 +535,11 @@ def test_a_process_of_a_run_decides_in_a_store_of_its_own(tmp_path: Path) -> Non
     code = (
         DECIDE.partition("session = ")[0]
         + "from plait import Workflow, tool\nfrom plait.policy import Ask, Policy\n"
-        "from plait.runtime.stops import"
+        "from plait.journal.stops import"
         " Parked\n@tool\ndef wire() -> str:\n    'Wire.'\n    return 'ok'\nclass Pay(Workflow):\n"
         "    policy = Policy(Ask('wire'))\n    def forward(self, s): return s.use(wire)\nsession"
         " = Session('go')\ntry:\n    Pay()(session)\nexcept Parked:\n    pass\nsession ="
-        " session.reload()\nsession.approve(session.inbox.waiting[0],"
+        " session.reload()\nsession.inbox.approve(session.inbox.waiting[0],"
         " actor='human:boss')\nprint('decided')\n"
     )
 

@@ -376,7 +376,7 @@ def test_a_call_that_is_left_behind_keeps_its_hands_off(placed: Session) -> None
     failed = caught.value.session
     ended.set()
     on = failed.use(sh, command="ls")
-    assert on.result == "README\nrun.sh\nsrc\n" and on.tree == placed.files.tree
+    assert on.result == "README\nrun.sh\nsrc\n" and on.files.tree == placed.files.tree
 
 
 def test_a_tool_that_asks_for_what_it_has_is_told(placed: Session) -> None:

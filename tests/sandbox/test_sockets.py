@@ -181,7 +181,9 @@ def test_where_landlock_is_missing_abstract_sockets_are_said_to_be_open(
 def test_a_policy_refuses_what_is_left_open(tmp_path: Path) -> None:
     class Work(Workflow):
         policy = Policy(
-            Refuse("shell", when=lambda call: "network" in call.session.placement.detail["open"])
+            Refuse(
+                "shell", when=lambda call: "network" in call.session.files.placement.detail["open"]
+            )
         )
 
         def forward(self, session: Session) -> Session:

@@ -240,8 +240,8 @@ def test_the_folder_itself_has_no_way_back(
 
 def test_the_cache_of_a_store_in_memory_goes_with_the_process() -> None:
     code = (
-        "from plait.workspace.copy_state import cache_folder as f; p = f('memory:x'); (p /"
-        " 'd').mkdir(); (p / 'd').chmod(0); print(p)"
+        "from plait import open_store; from plait.workspace.copy_state import cache_folder as f;"
+        " p = f(open_store('memory:x')); (p / 'd').mkdir(); (p / 'd').chmod(0); print(p)"
     )
     ran = python(code)
     assert not Path(ran.stdout.strip()).exists()

@@ -38,7 +38,7 @@ def warm(sandbox: Sandbox) -> str:
 with tempfile.TemporaryDirectory() as folder:
     Path(folder, "repo", "d").mkdir(parents=True)
     Path(folder, "repo", "y").write_text("y")
-    Session("x", store=folder + "/store").to("local", folder + "/repo", isolation=sys.argv[3]).use(warm).apply().workspace.files()
+    Session("x", store=folder + "/store").to("local", folder + "/repo", isolation=sys.argv[3]).use(warm).files.apply().files.paths()
 if sys.argv[2] != "0":
     os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
 top = Path(sys.argv[1])
@@ -75,11 +75,11 @@ kinds = {"isolation": sys.argv[3], **({"in_place": True} if sys.argv[4] == "in p
 placed = Session("x", store=top / "store").to("local", repo, **kinds)
 used = placed.use(work)
 if sys.argv[4] != "in place":
-    used.apply()
+    used.files.apply()
 os.chmod, os.fchmod = chmod, fchmod
 now = {name: stat.S_IMODE(os.lstat(repo / name).st_mode) for name in modes}
 print(json.dumps({
-    "files": placed.workspace.files(), "withheld": placed.placement.detail.get("withheld"), "read": json.loads(used.result),
+    "files": placed.files.paths(), "withheld": placed.files.placement.detail.get("withheld"), "read": json.loads(used.result),
     "same": now == modes, "changed": seen, "new": (repo / "new").exists(),
 }))
 """  # noqa: E501

@@ -45,7 +45,7 @@ class RequestAgain(NamedTuple):
     is_new: bool = False  # a branch's own call, under a key of its own
 
 
-class Probe(NamedTuple):
+class ProbeCall(NamedTuple):
     """Let the tool find out whether the call took place."""
 
     why: str
@@ -75,7 +75,7 @@ class Stopped(NamedTuple):
     """The call was stopped before it ran, and so is the branch."""
 
 
-class Waiting(NamedTuple):
+class WaitForPerson(NamedTuple):
     """A person has to decide first."""
 
 
@@ -94,11 +94,11 @@ Action = (
     | TakeAnswer
     | UseEdited
     | RequestAgain
-    | Probe
+    | ProbeCall
     | Compensate
     | Review
     | Fail
     | Stopped
-    | Waiting
+    | WaitForPerson
     | Settled
 )

@@ -21,7 +21,7 @@ from plait.calls.actions import (
     AskQuestion,
     Compensate,
     Fail,
-    Probe,
+    ProbeCall,
     RequestAgain,
     Review,
     RunTool,
@@ -29,7 +29,7 @@ from plait.calls.actions import (
     Stopped,
     TakeAnswer,
     UseEdited,
-    Waiting,
+    WaitForPerson,
 )
 from plait.calls.effects import EFFECTS
 from plait.event import Event, Json
@@ -82,7 +82,7 @@ class Context(Protocol):
         """True if a failure ended the run, or was stopped with it, and is now tried again."""
         ...
 
-    def was_tried(self, call: ToolCall) -> bool:
+    def was_tried(self, call: ToolCallState) -> bool:
         """True if the call went further in a past that was rewound since."""
         ...
 
@@ -90,24 +90,24 @@ class Context(Protocol):
         """True if an ask can still be answered."""
         ...
 
-    def is_bound(self, call: ToolCall) -> bool:
+    def is_bound(self, call: ToolCallState) -> bool:
         """True if the last ask is for exactly the call as it is requested now."""
         ...
 
-    def change(self, call: ToolCall) -> str:
+    def change(self, call: ToolCallState) -> str:
         """Return the change of tool or policy since consent was asked for; "" if there is none."""
         ...
 
-    def is_judged_alike(self, call: ToolCall) -> bool:
+    def is_judged_alike(self, call: ToolCallState) -> bool:
         """True if the policies of now are those that the request was judged by."""
         ...
 
-    def misfit(self, call: ToolCall) -> str:
+    def misfit(self, call: ToolCallState) -> str:
         """Return why a result that a person reported just now lacks the tool's type; "" if not."""
         ...
 
 
-class ToolCall:
+class ToolCallState:
     """A call and how it stands."""
 
     def __init__(
@@ -273,7 +273,7 @@ class ToolCall:
             return self._request_again(context)
         if self.unknown is not None:
             is_asked = not context.is_live or context.is_open(self.unknown)
-            return Waiting() if is_asked else Review(LOST)
+            return WaitForPerson() if is_asked else Review(LOST)
         standing = context.standing_of(self.since)
         if not was_tried and (self.waits or standing is Standing.LIVE):
             return None
@@ -299,7 +299,7 @@ class ToolCall:
             return Review(f"{why}; {also}: {', '.join(names)}")
         by_class = EFFECTS[self.tool.effect].when_lost
         if by_class == "probe":
-            return Probe(why)
+            return ProbeCall(why)
         return Compensate(why) if by_class == "compensate" else Review(why)
 
     def _action_for_consent(self, context: Context) -> Action | None:
@@ -331,7 +331,7 @@ class ToolCall:
             return Fail(Failure("ApprovalExpired", why), expires=True)
         if not context.is_open(self.ask):
             return AskPerson(change)
-        return AskApprover() if context.has_approver else Waiting()
+        return AskApprover() if context.has_approver else WaitForPerson()
 
     def _action_of_question(self, context: Context) -> Action:
         if not context.is_in_run:
@@ -340,4 +340,4 @@ class ToolCall:
             return AskQuestion()
         if self.answer is not None:
             return TakeAnswer()
-        return AskAnswerer() if context.has_answerer else Waiting()
+        return AskAnswerer() if context.has_answerer else WaitForPerson()

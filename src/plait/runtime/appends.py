@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from plait.calls.tool_call import ToolCall
+from plait.calls.tool_call import ToolCallState
 from plait.errors import StaleHead
 from plait.event import Event
 from plait.ids import Digest
@@ -54,7 +54,7 @@ def append_at_tip(
 
 def append_to_call(
     session: Session,
-    call: ToolCall,
+    call: ToolCallState,
     drafts: Sequence[Draft] | Callable[[Session], Sequence[Draft]],
     blobs: Blobs | None = None,
 ) -> Session:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from plait.calls.tool_call import APPROVER_FAILED, EFFECT_UNKNOWN, ToolCall
+from plait.calls.tool_call import APPROVER_FAILED, EFFECT_UNKNOWN, ToolCallState
 from plait.errors import InvalidValue
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -167,7 +167,7 @@ ONLY_HERE = (
 )
 
 
-def consent_change(run: Run, session: Session, call: ToolCall) -> str:
+def consent_change(run: Run, session: Session, call: ToolCallState) -> str:
     """What is another by now than when consent was asked for: then the call is judged, and asked
     for, anew. "": nothing.
     """
@@ -178,8 +178,6 @@ def consent_change(run: Run, session: Session, call: ToolCall) -> str:
         or call.asked_for is None
     ):
         return ""
-    if call.grant is None and call.asked_for is not call.request:
-        return ""  # it was judged anew already, and is about to be asked for
     request = call.asked_for.body
     assert isinstance(request, k.ToolRequested)
     if policy.digest_of(policies_here(run, session)) != request.policy:
@@ -196,13 +194,13 @@ def consent_change(run: Run, session: Session, call: ToolCall) -> str:
     )
 
 
-def unknown_parts(run: Run, session: Session, call: ToolCall) -> tuple[str, ...]:
+def unknown_parts(run: Run, session: Session, call: ToolCallState) -> tuple[str, ...]:
     """What the versions of a tool and its policies do not cover."""
     return (*call.tool.fingerprint.unknown, *policy.unknown_of(policies_here(run, session)))
 
 
 def consent_binding(
-    run: Run, session: Session, call: ToolCall, request: Event, times: int
+    run: Run, session: Session, call: ToolCallState, request: Event, times: int
 ) -> Digest:
     tool, body = call.tool, request.body
     assert isinstance(body, k.ToolRequested)

@@ -17,13 +17,13 @@ from plait.calls.actions import (
     AskQuestion,
     Compensate,
     Fail,
-    Probe,
+    ProbeCall,
     RequestAgain,
     Review,
     TakeAnswer,
     UseEdited,
 )
-from plait.calls.tool_call import LOST, SERVICE, ToolCall
+from plait.calls.tool_call import LOST, SERVICE, ToolCallState
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
@@ -54,10 +54,10 @@ from plait.tool import KEY, SESSION, Happened, WrongArguments
 
 
 def perform(
-    action: Action, call: ToolCall, session: Session, user: User
+    action: Action, call: ToolCallState, session: Session, user: User
 ) -> Generator[Wait, Any, Session]:
     """Perform one action; the call has been fed with the events that came of it."""
-    if isinstance(action, Probe):
+    if isinstance(action, ProbeCall):
         return (yield from _probe(action, call, session))
     if isinstance(action, Compensate):
         return (yield from _compensate(action, call, session))
@@ -83,7 +83,7 @@ def perform(
     return _take_answer(call, session, user)
 
 
-def _fail(action: Fail, call: ToolCall, session: Session, user: User) -> Session:
+def _fail(action: Fail, call: ToolCallState, session: Session, user: User) -> Session:
     act = Act(user.actor, "program", call=call.id)
     if action.cause is not None:
         act = act._replace(origin="human", causes=(action.cause.id,))
@@ -100,12 +100,14 @@ def _fail(action: Fail, call: ToolCall, session: Session, user: User) -> Session
 # ── calls in doubt ───────────────────────────────────────────────────────────────────────────
 
 
-def _review(call: ToolCall, session: Session, why: str) -> Session:
+def _review(call: ToolCallState, session: Session, why: str) -> Session:
     body = k.ToolUnknown(call.request.id, why, call.tool.result_schema)
     return append_to_call(session, call, [Draft(body, Act(SERVICE, "program", call=call.id))])
 
 
-def _probe(action: Probe, call: ToolCall, session: Session) -> Generator[Wait, Any, Session]:
+def _probe(
+    action: ProbeCall, call: ToolCallState, session: Session
+) -> Generator[Wait, Any, Session]:
     assert call.tool.probe is not None
     done = yield from _run_companion(session, call, call.tool.probe, "probe")
     if done.failure is not None:
@@ -120,7 +122,7 @@ def _probe(action: Probe, call: ToolCall, session: Session) -> Generator[Wait, A
 
 
 def _compensate(
-    action: Compensate, call: ToolCall, session: Session
+    action: Compensate, call: ToolCallState, session: Session
 ) -> Generator[Wait, Any, Session]:
     assert call.tool.compensate is not None
     done = yield from _run_companion(session, call, call.tool.compensate, "compensate")
@@ -130,7 +132,7 @@ def _compensate(
 
 
 def _run_companion(
-    session: Session, call: ToolCall, function: Callable[..., Any], name: str
+    session: Session, call: ToolCallState, function: Callable[..., Any], name: str
 ) -> Generator[Wait, Any, Done]:
     """Run the function by which a tool looks for, or undoes, a call of it."""
     wanted = inspect.signature(function).parameters
@@ -144,7 +146,7 @@ def _run_companion(
 
 def _resolve(
     session: Session,
-    call: ToolCall,
+    call: ToolCallState,
     verdict: Literal["happened", "did_not_happen", "compensated"],
     parts: k.Parts,
     blobs: Blobs | None = None,
@@ -157,7 +159,9 @@ def _resolve(
     return append_to_call(session, call, drafts, blobs)
 
 
-def _request_again(action: RequestAgain, call: ToolCall, session: Session, user: User) -> Session:
+def _request_again(
+    action: RequestAgain, call: ToolCallState, session: Session, user: User
+) -> Session:
     cause = (call.outcome or call.request).id
     act = Act(user.actor, "program", call=call.id, causes=(cause,))
     if action.keeps_consent:
@@ -172,7 +176,7 @@ def _request_again(action: RequestAgain, call: ToolCall, session: Session, user:
 # ── consent ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _ask_person(run: Run, call: ToolCall, session: Session, user: User, again: str) -> Session:
+def _ask_person(run: Run, call: ToolCallState, session: Session, user: User, again: str) -> Session:
     """Put the ask on record: it is a row, and its answer comes through the inbox."""
     times = call.times_asked + 1
     asked = policy_call(run, session, call.tool, call.given, user, call.reason)
@@ -193,7 +197,7 @@ def _ask_person(run: Run, call: ToolCall, session: Session, user: User, again: s
     return append_to_call(session, call, [Draft(ask, act)])
 
 
-def _ask_approver(run: Run, call: ToolCall, session: Session) -> Session:
+def _ask_approver(run: Run, call: ToolCallState, session: Session) -> Session:
     ask = call.approval_ask
     assert run.settings.approver is not None and call.ask is not None and ask is not None
     approval = Approval(session, call.request, ask.shown, ask.binding, ask.expires)
@@ -210,12 +214,12 @@ def _ask_approver(run: Run, call: ToolCall, session: Session) -> Session:
     return append_to_call(session, call, [Draft(k.ApprovalDenied(ask.binding, answer.reason), act)])
 
 
-def _fail_for_person(call: ToolCall, session: Session, failure: Failure) -> Session:
+def _fail_for_person(call: ToolCallState, session: Session, failure: Failure) -> Session:
     act = Act(SERVICE, "program", call=call.id)
     return append_to_call(session, call, [Draft(k.ToolFailed(failure), act)])
 
 
-def _use_edited(run: Run, call: ToolCall, session: Session, user: User) -> Session:
+def _use_edited(run: Run, call: ToolCallState, session: Session, user: User) -> Session:
     """Request the call as the person who consented wrote it: that person's own request."""
     assert call.grant is not None
     edited, person, tool = call.edited, call.grant.actor, call.tool
@@ -252,17 +256,17 @@ def _use_edited(run: Run, call: ToolCall, session: Session, user: User) -> Sessi
 # ── questions ────────────────────────────────────────────────────────────────────────────────
 
 
-def _question_of(call: ToolCall) -> tuple[str, tuple[str, ...]]:
+def _question_of(call: ToolCallState) -> tuple[str, tuple[str, ...]]:
     given = call.arguments()
     return str(given["question"]), tuple(given.get("choices", ()))
 
 
-def _ask_question(call: ToolCall, session: Session, user: User) -> Session:
+def _ask_question(call: ToolCallState, session: Session, user: User) -> Session:
     act = Act(user.actor, "program", call=call.id, causes=(call.request.id,))
     return append_to_call(session, call, [Draft(k.QuestionAsked(*_question_of(call)), act)])
 
 
-def _ask_answerer(run: Run, call: ToolCall, session: Session) -> Session:
+def _ask_answerer(run: Run, call: ToolCallState, session: Session) -> Session:
     assert run.settings.answerer is not None and call.ask is not None
     question, choices = _question_of(call)
     act = Act(run.settings.behalf, "human", call=call.id, causes=(call.ask.id,))
@@ -273,7 +277,7 @@ def _ask_answerer(run: Run, call: ToolCall, session: Session) -> Session:
     return append_to_call(session, call, [Draft(k.QuestionAnswered(call.ask.id, answer), act)])
 
 
-def _take_answer(call: ToolCall, session: Session, user: User) -> Session:
+def _take_answer(call: ToolCallState, session: Session, user: User) -> Session:
     assert call.answer is not None
     body = call.answer.body
     assert isinstance(body, k.QuestionAnswered)

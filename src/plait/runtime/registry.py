@@ -33,7 +33,7 @@ class ReleasedRun(NamedTuple):
     fences: tuple[Fence, ...]
 
 
-class _Registry:
+class _RunTable:
     """The runs that are going on, by their ids and by the scopes of their tool calls."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class _Registry:
         self.released: dict[str, ReleasedRun] = {}
 
 
-_registry = _Registry()
+_registry = _RunTable()
 
 
 def run_of(session: Session) -> Run | None:

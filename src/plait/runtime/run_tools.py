@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from plait import inside
-from plait.calls.tool_call import SERVICE, STOPPED, ToolCall
+from plait.calls.tool_call import SERVICE, STOPPED, ToolCallState
 from plait.errors import InvalidInput, UnknownBlob
 from plait.event import kinds as k
 from plait.event.kinds import Failure
@@ -44,7 +44,7 @@ class Unwritten(NamedTuple):
 
 
 def run_calls(
-    session: Session, calls: Mapping[int, ToolCall], user: User, *, spare: bool
+    session: Session, calls: Mapping[int, ToolCallState], user: User, *, spare: bool
 ) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
     """Run them, and record each outcome as it comes."""
     if not calls:
@@ -115,7 +115,9 @@ def run_calls(
     return session, None
 
 
-def _check_stopped(run: Run, session: Session, calls: Mapping[int, ToolCall], user: User) -> None:
+def _check_stopped(
+    run: Run, session: Session, calls: Mapping[int, ToolCallState], user: User
+) -> None:
     """Whoever was stopped runs nothing more, and says so of what it was about to run: nobody has to
     wonder.
     """
@@ -132,7 +134,7 @@ def _check_stopped(run: Run, session: Session, calls: Mapping[int, ToolCall], us
         raise
 
 
-def _job(session: Session, call: ToolCall, site: Site) -> Job:
+def _job(session: Session, call: ToolCallState, site: Site) -> Job:
     tool, arguments = call.tool, call.arguments()
     if tool.takes_session:
         arguments[SESSION] = scoped_session(session, call.id, call.attempt, _tool_act(call))
@@ -155,7 +157,7 @@ def _job(session: Session, call: ToolCall, site: Site) -> Job:
     )
 
 
-def _tool_act(call: ToolCall) -> Act:
+def _tool_act(call: ToolCallState) -> Act:
     """How a tool acts on the session it is handed: as who asked for the call, because of the reply
     or the request.
     """
@@ -176,7 +178,7 @@ def _scope_of(job: Job) -> str | None:
 
 
 def _with_sources(
-    run: Run | None, session: Session, call: ToolCall, drafts: list[Draft]
+    run: Run | None, session: Session, call: ToolCallState, drafts: list[Draft]
 ) -> list[Draft]:
     """An outcome with what the tool's own code has read elsewhere as its causes: what it returns
     may come from there.
@@ -204,7 +206,7 @@ def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
 
 
 def _or_stale(
-    drafts: list[Draft], call: ToolCall, done: Done, actor: str
+    drafts: list[Draft], call: ToolCallState, done: Done, actor: str
 ) -> Callable[[Session], Sequence[Draft]]:
     """An outcome for the files that the call began with.
 
@@ -246,7 +248,9 @@ def is_there(job: Job) -> bool:
     return job.site is not None or job.tool.effect == "workspace"
 
 
-def _outcome(call: ToolCall, done: Done, actor: str) -> tuple[list[Draft], dict[Digest, bytes]]:
+def _outcome(
+    call: ToolCallState, done: Done, actor: str
+) -> tuple[list[Draft], dict[Digest, bytes]]:
     if done.failure is not None:
         return _with_place(call, done, _failed(call, done, done.failure, actor), {})
     try:
@@ -286,14 +290,14 @@ def _apart(result: Result) -> tuple[list[Any], list[Any]]:
 
 
 def _with_place(
-    call: ToolCall, done: Done, draft: Draft, blobs: dict[Digest, bytes]
+    call: ToolCallState, done: Done, draft: Draft, blobs: dict[Digest, bytes]
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
     """An outcome, after what is recorded of its sandbox, with the files that it wrote."""
     about = [Draft(body, Act(SERVICE, "program", call=call.id)) for body in done.worked.before]
     return [*about, draft], {**done.worked.blobs, **blobs}
 
 
-def _unfit(call: ToolCall, done: Done, actor: str, error: BaseException) -> Draft:
+def _unfit(call: ToolCallState, done: Done, actor: str, error: BaseException) -> Draft:
     """It ran, and no log can hold what it returned."""
     failure = Failure(
         "BadResult", f"it ran, but what it returned cannot be recorded: {text_of_error(error)}"
@@ -301,7 +305,7 @@ def _unfit(call: ToolCall, done: Done, actor: str, error: BaseException) -> Draf
     return _failed(call, done._replace(delta=None), failure, actor)
 
 
-def _failed(call: ToolCall, done: Done, failure: Failure, actor: str) -> Draft:
+def _failed(call: ToolCallState, done: Done, failure: Failure, actor: str) -> Draft:
     there = done.worked
     body = k.ToolFailed(
         failure,
@@ -315,7 +319,7 @@ def _failed(call: ToolCall, done: Done, failure: Failure, actor: str) -> Draft:
     return Draft(body, Act(actor, call.tool.taints, call=call.id))
 
 
-def request_again_body(call: ToolCall, user: User) -> k.ToolRequested:
+def request_again_body(call: ToolCallState, user: User) -> k.ToolRequested:
     body = call.request.body
     assert isinstance(body, k.ToolRequested)
     decision = "allow" if call.grant is not None else body.decision

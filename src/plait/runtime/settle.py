@@ -19,9 +19,9 @@ from plait.calls.actions import (
     Settled,
     Stopped,
     UseEdited,
-    Waiting,
+    WaitForPerson,
 )
-from plait.calls.tool_call import ToolCall
+from plait.calls.tool_call import ToolCallState
 from plait.errors import BudgetExceeded, InvalidValue, ToolFailed
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -63,7 +63,7 @@ def use_tools(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten
     """Run the calls that a model asked for; their requests are on record."""
     run = run_of(effect.session)
     tools = overridden_tools(run, effect.session, effect.path, effect.tools)
-    calls: dict[int, ToolCall] = {}
+    calls: dict[int, ToolCallState] = {}
     for number, action in enumerate(effect.calls):
         tool, request = tools.get(action.tool), effect.requests.get(action.call)
         if tool is None or request is None:
@@ -71,7 +71,9 @@ def use_tools(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten
         spoken = effect.spoken.get(action.call)
         own = tool.arguments(spoken) if action.call in effect.spoken else None
         is_recalled = run is not None and run.journal.standing_of(request) is not Standing.LIVE
-        calls[number] = ToolCall(number, tool, action.call, request, own, is_recalled=is_recalled)
+        calls[number] = ToolCallState(
+            number, tool, action.call, request, own, is_recalled=is_recalled
+        )
     user = User(effect.actor, effect.path)
     return (yield from settle_calls(effect.session, calls, user, spare=True))
 
@@ -94,7 +96,7 @@ def use_tool(
     body, refusal = tool_request(session, tool, plain, user, reason, because=act)
     drafts = [Draft(body, act), *refusal_drafts(session, refusal, act, of_request=True)]
     session, (request, *rest) = append_events(session, drafts)
-    call = ToolCall(0, tool, request.header.call or id, request, arguments)
+    call = ToolCallState(0, tool, request.header.call or id, request, arguments)
     call.feed(rest)
     try:
         session, _ = yield from settle_calls(session, {0: call}, user)
@@ -108,7 +110,7 @@ def use_tool(
     return session
 
 
-def _raise_failure(tool: Tool[..., Any], call: ToolCall, session: Session) -> None:
+def _raise_failure(tool: Tool[..., Any], call: ToolCallState, session: Session) -> None:
     outcome = call.outcome.body if call.outcome is not None else None
     if isinstance(outcome, k.ToolFailed) and (limit := call.refusal) is not None:
         raise BudgetExceeded(limit.limit, limit.asked, limit.left, session, limit.why)
@@ -147,7 +149,7 @@ _ORDER: Mapping[type, int] = {AskPerson: 1, AskApprover: 2, Fail: 3, UseEdited: 
 
 
 def settle_calls(
-    session: Session, calls: Mapping[int, ToolCall], user: User, *, spare: bool = False
+    session: Session, calls: Mapping[int, ToolCallState], user: User, *, spare: bool = False
 ) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
     """Bring calls to their end: from the recording, by running them, by asking people.
 
@@ -175,16 +177,16 @@ def settle_calls(
     ready = {n: calls[n] for n, action in actions.items() if isinstance(action, RunTool)}
     spare = spare and len(ready) == len(actions)
     session, unwritten = yield from run_calls(session, ready, user, spare=spare)
-    _park(session, [calls[n] for n, action in actions.items() if isinstance(action, Waiting)])
+    _park(session, [calls[n] for n, action in actions.items() if isinstance(action, WaitForPerson)])
     return session, unwritten
 
 
 def _is_due(action: Action) -> bool:
-    return not isinstance(action, (RunTool, Waiting))
+    return not isinstance(action, (RunTool, WaitForPerson))
 
 
 def _next_actions(
-    run: Run | None, session: Session, calls: Sequence[ToolCall] | Any
+    run: Run | None, session: Session, calls: Sequence[ToolCallState] | Any
 ) -> dict[int, Action]:
     """Return the actions of the calls that are not settled."""
     context = CallContext(run, session)
@@ -198,7 +200,7 @@ def _next_actions(
     return found
 
 
-def take_recorded(run: Run, session: Session, calls: Mapping[int, ToolCall]) -> Session:
+def take_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState]) -> Session:
     """Feed the calls with all that is recorded of them."""
     by_id = {call.id: call for call in calls.values()}
     while run.journal.standing(session) is not Standing.LIVE:
@@ -217,7 +219,7 @@ def take_recorded(run: Run, session: Session, calls: Mapping[int, ToolCall]) -> 
     return session
 
 
-def _feed(calls: Mapping[int, ToolCall], events: Sequence[Event]) -> None:
+def _feed(calls: Mapping[int, ToolCallState], events: Sequence[Event]) -> None:
     by_id = {call.id: call for call in calls.values()}
     for event in events:
         if (call := by_id.get(event.header.call or "")) is not None:
@@ -234,13 +236,13 @@ def _may_have_mail(run: Run, calls: Any) -> bool:
     return any(call.waits or call.tool.asks for call in unsettled)
 
 
-def _park(session: Session, waiting: Sequence[ToolCall]) -> None:
+def _park(session: Session, waiting: Sequence[ToolCallState]) -> None:
     """Park the run until the people that it waits for have decided."""
     if waiting:
         raise Parked(session, "; ".join(map(_wait_text, waiting)))
 
 
-def _wait_text(call: ToolCall) -> str:
+def _wait_text(call: ToolCallState) -> str:
     ask = call.unknown or call.ask
     name = ask.id[:12] if ask is not None else call.id
     if call.tool.asks:
@@ -287,7 +289,7 @@ class CallContext:
             return not run.journal.went_on_without(self._session.id)
         return outcome.id in run.journal.recording.reopened
 
-    def was_tried(self, call: ToolCall) -> bool:
+    def was_tried(self, call: ToolCallState) -> bool:
         session, first = self._session, call.last.seq + 1
         if self.standing_of(call.last) is Standing.LIVE or not self.is_live or session.seq < first:
             return False
@@ -300,7 +302,7 @@ class CallContext:
         asks = asks_in(store, own.id, own.place + 1, own.tip)
         return any(each.event == ask.id for each in asks)
 
-    def is_bound(self, call: ToolCall) -> bool:
+    def is_bound(self, call: ToolCallState) -> bool:
         ask = call.approval_ask
         if self._run is None or ask is None:
             return False
@@ -308,15 +310,15 @@ class CallContext:
         bound = consent_binding(self._run, self._session, call, call.request, times)
         return ask.binding == bound
 
-    def change(self, call: ToolCall) -> str:
+    def change(self, call: ToolCallState) -> str:
         return consent_change(self._run, self._session, call) if self._run is not None else ""
 
-    def is_judged_alike(self, call: ToolCall) -> bool:
+    def is_judged_alike(self, call: ToolCallState) -> bool:
         if self._run is None:
             return True
         return policy.digest_of(policies_here(self._run, self._session)) == call.policy
 
-    def misfit(self, call: ToolCall) -> str:
+    def misfit(self, call: ToolCallState) -> str:
         outcome = call.outcome
         if outcome is None or self.standing_of(outcome) is not Standing.LIVE or not self.is_in_run:
             return ""

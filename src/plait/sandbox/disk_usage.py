@@ -29,7 +29,7 @@ def unlisted_bytes(pids: Collection[int]) -> int:
 
 def _bytes_below(folder: str, since: float) -> int:
     try:
-        place = _FolderWalk(os.open(folder, _FOLDER))
+        place = _DiskWalk(os.open(folder, _FOLDER))
     except OSError:
         return 0
     with contextlib.closing(place):
@@ -47,7 +47,7 @@ def _bytes_below(folder: str, since: float) -> int:
         return total
 
 
-class _FolderWalk:
+class _DiskWalk:
     """A walk through a folder by one handle and single names: no path is too long, no tree too
     deep. Links are not followed.
     """
