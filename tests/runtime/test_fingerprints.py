@@ -370,7 +370,7 @@ def test_what_did_not_happen_is_not_run_as_another_tool() -> None:
     session = parked_session(lambda: resume(session, Pay(bank)))
     (doubt,) = session.inbox.waiting
     assert doubt.kind == "unknown"
-    session.resolve(doubt, "did_not_happen", actor=BOSS)
+    session.inbox.resolve(doubt, "did_not_happen", actor=BOSS)
     bank.account = "MALLORY"
     session = parked_session(lambda: resume(session, Pay(bank)))
     assert bank.paid == [] and session.inbox.waiting[0].kind == "approval"

@@ -220,7 +220,7 @@ def attempt(name, family, kind, where):
         s = socket.socket(family, kind)
         s.settimeout(2)
         s.connect(where)
-        s.inbox.send(b"hello")
+        s.send(b"hello")
         print("reached", name)
     except OSError as error:
         print("refused", name, error)
