@@ -103,7 +103,7 @@ class Plait(Runner):
 
     def answer(self, messages: int, fresh: bool) -> dict[str, float]:
         session = self.long.get(messages)
-        if session is None or session.place > messages + KEPT:
+        if session is None or session.seq > messages + KEPT:
             session = self._fresh()
             for i in range(messages - 1):
                 session = session.say(f"message {i}")

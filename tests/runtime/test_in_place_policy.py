@@ -28,7 +28,7 @@ def test_a_policy_refuses_commands_that_could_read_what_is_withheld(
         Refuse(
             "shell",
             when=lambda call: (
-                "withheld files of the folder" in call.session.placement.detail["open"]
+                "withheld files of the folder" in call.session.files.placement.detail["open"]
             ),
         )
     )
