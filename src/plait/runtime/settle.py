@@ -7,6 +7,7 @@ that waits holds no process: it is parked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from plait.calls.actions import (
     AskApprover,
     AskPerson,
     Fail,
+    RequestAgain,
     RunTool,
     Settled,
     Stopped,
@@ -146,6 +148,9 @@ def _check_no_stand_ins(tool: Tool[..., Any], arguments: Json) -> None:
 
 # All asks are on record before an approver is asked, and all answers before anything follows.
 _ORDER: Mapping[type, int] = {AskPerson: 1, AskApprover: 2, Fail: 3, UseEdited: 3}
+# How often an action is performed for one call before its run is parked: an approver whose edits
+# never fit, or a tool that changes whenever it is looked at, must not be asked about for ever.
+_MOST: Mapping[type, int] = {AskApprover: 1, AskPerson: 2, RequestAgain: 2}
 
 
 def settle_calls(
@@ -168,21 +173,23 @@ def settle_calls(
             session, events = arrivals(session)  # an answer may have come
             _feed(calls, events)
             actions = _next_actions(run, session, calls.values())
-    while due := [number for number, action in actions.items() if _is_due(action)]:
+    performed: Counter[tuple[int, type]] = Counter()
+    while due := [n for n, each in actions.items() if _is_due(each, performed[n, type(each)])]:
         first = min(_ORDER.get(type(actions[number]), 0) for number in due)
         for number in due:
             if _ORDER.get(type(actions[number]), 0) == first:
+                performed[number, type(actions[number])] += 1
                 session = yield from perform(actions[number], calls[number], session, user)
         actions = _next_actions(run, session, calls.values())
     ready = {n: calls[n] for n, action in actions.items() if isinstance(action, RunTool)}
     spare = spare and len(ready) == len(actions)
     session, unwritten = yield from run_calls(session, ready, user, spare=spare)
-    _park(session, [calls[n] for n, action in actions.items() if isinstance(action, WaitForPerson)])
+    _park(session, [calls[n] for n in actions if n not in ready])
     return session, unwritten
 
 
-def _is_due(action: Action) -> bool:
-    return not isinstance(action, (RunTool, WaitForPerson))
+def _is_due(action: Action, times: int) -> bool:
+    return not isinstance(action, (RunTool, WaitForPerson)) and times < _MOST.get(type(action), 99)
 
 
 def _next_actions(
