@@ -41,7 +41,11 @@ def test_an_approver_whose_edits_never_fit_is_asked_once() -> None:
     assert "does not fit" in str(session.inbox.waiting[0].shown)
 
 
-@pytest.mark.parametrize("approver", [None, lambda approval: True])
+def grant(approval: Approval) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("approver", [None, grant])
 def test_a_tool_that_is_another_whenever_it_is_looked_at(
     approver: Callable[[Approval], Any] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ class Cursor:
         return None
 
     def take(self, calls: Container[str | None]) -> Event | None:
-        """The next step, if it belongs to one of these brackets."""
+        """Consume the next step, if it belongs to one of these calls."""
         at = self._ahead(calls)
         return self._took(at) if at is not None else None
 

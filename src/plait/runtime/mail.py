@@ -317,7 +317,7 @@ def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) 
 def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:
     """An event of the inbox as it is repeated.
 
-    Only an answer that counts is put into the bracket of what it answers.
+    Only an answer that counts is made an event of the call that it answers.
     """
     header = event.header
     call = (

@@ -10,6 +10,7 @@ import msgspec
 from plait.errors import RunLost
 from plait.ids import LogId, digest, short
 from plait.runtime import bypass
+from plait.runtime.process import THIS_PROCESS
 from plait.runtime.run import Run
 from plait.runtime.run_writer import RunWriter
 from plait.runtime.tracebacks import hide_in_tracebacks
@@ -128,4 +129,4 @@ def _leave_to_parent() -> None:
         run.journal.fence.halt(RunLost(short(run.root), run.id, parent))
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+THIS_PROCESS.call_in_child(_leave_to_parent)

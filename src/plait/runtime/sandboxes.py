@@ -25,6 +25,7 @@ from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
 from plait.ids import Digest
 from plait.runtime.lent_sandbox import LentSandbox
 from plait.runtime.placement import detail_of, sandbox_key, wanted_of
+from plait.runtime.process import THIS_PROCESS
 from plait.sandbox import Backend, Sandbox, Wanted, backend
 from plait.session import Session
 from plait.session.ports import store_at
@@ -395,4 +396,4 @@ def _forget_parents_sandboxes() -> None:
     _live_sandboxes = LiveSandboxes()
 
 
-os.register_at_fork(after_in_child=_forget_parents_sandboxes)
+THIS_PROCESS.call_in_child(_forget_parents_sandboxes)

@@ -1,6 +1,6 @@
 """Waiting in a workflow: for an answer, for a time, for something to happen.
 
-Each is a bracket: what is waited for is on record, and so is its end. Who has to wait long is
+Each is a call: its beginning is on record, and so is its end. A run that has to wait long is
 parked: the wait is a row with a wake time, and no process. `resume` finds the end of it on record,
 in the inbox, or on the clock; a time that is over fires once.
 """

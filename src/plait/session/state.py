@@ -216,7 +216,7 @@ class State(msgspec.Struct, frozen=True):
     # what each of them spent up to there, if anything: no event is counted twice
     bills: dict[LogId, Spent] = {}
     run: str | None = None  # the run that is open
-    calls: dict[str, int] = {}  # brackets that are open, with the place of their first ask
+    calls: dict[str, int] = {}  # calls that are open, with the place of their first ask
     delivered: int = 0  # the last place of its inbox that has reached it
 
     @property
