@@ -11,11 +11,11 @@ from pathlib import Path
 
 from plait.errors import UnknownBlob
 from plait.ids import Digest
-from plait.workspace import PIECE, Entry, Node
+from plait.workspace import PIECE, Entry, NewEntry
 from plait.workspace.tree import EMPTY_BYTES, digest_of, encode, walk
 
-Content = str | bytes | Node
-FOLDER = Node("folder", 0o755)
+Content = str | bytes | NewEntry
+FOLDER = NewEntry("folder", 0o755)
 
 
 class Blobs(dict[Digest, bytes]):
@@ -46,23 +46,23 @@ class Blobs(dict[Digest, bytes]):
             name, _, below = path.partition("/")
             if below:
                 inside.setdefault(name, {})[below] = content
-            elif isinstance(content, Node) and content.kind == "folder":
+            elif isinstance(content, NewEntry) and content.kind == "folder":
                 inside.setdefault(name, {})
             else:
                 entries.append(self._end(name, content))
         for name, below in inside.items():
             folder = files.get(name)
-            mode = folder.mode if isinstance(folder, Node) else 0o755
+            mode = folder.mode if isinstance(folder, NewEntry) else 0o755
             entries.append(Entry(name, "folder", mode, 0, (self.plant(below),)))
         return self.put(encode(entries))
 
     def _end(self, name: str, content: Content) -> Entry:
-        if isinstance(content, Node) and content.kind == "link":
+        if isinstance(content, NewEntry) and content.kind == "link":
             return Entry(name, "link", 0o777, 0, (), content.target)
-        mode = content.mode if isinstance(content, Node) else 0o644
+        mode = content.mode if isinstance(content, NewEntry) else 0o644
         raw = (
             content.content
-            if isinstance(content, Node)
+            if isinstance(content, NewEntry)
             else content.encode()
             if isinstance(content, str)
             else content
@@ -81,12 +81,14 @@ class Blobs(dict[Digest, bytes]):
                 if entry.mode != 0o755 or not any(
                     other.startswith(path + "/") for other, _ in everything
                 ):
-                    found[path] = Node("folder", entry.mode)
+                    found[path] = NewEntry("folder", entry.mode)
             elif entry.kind == "link":
-                found[path] = Node("link", 0o777, target=entry.target)
+                found[path] = NewEntry("link", 0o777, target=entry.target)
             else:
                 content = b"".join(self[piece] for piece in entry.blobs)
-                found[path] = content if entry.mode == 0o644 else Node("file", entry.mode, content)
+                found[path] = (
+                    content if entry.mode == 0o644 else NewEntry("file", entry.mode, content)
+                )
         return found
 
 
@@ -119,17 +121,19 @@ def git(
 def check_out(files: Mapping[str, Content], folder: Path) -> None:
     for path, content in files.items():
         place = folder / path
-        if isinstance(content, Node) and content.kind == "folder":
+        if isinstance(content, NewEntry) and content.kind == "folder":
             place.mkdir(parents=True, exist_ok=True)
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, Node) and content.kind == "link":
+        if isinstance(content, NewEntry) and content.kind == "link":
             place.symlink_to(content.target)
         else:
             node = (
                 content
-                if isinstance(content, Node)
-                else Node("file", 0o644, content.encode() if isinstance(content, str) else content)
+                if isinstance(content, NewEntry)
+                else NewEntry(
+                    "file", 0o644, content.encode() if isinstance(content, str) else content
+                )
             )
             place.write_bytes(node.content)
             place.chmod(node.mode)

@@ -20,7 +20,7 @@ import zstandard
 
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
-from plait.ids import Digest, derived
+from plait.ids import Digest, derive_id
 from plait.store.packing import DICTIONARIES
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +91,7 @@ def a_body(draw: random.Random, said: str) -> Body:
             k.ScratchSet(word, draw.randrange(1000)),
             k.PendingAdded(word, said[:80], "step"),
             k.RouteSelected("expand", ("expand", "shorten", "done"), said[:80]),
-            k.ForkedFrom(derived("log", word), draw.randrange(900), word),
+            k.ForkedFrom(derive_id("log", word), draw.randrange(900), word),
             k.SessionOpened(said[:40], "u-17", "shop", {"team": "web"}, durability="full"),
         ]
     )
@@ -115,10 +115,10 @@ def events() -> Iterator[Event]:
                 "human:root",
             )
         )
-        run = str(derived("run", seq // 40)) if draw.random() < 0.7 else None
+        run = str(derive_id("run", seq // 40)) if draw.random() < 0.7 else None
         yield seal(
             body,
-            log=derived("log", seq // 60),
+            log=derive_id("log", seq // 60),
             seq=draw.choice((seq % 60 + 1, seq)),
             parents=tuple(parents),
             time=1_780_000_000_000_000 + draw.randrange(10**14),

@@ -52,7 +52,7 @@ from plait.runtime.waits import Wait
 from plait.secrets import stand_ins
 from plait.session import Session
 from plait.session.content import contents, pack
-from plait.session.inbox import arrived
+from plait.session.inbox import inbox_events
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.revision import place_in
 from plait.session.session import session_at
@@ -204,7 +204,7 @@ def _take_up(
     body = started.last.body
     if isinstance(body, k.RunFailed):
         run.journal.recording.reopened = frozenset(started.last.header.causes)
-    run.resumed_at = max((event.seq for event in arrived(store, session.id)), default=0)
+    run.resumed_at = max((event.seq for event in inbox_events(store, session.id)), default=0)
     _apply_overrides(run, started)
     if session.budget.limits is not None:  # what was spent of it is only added up if there is one
         pool = run_budget(session, run, held_seconds_of(session, started.event))

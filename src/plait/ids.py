@@ -44,7 +44,7 @@ def digest(*parts: bytes) -> Digest:
     return Digest(sha256(b"".join(parts)).hexdigest())
 
 
-def derived(tag: str, *parts: str | int) -> LogId:
+def derive_id(tag: str, *parts: str | int) -> LogId:
     """Return the id that follows from the parts: their SHA-256 as a UUID, version 8."""
     raw = bytearray(sha256(msgspec.json.encode([tag, *parts])).digest()[:16])
     raw[6] = raw[6] & 0x0F | 0x80
@@ -56,12 +56,12 @@ def derived(tag: str, *parts: str | int) -> LogId:
 @lru_cache(1024)  # asked for at every effect
 def inbox_of(log: LogId) -> LogId:
     """The log in which others write to a session while a run holds it."""
-    return derived("plait/inbox/1", log)
+    return derive_id("plait/inbox/1", log)
 
 
 def house_of(store: LogId) -> LogId:
     """The log of acts that belong to no session of a store."""
-    return derived("plait/house/1", store)
+    return derive_id("plait/house/1", store)
 
 
 def short(log: LogId) -> str:

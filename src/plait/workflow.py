@@ -39,7 +39,7 @@ from plait.runtime.call import (
     leave,
 )
 from plait.runtime.drivers.blocking import Waiter
-from plait.runtime.drivers.on_loop import aside, settle, undisturbed
+from plait.runtime.drivers.on_loop import await_to_end, finish_in_thread, run_in_thread
 from plait.runtime.executing import note_raised
 from plait.runtime.listeners import OnEvent
 from plait.runtime.names import import_path
@@ -298,7 +298,7 @@ class Workflow(Nested):
             run = run_of(session)
             stop = run.stops.stop(session.id) if run is not None else 0
             with suppress(BaseException):
-                await undisturbed(work)
+                await await_to_end(work)
             if run is not None:
                 run.stops.undo(stop)
             raise
@@ -363,7 +363,7 @@ class Workflow(Nested):
     ) -> Session:
         forward = original(type(self))
         watch = _noting(watch, session)
-        entry, hit = await settle(
+        entry, hit = await finish_in_thread(
             lambda: enter(
                 session, self._calling(session, forward, args, kwargs, called), watch=watch
             )
@@ -382,7 +382,7 @@ class Workflow(Nested):
                 result = await self._aact(forward, entry.session, args, kwargs)
         except BaseException as error:
             caught = failed = error
-            instead, _ = await settle(lambda: fail(entry, failed))
+            instead, _ = await finish_in_thread(lambda: fail(entry, failed))
             if instead is not None:
                 raise instead from None
             raise
@@ -392,7 +392,7 @@ class Workflow(Nested):
             acting.reset(call)
             if caught is not None:
                 note_raised(entry.run, entry.frame, entry.callers, caught)
-        return await aside(lambda: leave(entry, result))
+        return await run_in_thread(lambda: leave(entry, result))
 
 
 def _calls(entry: Entry) -> Calls:
@@ -601,7 +601,7 @@ async def _astream(
         if not task.done():
             task.cancel()
             with suppress(BaseException):
-                await undisturbed(task)
+                await await_to_end(task)
 
 
 # ── the two that everybody needs ─────────────────────────────────────────────────────────────
@@ -698,7 +698,7 @@ class Parallel(Workflow):
     ) -> Any:
         if forward is not _PARALLEL:
             return await super()._aact(forward, session, args, kwargs)
-        forks = await aside(lambda: {name: session.fork(name) for name in self._branches})
+        forks = await run_in_thread(lambda: {name: session.fork(name) for name in self._branches})
         tasks = {
             name: asyncio.ensure_future(acall_as(name, self._branches[name], fork))
             for name, fork in forks.items()
@@ -708,7 +708,7 @@ class Parallel(Workflow):
         finally:
             for task in tasks.values():
                 task.cancel()
-            await undisturbed(asyncio.wait(tasks.values()))
+            await await_to_end(asyncio.wait(tasks.values()))
         results = {
             name: task.result()
             for name, task in tasks.items()
@@ -720,7 +720,7 @@ class Parallel(Workflow):
         }
         failed = _failing(errors)
         error = errors[failed] if failed and not tasks[failed].cancelled() else None
-        return await aside(lambda: self._merged(session, forks, results, failed, error))
+        return await run_in_thread(lambda: self._merged(session, forks, results, failed, error))
 
     def _stop(self, session: Session, forks: Mapping[str, Session], but: str | None = None) -> None:
         run = run_of(session)

@@ -22,7 +22,7 @@ from plait.session.session import session_at
 from plait.session.value import position_of
 from plait.workspace import Entry
 from plait.workspace.diff import changes
-from plait.workspace.tree import decode, digest_of, encode, shown
+from plait.workspace.tree import decode, digest_of, encode, shown_path
 from tests.cli.shell import Shell
 from tests.planting import Blobs, Content
 
@@ -56,7 +56,7 @@ class Field:
         """A call of a tool, after which the files are these."""
         session = self.shell.open(name)
         before = session.files.tree or tree
-        changed = tuple(shown(change.path) for change in changes(self.blobs, before, tree))
+        changed = tuple(shown_path(change.path) for change in changes(self.blobs, before, tree))
         self._calls += 1
         asked = ToolRequested(tool, {"n": self._calls}, effect)  # pyright: ignore[reportArgumentType]
         returned = ToolReturned((Text("done"),), trees=Trees(before, tree, changed))

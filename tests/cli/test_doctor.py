@@ -27,7 +27,7 @@ from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS
 from plait.store.sqlite.inspect import inspect
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.writing import begin, said
+from plait.testing.writing import begin, message
 
 MODULE = "plait.cli.store_checks"
 ESCAPE = "\x1b"
@@ -53,7 +53,7 @@ def report(folder: Path | str) -> dict[str, Any]:
 def make(folder: Path) -> Path:
     """A store with one log of two events and one blob; the path of its file."""
     store = SqliteStore(folder, source=Seeded())
-    begin(store, said("hello"))
+    begin(store, message("hello"))
     store.put_blob(b"content")
     store.close()
     return folder / "store.db"
@@ -106,7 +106,7 @@ def test_healthy_store(folder: Path):
 
 def test_open_store_is_read_through_its_log(folder: Path):
     store = SqliteStore(folder, source=Seeded())
-    begin(store, said("not checkpointed yet"))
+    begin(store, message("not checkpointed yet"))
     before = contents(folder)
     assert before["store.db-wal"]
     assert report(folder)["store"]["events"] == 2
@@ -134,7 +134,7 @@ def test_store_that_is_opened_while_being_read_is_read_again(
         found = inspect(path, **options)
         if path and not opened:
             opened.append(SqliteStore(folder, source=Seeded()))
-            begin(opened[0], said("meanwhile"))
+            begin(opened[0], message("meanwhile"))
         return found
 
     monkeypatch.setattr(f"{MODULE}.inspect", open_meanwhile)

@@ -17,7 +17,7 @@ from plait.cli import main
 from plait.errors import UnknownBlob
 from plait.event.kinds import Text, ToolRequested, ToolReturned
 from plait.session.ports import store_at
-from plait.workspace import Node
+from plait.workspace import NewEntry
 from tests.cli.field import Field, withheld
 from tests.cli.shell import COMMAND, Shell, on_a_terminal, shell
 from tests.planting import check_out, found_in, git
@@ -35,11 +35,11 @@ AFTER = {
     "src/cart.py": "def total():\n\treturn 1\n\n# end\n",
     "README": "one\ntwo\nthree\n",
     "new.txt": "moves\n",
-    "run.sh": Node("file", 0o755, b"#!/bin/sh\n"),
+    "run.sh": NewEntry("file", 0o755, b"#!/bin/sh\n"),
     "logo.png": b"\x89PNG\0\xff\x1b[2J",
-    "latest": Node("link", 0o777, target="src/cart.py"),
-    "out": Node("link", 0o777, target="../../etc/passwd"),
-    "docs": Node("folder", 0o755),
+    "latest": NewEntry("link", 0o777, target="src/cart.py"),
+    "out": NewEntry("link", 0o777, target="../../etc/passwd"),
+    "docs": NewEntry("folder", 0o755),
     BAD_NAME: "latin\n",
     f"evil{EVIL}.txt": f"red {EVIL}\x1b[31m text\nnext\n",
 }

@@ -11,7 +11,7 @@ import pytest
 
 from plait import tool
 from plait.cli import places
-from plait.sandbox import Capability, Held, Probe, Sandbox, Wanted, backend
+from plait.sandbox import Capability, Probe, Sandbox, SandboxInfo, Wanted, backend
 from plait.session.ports import store_at
 from plait.workspace.tree import EMPTY
 from tests.cli.shell import Shell, on_a_terminal, shell
@@ -223,7 +223,7 @@ def test_prune_leaves_what_is_on_record(shell: Shell, placed: str, local: None) 
 class Odd:
     """A backend that somebody else brought."""
 
-    def __init__(self, held: Sequence[Held] | Exception, offered: bool = True) -> None:
+    def __init__(self, held: Sequence[SandboxInfo] | Exception, offered: bool = True) -> None:
         self._held, self._offered = held, offered
 
     def probe(self) -> Probe:
@@ -231,7 +231,7 @@ class Odd:
             "odd", "1", "untested", (Capability("exec", self._offered, "no key", "set it"),)
         )
 
-    def held(self, store: object) -> Sequence[Held]:
+    def list_sandboxes(self, store: object) -> Sequence[SandboxInfo]:
         if isinstance(self._held, Exception):
             raise self._held
         return self._held
@@ -241,7 +241,7 @@ def test_a_backend_that_fails_does_not_hide_the_others(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell.new("x")
-    evil = Held("odd", "box\x1b]0;owned\x07", "running", detail="a\x1b[2Jb")
+    evil = SandboxInfo("odd", "box\x1b]0;owned\x07", "running", detail="a\x1b[2Jb")
     brought = {
         "down": Odd(OSError("no route\x1b[2J")),
         "keyless": Odd(OSError("asked"), offered=False),

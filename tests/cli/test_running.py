@@ -26,7 +26,7 @@ from plait.ids import Digest
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of
-from plait.store import exists
+from plait.store import store_exists
 from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, program_folder, shell
 from tests.support import kinds, python, wait_until
 
@@ -378,7 +378,9 @@ def running(
         try:
 
             def at_the_tool() -> Session | None:
-                if not exists(shell.address) or not (found := Session.list(store=shell.address)):
+                if not store_exists(shell.address) or not (
+                    found := Session.list(store=shell.address)
+                ):
                     return None
                 session = found[0]
                 bodies = [event.body for event in session.events]

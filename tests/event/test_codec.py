@@ -49,11 +49,11 @@ from plait.event.kinds import (
     Usage,
 )
 from plait.event.strict import DEPTH_MAX, SIZE_MAX
-from plait.ids import Digest, LogId, derived, house_of, inbox_of, short
+from plait.ids import Digest, LogId, derive_id, house_of, inbox_of, short
 from plait.runtime.live import Live
 from plait.testing import Seeded
 
-LOG = derived("test", 1)
+LOG = derive_id("test", 1)
 SALT = bytes(16)
 
 
@@ -119,11 +119,11 @@ def test_the_header_is_exactly_this() -> None:
 
 def test_ids_are_known() -> None:
     """Golden: logs are found again by derived ids."""
-    assert derived("plait/test", "a", 1) == "75491fa9-269d-83b4-a97c-5b0b9bece49b"
-    assert inbox_of(LOG) == derived("plait/inbox/1", LOG)
-    assert house_of(LOG) == derived("plait/house/1", LOG)
+    assert derive_id("plait/test", "a", 1) == "75491fa9-269d-83b4-a97c-5b0b9bece49b"
+    assert inbox_of(LOG) == derive_id("plait/inbox/1", LOG)
+    assert house_of(LOG) == derive_id("plait/house/1", LOG)
     fresh = Live().fresh()
-    assert fresh[14] == "7" and derived("x")[14] == "8"
+    assert fresh[14] == "7" and derive_id("x")[14] == "8"
     assert short(fresh) == fresh.replace("-", "")[20:28]
 
 

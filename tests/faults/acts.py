@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plait.event.kinds import MessageSaid, Text
-from plait.ids import LogId, Micros, derived
+from plait.ids import LogId, Micros, derive_id
 from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, Session, SessionRows
 from plait.session.fold import SNAPSHOT_EVERY
@@ -24,7 +24,7 @@ from plait.store.sqlite.database import Migration
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.projections import Tally
-from plait.testing.writing import said, sealed
+from plait.testing.writing import message, seal_events
 from tests.faults.folders import old_store
 from tests.faults.scenes import add_colour
 
@@ -56,7 +56,7 @@ class Told(Seeded):
 
 def nth(ordinal: int) -> LogId:
     """The id that a told source gives as its n-th."""
-    return derived("plait/faults/1", ordinal)
+    return derive_id("plait/faults/1", ordinal)
 
 
 class Held:
@@ -166,10 +166,10 @@ def two_branches(stage: Stage) -> None:
 def almost_a_snapshot(stage: Stage) -> None:
     stage.open()
     session = Session("first", user=USER, store=stage.folder)
-    texts = [said(f"{i}") for i in range(session.seq + 1, SNAPSHOT_EVERY)]
+    texts = [message(f"{i}") for i in range(session.seq + 1, SNAPSHOT_EVERY)]
     stage.store.append(
         session.id,
-        sealed(texts, session.id, session.seq + 1, (session.head,)),
+        seal_events(texts, session.id, session.seq + 1, (session.head,)),
         after=session.head,
     )
     stage.close()
@@ -197,7 +197,9 @@ def behind_its_back(stage: Stage) -> None:
     store = stage.open(projections=())
     now = store.log(nth(1))
     store.append(
-        nth(1), sealed([said("behind your back")], nth(1), now.tip + 1, (now.head,)), after=now.head
+        nth(1),
+        seal_events([message("behind your back")], nth(1), now.tip + 1, (now.head,)),
+        after=now.head,
     )
     stage.close()
 
@@ -233,7 +235,7 @@ def _say_several(stage: Stage, session: Session, count: int) -> Session:
     no verb does this.
     """
     bodies = [MessageSaid("user", (Text(noise(1500, i).hex()),)) for i in range(count)]
-    events = sealed(bodies, session.id, session.seq + 1, (session.head,))
+    events = seal_events(bodies, session.id, session.seq + 1, (session.head,))
     stage.store.append(session.id, events, after=session.head)
     return stage.session(1)
 
@@ -283,9 +285,9 @@ def snapshot(stage: Stage) -> list[Step]:
     return [
         main.becomes(lambda: main.it.say("the one that makes a snapshot")),
         main.becomes(lambda: main.it.say("the next")),
-        lambda: stage.store.keep(nth(1), 100, noise(20_000, "kept")),
-        lambda: stage.store.keep(nth(1), 100, noise(9000, "kept instead")),
-        lambda: stage.store.forget_kept(nth(1)),
+        lambda: stage.store.keep_snapshot(nth(1), 100, noise(20_000, "kept")),
+        lambda: stage.store.keep_snapshot(nth(1), 100, noise(9000, "kept instead")),
+        lambda: stage.store.drop_snapshots(nth(1)),
         stage.close,
     ]
 

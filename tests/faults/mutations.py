@@ -75,7 +75,9 @@ def build(folder: Path) -> tuple[Image, Image, list[Image]]:
     )
     merged = strict.say("hm").rewind(strict.seq).merge(lenient, resolve={"verdict": "reject"})
     merged.close()
-    store.keep(root.id, root.seq, to_snapshot(state_at(store, root.id, root.seq), root.head))
+    store.keep_snapshot(
+        root.id, root.seq, to_snapshot(state_at(store, root.id, root.seq), root.head)
+    )
     store.put_blob(b"nobody points here " * 20)
     _place(store, Session(title="placed", durability="async", store=store))
     for i in range(6):

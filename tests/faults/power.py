@@ -28,11 +28,11 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from plait.errors import PlaitError
-from plait.ids import Digest, LogId, derived
+from plait.ids import Digest, LogId, derive_id
 from plait.session import GraphRows, SessionRows, verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.writing import extend, said, sealed
+from plait.testing.writing import extend, message, seal_events
 from tests.support import RawSql
 
 SECTOR = 512
@@ -455,15 +455,15 @@ def _compare_the_rest(store: SqliteStore, due: Due) -> None:
         except PlaitError as error:
             raise Lost(str(error)) from error
     for (log, seq), data in due.kept.items():
-        if (seq, data) not in store.all_kept(LogId(log)):
+        if (seq, data) not in store.snapshots(LogId(log)):
             raise Lost(f"what was kept for {log}@{seq} is not there")
 
 
 def _go_on(store: SqliteStore) -> None:
     for _, log in store.logs(limit=1):
-        extend(store, log.id, said("after"))
-    anew = derived("a log that no scene has begun")
-    store.begin(anew, sealed([said("anew"), said("x" * 5000)], anew))
+        extend(store, log.id, message("after"))
+    anew = derive_id("a log that no scene has begun")
+    store.begin(anew, seal_events([message("anew"), message("x" * 5000)], anew))
 
 
 def _whole(store: SqliteStore) -> list[object]:

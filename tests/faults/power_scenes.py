@@ -34,7 +34,7 @@ from plait.store import Fence, SqliteStore
 from plait.store.blobs import digest_of
 from plait.store.sqlite import connections, database
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, fork, run_threads, said, sealed
+from plait.testing.writing import begin, extend, fork, message, run_threads, seal_events
 from tests.faults.folders import old_store
 from tests.faults.power import (
     Acknowledged,
@@ -267,13 +267,13 @@ class WitnessedStore(SqliteStore):
 
     def keep(self, log: LogId, seq: int, data: bytes) -> None:
         self.recording.steps.append(Keeping(log, seq))
-        super().keep(log, seq, data)
+        super().keep_snapshot(log, seq, data)
         if self.log(log).durability == "full":
             self.recording.steps.append(Kept(log, seq, data))
 
     def forget_kept(self, log: LogId | None = None) -> int:
         self.recording.steps.append(Keeping(None, 0))
-        return super().forget_kept(log)
+        return super().drop_snapshots(log)
 
 
 source = Counted(0)
@@ -289,19 +289,19 @@ def appends(folder: Path) -> SqliteStore:
     and boundaries on the way.
     """
     store = WitnessedStore(folder)
-    one, two = begin(store, said("one")), begin(store)
+    one, two = begin(store, message("one")), begin(store)
     for i in range(12):
-        extend(store, one, said(f"{i}"))
-        extend(store, two, *[said(f"{i} of {place}") for place in range(1 + i % 4)])
+        extend(store, one, message(f"{i}"))
+        extend(store, two, *[message(f"{i} of {place}") for place in range(1 + i % 4)])
         if i % 4 == 1:
-            extend(store, one, said(f"{i} long " * 1500), said("and short"))
+            extend(store, one, message(f"{i} long " * 1500), message("and short"))
         if i % 5 == 3:
             store.flush()
         if i == 6:
             now = store.log(one)
             store.append(
                 one,
-                sealed([said("now")], one, now.tip + 1, (now.head,)),
+                seal_events([message("now")], one, now.tip + 1, (now.head,)),
                 after=now.head,
                 flush=True,
             )
@@ -318,20 +318,20 @@ def durabilities(folder: Path) -> SqliteStore:
     lazy, strict = [begin_as(store, each) for each in ("async", "full")]
     for i in range(5):
         for _ in range(i):
-            extend(store, lazy, said(f"{i} lazily"), said("x" * 700 * i))
-        extend(store, strict, said(f"{i} at once"))
-    extend(store, fork(store, lazy, 2), said("on a branch"))
+            extend(store, lazy, message(f"{i} lazily"), message("x" * 700 * i))
+        extend(store, strict, message(f"{i} at once"))
+    extend(store, fork(store, lazy, 2), message("on a branch"))
     store.close()
     set_mode("full")
     store = WitnessedStore(folder)
     for i in range(5):
-        extend(store, lazy, said(f"{i} later"))
+        extend(store, lazy, message(f"{i} later"))
     return store
 
 
 def begin_as(store: SqliteStore, durability: Literal["full", "async"]) -> LogId:
     log = source.fresh()
-    store.begin(log, sealed([SessionOpened(durability=durability), said("first")], log))
+    store.begin(log, seal_events([SessionOpened(durability=durability), message("first")], log))
     return log
 
 
@@ -340,7 +340,7 @@ def by_time(folder: Path) -> SqliteStore:
     store = WitnessedStore(folder)
     log = begin(store)
     for i in range(4):
-        extend(store, log, *[said(f"{i}")] * (1 + i))
+        extend(store, log, *[message(f"{i}")] * (1 + i))
         wait_until(lambda: not unsynced_count(store))
         store.recording.steps.append(Boundary())
     return store
@@ -376,7 +376,7 @@ def blobs(folder: Path) -> SqliteStore:
     log = begin(store)
     for i in range(6):
         store.put_blob(chance.randbytes(1500 * i + 10))
-        extend(store, log, said(f"{i} " + chance.randbytes(1500 * i).hex()))
+        extend(store, log, message(f"{i} " + chance.randbytes(1500 * i).hex()))
         store.keep(log, 1 + i // 2, chance.randbytes(700 * i + 10))
         many = [chance.randbytes(300 * i), chance.randbytes(40)]
         store.put_blobs({digest_of(each): each for each in many})
@@ -396,20 +396,20 @@ def two_connections(folder: Path) -> SqliteStore:
     one.recording.ahead *= 2  # each counts its own
     log = begin(one)
     for i in range(6):
-        extend(one, log, said(f"{i} from one"))
-        extend(two, log, said(f"{i} from two"), said("and again"))
+        extend(one, log, message(f"{i} from one"))
+        extend(two, log, message(f"{i} from two"), message("and again"))
     with one._connections.reading() as reader:  # pyright: ignore[reportPrivateUsage]
         rows = reader.execute("SELECT number FROM event")
         next(rows)  # a read has begun: the write-ahead log can be copied but not begun anew
         for i in range(6):
-            extend(two, log, said(f"{i} while somebody reads " + "x" * 3000))
+            extend(two, log, message(f"{i} while somebody reads " + "x" * 3000))
         del rows
     one.close()
-    extend(two, log, said("alone"))
+    extend(two, log, message("alone"))
     two.close()
     one = WitnessedStore(folder)
     for i in range(4):
-        extend(one, log, said(f"{i} after reopening"))
+        extend(one, log, message(f"{i} after reopening"))
     return one
 
 
@@ -419,7 +419,7 @@ def migration(folder: Path) -> SqliteStore:
     recordings[os.path.realpath(folder)].found(folder)
     store = WitnessedStore(folder)
     log = store.logs()[-1][1].id
-    extend(store, log, said("new"), said("long " * 1200))
+    extend(store, log, message("new"), message("long " * 1200))
     store.keep(log, 2, b"kept in the new table")
     return store
 
@@ -432,7 +432,7 @@ def threads(folder: Path) -> SqliteStore:
     store.recording.ahead += len(logs)  # all that meet in one commit
     run_threads(
         [
-            lambda log=log: [extend(store, log, *[said(f"{i}")] * (1 + i % 3)) for i in range(8)]
+            lambda log=log: [extend(store, log, *[message(f"{i}")] * (1 + i % 3)) for i in range(8)]
             for log in logs
         ]
     )
@@ -461,9 +461,9 @@ def going_on(folder: Path) -> SqliteStore:
     )
     recordings[os.path.realpath(folder)].found(folder)
     store = WitnessedStore(folder)
-    log = begin(store, said("again"))
+    log = begin(store, message("again"))
     for i in range(8):
-        extend(store, log, *[said(f"{i} again " * 50)] * (1 + i % 3))
+        extend(store, log, *[message(f"{i} again " * 50)] * (1 + i % 3))
     return store
 
 
@@ -494,7 +494,7 @@ def killed(folder: Path) -> SqliteStore:
     store = WitnessedStore(folder)
     store.send_again(last)
     for _, log in store.logs():
-        extend(store, log.id, said("after the kill"))
+        extend(store, log.id, message("after the kill"))
     bystander.close()
     return store
 

@@ -10,7 +10,7 @@ import time
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
 from plait.store.sqlite.database import Database
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, run_threads, said, texts
+from plait.testing.writing import begin, extend, message, run_threads, texts
 
 
 def fork_in_the_middle(folder: str) -> None:
@@ -29,7 +29,7 @@ def _fork_in_the_middle(store: Store) -> None:
 
     def write() -> None:
         while not stop.is_set():
-            extend(store, mine, said("meanwhile"))
+            extend(store, mine, message("meanwhile"))
 
     writer = threading.Thread(target=write)
     writer.start()  # so that the fork happens in the middle of something
@@ -38,7 +38,7 @@ def _fork_in_the_middle(store: Store) -> None:
     if pid == 0:
         code = 1
         try:
-            extend(store, yours, said("from the child"))
+            extend(store, yours, message("from the child"))
             code = 0 if texts(store, yours) == ["from the child"] else 2
             store.close()
         finally:
@@ -46,7 +46,7 @@ def _fork_in_the_middle(store: Store) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     stop.set()
     writer.join()
-    extend(store, mine, said("after"))
+    extend(store, mine, message("after"))
     assert texts(store, mine)[-1] == "after"
     if isinstance(store, SqliteStore):
         assert texts(store, yours) == ["from the child"]
@@ -64,7 +64,8 @@ def interrupt_at_random(folder: str) -> None:
 
     signal.signal(signal.SIGALRM, ring)
     jobs = [
-        lambda log=log: [extend(store, log, said(str(i))) for i in range(200)] for log in logs[1:]
+        lambda log=log: [extend(store, log, message(str(i))) for i in range(200)]
+        for log in logs[1:]
     ]
     others = threading.Thread(target=run_threads, args=(jobs,), daemon=True)
     others.start()
@@ -76,13 +77,13 @@ def interrupt_at_random(folder: str) -> None:
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.0003 + 0.0001 * (interrupts % 17))
             for _ in range(50):
-                extend(store, logs[0], said("mine"))
+                extend(store, logs[0], message("mine"))
         except KeyboardInterrupt:
             interrupts += 1
     signal.setitimer(signal.ITIMER_REAL, 0)
     for log in logs[1:]:
         assert texts(store, log) == [str(i) for i in range(200)]
-    extend(store, logs[0], said("still writing"))
+    extend(store, logs[0], message("still writing"))
     assert list(verify_store(store)) == []
     print(f"{interrupts} interrupts")
     assert interrupts > 20
@@ -115,7 +116,7 @@ def fork_while_opening(folder: str) -> None:
         if pid == 0:
             code = 1
             try:
-                extend(store, log, said(str(i)))
+                extend(store, log, message(str(i)))
                 code = 0
             finally:
                 os._exit(code)

@@ -18,7 +18,7 @@ import pytest
 
 from plait import Session, Store, open_store
 from plait.event import without_measured
-from plait.ids import LogId, Micros, derived
+from plait.ids import LogId, Micros, derive_id
 from plait.journal.writer import DirectWriter, bind_direct_writer, direct_writer
 from plait.session import verify
 from plait.session.fold import state_at
@@ -48,7 +48,7 @@ class Clock:
 
     def fresh(self, *about: str | int) -> LogId:
         self._made += 1
-        return derived("clock", self._made)
+        return derive_id("clock", self._made)
 
 
 def sane(asked: int) -> Micros:

@@ -28,7 +28,7 @@ from plait.store.sqlite import database as database_module
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, said, texts
+from plait.testing.writing import begin, extend, message, texts
 from tests.faults.acts import UPKEEP, WRITING
 from tests.faults.nursery import ask
 from tests.faults.scenes import add_colour
@@ -63,21 +63,21 @@ def test_a_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
     log, written = begin(store), 0
     with pytest.raises(DiskFull, match="free some space"):
         for written in range(10_000):
-            extend(store, log, said(f"{written} " + os.urandom(1500).hex()))
+            extend(store, log, message(f"{written} " + os.urandom(1500).hex()))
     assert written > 3
     # Reading goes on, and nothing is half there.
     assert [text.split()[0] for text in texts(store, log)] == [str(i) for i in range(written)]
     assert list(verify_store(store)) == []
     for _ in range(3):
         with pytest.raises(DiskFull):
-            extend(store, log, said(os.urandom(200_000).hex()))
+            extend(store, log, message(os.urandom(200_000).hex()))
     with pytest.raises(DiskFull):
         store.put_blob(os.urandom(2_000_000))
     other = opened(small_disk / "store")  # reopening works as well
     assert len(texts(other, log)) == written
     other.close()
     ballast.unlink()
-    extend(store, log, said("space again"))
+    extend(store, log, message("space again"))
     assert texts(store, log)[-1] == "space again"
     assert list(verify_store(store)) == []
     store.close()
@@ -91,7 +91,7 @@ def test_a_new_store_on_a_full_disk_says_so(small_disk: Path) -> None:
         opened(small_disk / "store")
     (small_disk / "ballast").unlink()
     store = opened(small_disk / "store")
-    begin(store, said("fits"))
+    begin(store, message("fits"))
     store.close()
 
 
@@ -176,9 +176,9 @@ def test_a_torn_tail_costs_only_the_tail(tmp_path: Path, keep: float) -> None:
     goes on.
     """
     store = opened(tmp_path / "store")
-    log = begin(store, *(said(str(i)) for i in range(5)))
+    log = begin(store, *(message(str(i)) for i in range(5)))
     for i in range(5, 40):
-        extend(store, log, said(str(i)))
+        extend(store, log, message(str(i)))
     torn = tmp_path / "torn"
     torn.mkdir()
     for name in ("store.db", "store.db-wal"):
@@ -192,7 +192,7 @@ def test_a_torn_tail_costs_only_the_tail(tmp_path: Path, keep: float) -> None:
     if store.number:
         there = texts(store, log)
         assert there == [str(i) for i in range(len(there))]
-        extend(store, log, said("on"))
+        extend(store, log, message("on"))
         assert texts(store, log)[-1] == "on"
     assert list(verify_store(store)) == []
     store.close()
@@ -200,7 +200,7 @@ def test_a_torn_tail_costs_only_the_tail(tmp_path: Path, keep: float) -> None:
 
 def test_an_emptied_file_beside_its_log_is_not_taken_for_a_new_store(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    begin(store, said("precious"))
+    begin(store, message("precious"))
     wal = (tmp_path / "store.db-wal").read_bytes()
     os.truncate(tmp_path / "store.db", 0)
     with pytest.raises(StoreCorrupt, match="backup"):
@@ -211,7 +211,7 @@ def test_an_emptied_file_beside_its_log_is_not_taken_for_a_new_store(tmp_path: P
 @pytest.mark.parametrize("offset", [0, 100, 8192, 20_000, 60_000])
 def test_a_damaged_file_is_never_more_than_a_typed_error(tmp_path: Path, offset: int) -> None:
     store = opened(tmp_path)
-    log = begin(store, *(said(f"{i} " * 200) for i in range(200)))
+    log = begin(store, *(message(f"{i} " * 200) for i in range(200)))
     store.close()
     with (tmp_path / "store.db").open("r+b") as file:
         file.seek(offset)
@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path, address: 
 
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    log = begin(store, said("kept"))
+    log = begin(store, message("kept"))
     store.close()
     raw = RawSql(tmp_path / "store.db")
     raw("PRAGMA user_version = 99")
@@ -292,7 +292,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
 
 def test_an_old_store_is_brought_up_to_date(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    log = begin(store, said("kept"))
+    log = begin(store, message("kept"))
     store.close()
     store = opened(tmp_path, migrations=(*MIGRATIONS, add_colour))
     assert texts(store, log) == ["kept"]
@@ -310,7 +310,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
         raise RuntimeError("half-way")
 
     store = opened(tmp_path)
-    log = begin(store, said("kept"))
+    log = begin(store, message("kept"))
     store.close()
     with pytest.raises(RuntimeError, match="half-way"):
         opened(tmp_path, migrations=(*MIGRATIONS, broken))

@@ -34,14 +34,14 @@ from plait.event.kinds import (
     SessionOpened,
     Text,
 )
-from plait.ids import Digest, derived
+from plait.ids import Digest, derive_id
 from plait.session import SessionRows
 from plait.store import MemoryStore, Rows, SqliteStore, Store, verify_store
 from plait.store.sqlite import database as database_module
 from plait.store.sqlite.columns import short_of
 from plait.testing import Seeded
 from plait.testing.projections import Tally
-from plait.testing.writing import begin, extend, new_log, said, sealed, texts
+from plait.testing.writing import begin, extend, message, new_log, seal_events, texts
 from tests.support import RawSql, python
 
 
@@ -59,7 +59,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def test_table_names_in_the_file_are_not_sql(tmp_path: Path) -> None:
     store = opened(tmp_path, SessionRows())
-    log = begin(store, said("kept"))
+    log = begin(store, message("kept"))
     store.close()
     raw = RawSql(tmp_path / "store.db")
     raw(
@@ -84,7 +84,7 @@ def test_triggers_in_the_file_do_not_run(tmp_path: Path) -> None:
     )
     raw.close()
     store = opened(tmp_path)
-    extend(store, log, said("kept"))
+    extend(store, log, message("kept"))
     assert texts(store, log) == ["kept"]
     store.close()
 
@@ -115,7 +115,7 @@ def test_a_blob_cannot_claim_a_terabyte(tmp_path: Path) -> None:
 
 def test_planted_logs_are_found(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    log = begin(store, said("honest"))
+    log = begin(store, message("honest"))
     store.close()
     shutil.copytree(tmp_path, tmp_path / "empty")
     raw = RawSql(tmp_path / "store.db")
@@ -123,7 +123,7 @@ def test_planted_logs_are_found(tmp_path: Path) -> None:
         "INSERT INTO log SELECT 77, id, parent, place, head, tip, lazy, epoch FROM log WHERE"
         " key = 1"
     )
-    for event in sealed([SessionOpened(title="FAKE"), said("false")], log):
+    for event in seal_events([SessionOpened(title="FAKE"), message("false")], log):
         code = raw("SELECT code FROM kind WHERE name = ?", (event.kind,))[0][0]
         raw(
             "INSERT INTO event (log, seq, kind, short, codec, salt, header, body) VALUES (77, ?, ?,"
@@ -158,7 +158,7 @@ def test_equal_numbers_have_equal_bytes(store: Store) -> None:
 
 def _fields() -> dict[str, Any]:
     return {
-        "log": derived("x"),
+        "log": derive_id("x"),
         "seq": 1,
         "parents": (),
         "time": 1,
@@ -169,7 +169,7 @@ def _fields() -> dict[str, Any]:
 
 def test_an_event_that_was_not_sealed_is_checked(store: Store) -> None:
     log = new_log()
-    (event,) = sealed([SessionOpened(title="a")], log)
+    (event,) = seal_events([SessionOpened(title="a")], log)
     with pytest.raises(CommitmentBroken):
         store.begin(log, [Event(event.raw, event.salt, b'{"v":1,"title":"EVIL"}')])
     with pytest.raises(InvalidInput):
@@ -183,24 +183,24 @@ def test_an_event_that_was_not_sealed_is_checked(store: Store) -> None:
 
 
 def test_what_an_event_points_to_must_be_there(store: Store) -> None:
-    log = begin(store, said("one"))
+    log = begin(store, message("one"))
     head = store.log(log).head
     with pytest.raises(UnknownEvent):
-        store.append(log, sealed([Merged(())], log, 3, (head, Digest("f" * 64))), after=head)
+        store.append(log, seal_events([Merged(())], log, 3, (head, Digest("f" * 64))), after=head)
     for blob in ("F" * 64, "zz", "f" * 63 + " "):
         with pytest.raises(InvalidInput):
             extend(store, log, MessageSaid("user", (Text(blob=Digest(blob)),)))
     with pytest.raises(UnknownBlob):
         extend(store, log, MessageSaid("user", (Text(blob=Digest("f" * 64)),)))
-    other = begin(store, said("two"))
-    store.append(log, sealed([Merged(())], log, 3, (head, store.log(other).head)), after=head)
+    other = begin(store, message("two"))
+    store.append(log, seal_events([Merged(())], log, 3, (head, store.log(other).head)), after=head)
     assert list(verify_store(store)) == []
 
 
 @pytest.mark.parametrize("odd", [None, "x", b"x", -1, 2**70, 1.5])
 def test_odd_arguments_are_typed_errors(store: Store, odd: Any) -> None:
     log = begin(store)
-    events = sealed([said("x")], log, 2, (store.log(log).head,))
+    events = seal_events([message("x")], log, 2, (store.log(log).head,))
     for ask in (
         lambda: store.append(log, events, after=odd),
         lambda: store.read(odd),
@@ -297,7 +297,7 @@ def test_a_store_made_by_another_process_at_this_moment(
 
     monkeypatch.setattr(database_module.Database, "get", get)
     store = opened(tmp_path)
-    begin(store, said("x"))
+    begin(store, message("x"))
     store.close()
 
 
@@ -316,7 +316,7 @@ def test_closing_waits_for_those_inside(tmp_path: Path) -> None:
             started.wait()
             try:
                 while True:
-                    extend(store, log, said("x"))
+                    extend(store, log, message("x"))
                     list(store.read(log))
             except Exception as caught:
                 errors.append(caught)

@@ -20,7 +20,7 @@ from plait.event import seal_all
 from plait.ids import LogId
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.writing import said, sealed, texts
+from plait.testing.writing import message, seal_events, texts
 from tests.faults.acts import ACTS, UPKEEP, WRITING
 from tests.faults.nursery import ask
 from tests.support import dose, needs_strace, report, seed
@@ -79,11 +79,11 @@ def test_an_append_without_acknowledgement_is_settled_by_appending_it_again(tmp_
     """
     store = SqliteStore(tmp_path, source=Seeded())
     log = LogId("0197a0b0-0000-7000-8000-000000000001")
-    (opened,) = sealed([said("opened")], log)
+    (opened,) = seal_events([message("opened")], log)
     store.begin(log, [opened])
     for seq in range(2, 12):
         events = seal_all(
-            [said(str(seq))],
+            [message(str(seq))],
             log=log,
             seq=seq,
             parents=(store.log(log).head,),
@@ -98,7 +98,7 @@ def test_an_append_without_acknowledgement_is_settled_by_appending_it_again(tmp_
         store = SqliteStore(tmp_path, source=Seeded())
         assert store.append(log, events, after=after) == events[0].id
         other = seal_all(
-            [said("another")],
+            [message("another")],
             log=log,
             seq=seq,
             parents=(after,),

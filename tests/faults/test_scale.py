@@ -21,7 +21,7 @@ from plait.event.kinds import Body, FactRecorded, ScratchSet, SessionOpened
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session.fold import keep_snapshot, state_at
-from plait.testing.writing import said
+from plait.testing.writing import message
 from tests.faults.folders import quick_folder
 from tests.support import dose, python, report
 
@@ -137,7 +137,7 @@ def body(place: int) -> Body:
     return (
         ScratchSet("place", place)
         if place % 20 == 10
-        else said(f"message {place}, of middling length, as they are")
+        else message(f"message {place}, of middling length, as they are")
     )
 
 
@@ -154,7 +154,7 @@ def build_many(store: Store, sessions: int) -> LogId:
         store.begin(
             log,
             seal_all(
-                [opened, said("x")], log=log, seq=1, parents=(), source=source, actor="human:a"
+                [opened, message("x")], log=log, seq=1, parents=(), source=source, actor="human:a"
             ),
         )
     return logs[sessions // 2]

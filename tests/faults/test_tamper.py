@@ -132,8 +132,8 @@ def _look_around(store: SqliteStore) -> None:
         asks += [
             partial(store.log, log),
             partial(store.heads, [log]),
-            partial(store.all_kept, log),
-            partial(store.kept, log, 100),
+            partial(store.snapshots, log),
+            partial(store.nearest_snapshot, log, 100),
         ]
         asks.append(lambda log=log: [event.body for event in store.read(log)])
         asks.append(lambda log=log: state_at(store, log, store.log(log).tip))

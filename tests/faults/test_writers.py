@@ -16,7 +16,7 @@ from plait.errors import StoreBusy
 from plait.session import verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, said, texts
+from plait.testing.writing import begin, extend, message, texts
 from tests.faults.history import Act, Append, Entry, Look, check, decode
 from tests.faults.rival import run, text_of
 from tests.support import (
@@ -320,10 +320,10 @@ def test_a_lock_that_is_never_given_up_is_a_typed_error(tmp_path: Path) -> None:
     rude = RawSql(tmp_path / "store.db")
     rude("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy, match="try again"):
-        extend(store, log, said("x"))
+        extend(store, log, message("x"))
     assert texts(store, log) == []  # reading goes on
     rude("ROLLBACK")
-    extend(store, log, said("y"))
+    extend(store, log, message("y"))
     assert texts(store, log) == ["y"]
     rude.close()
     store.close()

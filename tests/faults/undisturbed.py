@@ -25,7 +25,7 @@ from plait.store import SqliteStore
 from plait.store.sqlite import FILE
 from plait.store.sqlite.columns import short_of
 from plait.store.sqlite.database import Database
-from plait.testing.writing import said, sealed
+from plait.testing.writing import message, seal_events
 from tests.faults.acts import Act, Stage
 
 
@@ -241,7 +241,7 @@ def _go_on(stage: Stage) -> None:
     session = Session("after the fall", store=stage.folder, user="u-1").say("more")
     for _, log in last:
         stage.store.append(
-            log.id, sealed([said("on")], log.id, log.tip + 1, (log.head,)), after=log.head
+            log.id, seal_events([message("on")], log.id, log.tip + 1, (log.head,)), after=log.head
         )
     faults = [
         str(fault) for fault in verify(stage.store, [session.id, *(log.id for _, log in last)])

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsage]
-from plait.store import canonical
+from plait.store import canonical_address
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -56,7 +56,7 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 f"{page.name}: a block in {language or 'no language'} is not checked"
             )
     for address in [
-        address for address in open_stores if address.startswith(canonical(str(tmp_path)))
+        address for address in open_stores if address.startswith(canonical_address(str(tmp_path)))
     ]:
         open_stores.pop(address).close()
 

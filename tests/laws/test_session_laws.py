@@ -425,7 +425,7 @@ class FoldMachine(SessionMachine):
             fold.keep_snapshot(self.store, state, tip.at(place).head)
         assert state_digest(fold.state_at(self.store, tip.id, place)) == plain
         if data.draw(st.booleans()):
-            self.store.forget_kept()
+            self.store.drop_snapshots()
 
     @rule(session=SessionMachine.sessions)
     def close_one(self, session: Session) -> None:

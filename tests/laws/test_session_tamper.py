@@ -169,7 +169,7 @@ def test_every_answer_survives_the_loss_of_all_caches(original: Path, tmp_path: 
         (repr(session), dict(session.facts), [each.text for each in session.messages])
         for session in Session.list(store=store)
     ]
-    store.forget_kept()
+    store.drop_snapshots()
     store.rebuild("session")
     store.rebuild("graph")
     assert [

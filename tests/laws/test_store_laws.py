@@ -28,11 +28,11 @@ from hypothesis.stateful import (
 from plait.errors import LogExists, StaleHead
 from plait.event import Event, seal_all
 from plait.event.kinds import File, ForkedFrom, MessageSaid, ScratchSet, SessionOpened
-from plait.ids import Digest, LogId, derived
+from plait.ids import Digest, LogId, derive_id
 from plait.store import MemoryStore, SqliteStore, Store, verify_store
 from plait.testing import Seeded
 from plait.testing.projections import Tally
-from plait.testing.writing import begin, extend, fork, said
+from plait.testing.writing import begin, extend, fork, message
 from tests.support import RawSql, count
 
 LONG = st.sampled_from(["", "short", "\u2028\x85\0", "long " * 300, "漢" * 5000])
@@ -72,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     def new_log(self) -> LogId:
-        return derived("machine", len(self.paths))
+        return derive_id("machine", len(self.paths))
 
     def note(self, log: LogId, events: list[Event]) -> None:
         self.paths[log] += events
@@ -107,7 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(target=appended, log=logs, text=LONG, more=st.integers(0, 3))
     def append(self, log: LogId, text: str, more: int) -> tuple[LogId, Digest, tuple[Event, ...]]:
         path = self.paths[log]
-        bodies = [said(text), *(ScratchSet(f"k{i}", i) for i in range(more))]
+        bodies = [message(text), *(ScratchSet(f"k{i}", i) for i in range(more))]
         events = self.seal(bodies, log, len(path) + 1, (path[-1].id,))
         after = path[-1].id
         assert self.store.append(log, events, after=after) == events[-1].id
@@ -132,7 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
         seq = data.draw(st.integers(own, len(path)))
         if seq == len(path):
             return
-        events = self.seal([said("stale")], log, seq + 1, (path[seq - 1].id,))
+        events = self.seal([message("stale")], log, seq + 1, (path[seq - 1].id,))
         with pytest.raises(StaleHead):
             self.store.append(log, events, after=path[seq - 1].id)
 
@@ -150,12 +150,12 @@ class StoreMachine(RuleBasedStateMachine):
     def keep_or_forget(self, log: LogId, content: bytes | None, data: st.DataObject) -> None:
         if content is None:
             gone = [at for at in self.kept if at[0] == log]
-            assert self.store.forget_kept(log) == len(gone)
+            assert self.store.drop_snapshots(log) == len(gone)
             for at in gone:
                 del self.kept[at]
         else:
             seq = data.draw(st.integers(self.store.log(log).place + 1, len(self.paths[log])))
-            self.store.keep(log, seq, content)
+            self.store.keep_snapshot(log, seq, content)
             self.kept[log, seq] = content
 
     @rule(log=consumes(logs))
@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
                     ((e.log, e.seq) for e in reversed(path[:upto]) if (e.log, e.seq) in self.kept),
                     None,
                 )
-                assert self.store.kept(log, upto) == (
+                assert self.store.nearest_snapshot(log, upto) == (
                     None if nearest is None else (*nearest, self.kept[nearest])
                 )
         feed = list(enumerate((event.id for event in self.feed), 1))
@@ -189,8 +189,8 @@ class StoreMachine(RuleBasedStateMachine):
             log = path[-1].log
             assert [event.body for event in self.store.read(log)] == [event.body for event in path]
             own = [(seq, data) for (owner, seq), data in self.kept.items() if owner == log]
-            assert self.store.all_kept(log) == sorted(own)
-        assert self.store.forget_kept() == len(self.kept)
+            assert self.store.snapshots(log) == sorted(own)
+        assert self.store.drop_snapshots() == len(self.kept)
         rows = self.store.rows("tally", "count", order="number", limit=10_000)
         self.store.rebuild("tally")
         assert self.store.rows("tally", "count", order="number", limit=10_000) == rows
@@ -231,8 +231,8 @@ class SqliteMachine(StoreMachine):
     @rule(log=StoreMachine.logs)
     def another_writer_wins(self, log: LogId) -> None:
         path = self.paths[log]
-        theirs = self.seal([said("theirs")], log, len(path) + 1, (path[-1].id,))
-        ours = self.seal([said("ours")], log, len(path) + 1, (path[-1].id,))
+        theirs = self.seal([message("theirs")], log, len(path) + 1, (path[-1].id,))
+        ours = self.seal([message("ours")], log, len(path) + 1, (path[-1].id,))
         other = self.open()
         other.append(log, theirs, after=path[-1].id)
         other.close()
@@ -433,11 +433,11 @@ def test_every_edit_is_found_wherever_it_is_made(edit: str, tmp_path: Path) -> N
     and a long body.
     """
     store = SqliteStore(tmp_path / "good", source=Seeded())
-    log, other = begin(store, said("one"), said("two")), begin(store, said("long " * 2000))
+    log, other = begin(store, message("one"), message("two")), begin(store, message("long " * 2000))
     child = fork(store, log, 2)
     blob = store.put_blob(b"evidence")
     for each in (log, other, child):
-        extend(store, each, MessageSaid("user", (File("f", "x/y", blob),)), said("more"))
+        extend(store, each, MessageSaid("user", (File("f", "x/y", blob),)), message("more"))
     feed = [event for _, event in store.feed()]
     store.close()
     found = 0

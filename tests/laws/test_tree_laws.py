@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.ids import Digest
-from plait.workspace import Node
+from plait.workspace import NewEntry
 from plait.workspace.diff import changes
 from plait.workspace.git_patch import patch_text
 from plait.workspace.merge import Merging, merge_lines, merge_trees, resolve
@@ -34,10 +34,10 @@ texts = st.lists(st.booleans(), min_size=6, max_size=6).map(
 contents = texts | st.sampled_from([b"", b"\0\1", b"\0\2", b"no end", b"\xff\n"])
 files = (
     contents
-    | contents.map(lambda content: Node("file", 0o755, content))
-    | contents.map(lambda content: Node("file", 0o600, content))
+    | contents.map(lambda content: NewEntry("file", 0o755, content))
+    | contents.map(lambda content: NewEntry("file", 0o600, content))
 )
-links = st.sampled_from(["a", "../out"]).map(lambda target: Node("link", 0o777, target=target))
+links = st.sampled_from(["a", "../out"]).map(lambda target: NewEntry("link", 0o777, target=target))
 
 
 def trees(*, empty_folders: bool = True) -> st.SearchStrategy[Any]:
@@ -153,8 +153,8 @@ def test_git_makes_one_tree_of_the_other_with_the_patch(
 
 
 def _in_patches(what: Content) -> bool:
-    content = what.content if isinstance(what, Node) else what
-    return not (isinstance(what, Node) and what.kind == "folder") and not (
+    content = what.content if isinstance(what, NewEntry) else what
+    return not (isinstance(what, NewEntry) and what.kind == "folder") and not (
         isinstance(content, bytes) and (b"\0" in content or b"\xff" in content)
     )
 
@@ -214,7 +214,7 @@ def _plain(files: Files) -> Files:
     return {
         path: what
         for path, what in files.items()
-        if not (isinstance(what, Node) and what.kind == "folder")
+        if not (isinstance(what, NewEntry) and what.kind == "folder")
     }
 
 
@@ -262,15 +262,15 @@ def _naive_end(
     if content is None or len(modes) != 1:
         return "conflict"
     mode = modes.pop()
-    return content if mode == 0o644 else Node("file", mode, content)
+    return content if mode == 0o644 else NewEntry("file", mode, content)
 
 
-def _node(what: Content | None) -> Node | None:
+def _node(what: Content | None) -> NewEntry | None:
     return (
-        Node("file", 0o644, what)
+        NewEntry("file", 0o644, what)
         if isinstance(what, bytes)
         else what
-        if isinstance(what, Node)
+        if isinstance(what, NewEntry)
         else None
     )
 

@@ -25,10 +25,10 @@ from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.store import MemoryStore, Store
 from plait.testing import Seeded
-from plait.workspace import Files, Node, Workspace, disk
+from plait.workspace import FileAccess, NewEntry, Workspace, disk
 from plait.workspace.checkout import checkout
 from plait.workspace.copies import Copy, Layered, Plain, open_copy
-from plait.workspace.edited import edited
+from plait.workspace.edited import edit_tree
 from plait.workspace.index import Index
 from plait.workspace.rules import USUAL
 from plait.workspace.scan import Scan
@@ -320,27 +320,27 @@ def test_a_tree_edited_by_its_differences_is_the_other(
 ) -> None:
     with stage() as it:
         before, after = it.tree(it.folder("1", first)), it.tree(it.folder("2", first, second))
-        view, changes = Workspace(it.store, after), dict[str, Node | None]()
+        view, changes = Workspace(it.store, after), dict[str, NewEntry | None]()
         for change in differing(TreeReader(it.store), before, after):
             now = change.after
             if now is None or (change.before is not None and change.before.kind != now.kind):
                 changes[change.path] = None
-        removed = edited(it.store, before, changes)
+        removed = edit_tree(it.store, before, changes)
         it.store.put_blobs(removed.blobs)
-        changes = dict[str, Node | None]()
+        changes = dict[str, NewEntry | None]()
         for change in differing(TreeReader(it.store), removed.tree, after):
             now = change.after
             assert now is not None
             assert now.kind != "withheld"
             content = view.read(change.path) if now.kind == "file" else b""
-            changes[change.path] = Node(now.kind, now.mode, content, now.target)
-        assert edited(it.store, removed.tree, changes).tree == after
+            changes[change.path] = NewEntry(now.kind, now.mode, content, now.target)
+        assert edit_tree(it.store, removed.tree, changes).tree == after
 
 
 # ── by our own Files ─────────────────────────────────────────────────────────────────────────
 
 
-def seen_by(files: Files, path: str = "") -> Told:
+def seen_by(files: FileAccess, path: str = "") -> Told:
     found: Told = {}
     for entry in files.list(path):
         here = f"{path}/{entry.name}" if path else entry.name
@@ -354,7 +354,7 @@ def seen_by(files: Files, path: str = "") -> Told:
     return found
 
 
-def edit_by(files: Files, edits: Sequence[Edit]) -> None:
+def edit_by(files: FileAccess, edits: Sequence[Edit]) -> None:
     for each in edits:
         try:
             _edit_by(files, *each)
@@ -363,7 +363,7 @@ def edit_by(files: Files, edits: Sequence[Edit]) -> None:
 
 
 def _edit_by(
-    files: Files, what: str, first: int, second: int, name: str, content: str, mode: int
+    files: FileAccess, what: str, first: int, second: int, name: str, content: str, mode: int
 ) -> None:
     there = seen_by(files)
     paths = sorted(there, key=os.fsencode)

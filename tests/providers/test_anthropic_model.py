@@ -36,7 +36,7 @@ from plait.model import (
     find,
 )
 from plait.model.anthropic import AnthropicModel
-from plait.model.base import Answered, Call, Result, Returned, Said, Turn
+from plait.model.base import Answered, AnsweredCall, CallResult, Returned, Said, Turn
 from plait.session import Session
 from tests.providers.aimock import AIMock
 from tests.providers.wire import Answer, Wire, sse, whole
@@ -267,10 +267,13 @@ REDACTED = {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix/LafPsn4a"}
 def turns_after(reply: Reply, results: Mapping[str, str]) -> tuple[Turn, ...]:
     """As the runtime goes on: its own ids, the parts as they came."""
     calls = tuple(
-        [Call(f"call_{place}", call.tool, call.arguments) for place, call in enumerate(reply.calls)]
+        [
+            AnsweredCall(f"call_{place}", call.tool, call.arguments)
+            for place, call in enumerate(reply.calls)
+        ]
     )
     return Answered(reply.parts, calls), Returned(
-        tuple([Result(call.id, call.tool, (Text(results[call.tool]),)) for call in calls])
+        tuple([CallResult(call.id, call.tool, (Text(results[call.tool]),)) for call in calls])
     )
 
 
@@ -336,7 +339,7 @@ def test_thoughts_go_back_to_a_server_that_insists(
     assert second.parts == (Text("It is blue."),)
     # Without them it is refused: the mock does insist.
     with pytest.raises(Fault, match="must begin with a `thinking` block") as caught:
-        bare = Answered((), (Call("call_0", "look", {"at": "sky"}),))
+        bare = Answered((), (AnsweredCall("call_0", "look", {"at": "sky"}),))
         ask(
             aimock.url,
             request("hello", bare, turns[1], tools=tools, parameters=parameters),
@@ -614,10 +617,10 @@ def marks(body: Any) -> list[str]:
 
 
 def conversation() -> list[Turn]:
-    calls = (Call("call_0", "add", {"b": 1, "a": 2}), Call("call_1", "look", {}))
+    calls = (AnsweredCall("call_0", "add", {"b": 1, "a": 2}), AnsweredCall("call_1", "look", {}))
     results = (
-        Result("call_0", "add", (Text("3"),)),
-        Result("call_1", "look", (Text("no"),), failed=True),
+        CallResult("call_0", "add", (Text("3"),)),
+        CallResult("call_1", "look", (Text("no"),), failed=True),
     )
     ours = Reasoning(THOUGHT["thinking"], {"provider": "anthropic", "block": THOUGHT})
     return [
@@ -627,8 +630,8 @@ def conversation() -> list[Turn]:
         Answered((Text("Three."),)),
         Said((Text("And?"),)),
         Said((Text("Somebody else: and?"),)),
-        Answered((), (Call("call_2", "write", "no json"),)),
-        Returned((Result("call_2", "write", ()),)),
+        Answered((), (AnsweredCall("call_2", "write", "no json"),)),
+        Returned((CallResult("call_2", "write", ()),)),
     ]
 
 
@@ -740,8 +743,8 @@ def test_images_and_files_are_shown(wire: Wire) -> None:
     ]
     asked = request(
         Said(parts),
-        Answered((), (Call("call_0", "look", {}),)),
-        Returned((Result("call_0", "look", parts),)),
+        Answered((), (AnsweredCall("call_0", "look", {}),)),
+        Returned((CallResult("call_0", "look", parts),)),
     )
     told = unmarked(sent(wire, asked))["messages"]
     assert told[0]["content"] == documents
@@ -785,14 +788,20 @@ def test_what_the_api_takes_in_words_only_is_told_in_words(wire: Wire) -> None:
     image = Image("image/png", blob(b"\x89PNG"), "a dot")
     told = "[image: a dot, not shown: image/png, 4 bytes]"
     failed = Returned(
-        (Result("call_0", "look", (image,), failed=True), Result("call_1", "look", (), failed=True))
+        (
+            CallResult("call_0", "look", (image,), failed=True),
+            CallResult("call_1", "look", (), failed=True),
+        )
     )
     body = unmarked(
         sent(
             wire,
             request(
                 "a",
-                Answered((image,), (Call("call_0", "look", {}), Call("call_1", "look", {}))),
+                Answered(
+                    (image,),
+                    (AnsweredCall("call_0", "look", {}), AnsweredCall("call_1", "look", {})),
+                ),
                 failed,
             ),
         )

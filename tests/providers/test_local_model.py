@@ -26,12 +26,12 @@ from plait.ids import Digest
 from plait.model import find, llama
 from plait.model.base import (
     Answered,
-    Call,
+    AnsweredCall,
+    CallResult,
     Delta,
     Fault,
     Model,
     Request,
-    Result,
     Returned,
     Said,
     Spec,
@@ -255,11 +255,13 @@ def test_the_grammar_begins_with_the_lead():
 def test_turns_become_messages():
     turns = (
         Said((Text("What is 1 plus 2?"), Data({"n": 1}))),
-        Answered((Reasoning("hm"), Text("Let me see.")), (Call("c1", "add", {"a": 1, "b": 2}),)),
+        Answered(
+            (Reasoning("hm"), Text("Let me see.")), (AnsweredCall("c1", "add", {"a": 1, "b": 2}),)
+        ),
         Returned(
             (
-                Result("c1", "add", (Text("3"),)),
-                Result("c2", "sub", (Text("no such tool"),), failed=True),
+                CallResult("c1", "add", (Text("3"),)),
+                CallResult("c2", "sub", (Text("no such tool"),), failed=True),
             )
         ),
     )
@@ -687,8 +689,8 @@ def test_three_rounds_of_choosing_and_observing():
         assert_fits(call.tool, call.arguments)
         id = f"c{place}"
         turns += [
-            Answered(reply.parts, (Call(id, call.tool, call.arguments),)),
-            Returned((Result(id, call.tool, (Text("sunny, 21 degrees"),)),)),
+            Answered(reply.parts, (AnsweredCall(id, call.tool, call.arguments),)),
+            Returned((CallResult(id, call.tool, (Text("sunny, 21 degrees"),)),)),
         ]
         reply = LocalModel().ask(
             request("", ADD, WEATHER, turns=turns, parameters={"tokens_max": 30}), None

@@ -19,14 +19,14 @@ from plait.event.kinds import Data, File, Image, Parts, Reasoning, Text, Usage
 from plait.ids import Digest
 from plait.model.base import (
     Answered,
-    Call,
+    AnsweredCall,
+    CallResult,
     Delta,
     Fault,
     Model,
     ReasoningDelta,
     Reply,
     Request,
-    Result,
     Returned,
     Said,
     Spec,
@@ -476,11 +476,13 @@ def test_reasoning_goes_back_exactly_as_it_came(wire: Wire, streamed: bool) -> N
     assert not streamed or ReasoningDelta("hm") in deltas
     foreign = Reasoning("as others think", {"provider": "anthropic", "item": {"signature": "s"}})
     answered = Answered(
-        (*reply.parts, foreign, Text("I look.")), (Call("c1", "count", {"q": "x"}),)
+        (*reply.parts, foreign, Text("I look.")), (AnsweredCall("c1", "count", {"q": "x"}),)
     )
     ask(
         model,
-        request(Said((Text("hello"),)), answered, Returned((Result("c1", "count", (Text("1"),)),))),
+        request(
+            Said((Text("hello"),)), answered, Returned((CallResult("c1", "count", (Text("1"),)),))
+        ),
     )
     assert wire.requests[1].json["input"] == [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]},
@@ -507,7 +509,7 @@ def test_reasoning_between_calls_keeps_its_place(wire: Wire) -> None:
     ask(
         model,
         request(
-            Answered(reply.parts, (Call("a", "count", {}), Call("b", "count", {}))),
+            Answered(reply.parts, (AnsweredCall("a", "count", {}), AnsweredCall("b", "count", {}))),
             Said((Text("go on"),)),
         ),
     )
@@ -583,12 +585,12 @@ LONG: tuple[Turn, ...] = (
     Said((Text("one"), Data({"b": 1, "a": [True]}))),
     Answered(
         (Reasoning("hm", {"provider": "openai", "item": THOUGHT}), Text("two")),
-        (Call("c1", "count", {"q": "x"}), Call("c2", "look", "{bro")),
+        (AnsweredCall("c1", "count", {"q": "x"}), AnsweredCall("c2", "look", "{bro")),
     ),
     Returned(
         (
-            Result("c1", "count", (Text("3"), Image("image/png", Digest("d" * 64)))),
-            Result("c2", "look", (Text("no JSON"),), True),
+            CallResult("c1", "count", (Text("3"), Image("image/png", Digest("d" * 64)))),
+            CallResult("c2", "look", (Text("no JSON"),), True),
         )
     ),
     Said(
@@ -1232,10 +1234,11 @@ def test_aimock_text_and_tools(dialect: Dialect, aimock: AIMock, streamed: bool)
         ("look", {}),
     ]
     answered = Answered(
-        reply.parts, (Call("c1", "count", {"q": "to be or not to be"}), Call("c2", "look", {}))
+        reply.parts,
+        (AnsweredCall("c1", "count", {"q": "to be or not to be"}), AnsweredCall("c2", "look", {})),
     )
     results = Returned(
-        (Result("c1", "count", (Text("6"),)), Result("c2", "look", (Text("nothing"),)))
+        (CallResult("c1", "count", (Text("6"),)), CallResult("c2", "look", (Text("nothing"),)))
     )
     reply, deltas = ask(model, request(said, answered, results), streamed=streamed)
     assert (texts(reply), reply.stop) == ([Text("It is six.")], "end")

@@ -37,7 +37,7 @@ from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
 from plait.policy import Ask, Policy
 from plait.runtime.drivers.blocking import Blocking
-from plait.runtime.sent import sent
+from plait.runtime.sent import rebuild_prompt
 from plait.session.value import open_run_of
 from plait.workflow import original
 from tests.support import RAN, assert_replays, bodies
@@ -93,7 +93,7 @@ def test_steps_are_never_more_and_the_last_is_an_answer(limit: int) -> None:
     assert session.text == "that is all" and model.asked[-1].choice == "none"
     (refused,) = bodies(session, BudgetRefused)
     assert (refused.limit, refused.final) == ("steps", False)
-    assert "budget" in msgspec.json.encode(sent(session).turns).decode()
+    assert "budget" in msgspec.json.encode(rebuild_prompt(session).turns).decode()
     assert_replays(session, searcher(model))
     assert len(model.asked) == limit
 
@@ -144,7 +144,7 @@ def test_tool_calls_are_never_more_and_the_model_is_told() -> None:
         "BudgetExceeded",
         "BudgetExceeded",
     ]
-    assert "BudgetExceeded" in msgspec.json.encode(sent(session).turns).decode()
+    assert "BudgetExceeded" in msgspec.json.encode(rebuild_prompt(session).turns).decode()
     assert len(bodies(session, BudgetRefused)) == 2
     assert_replays(session, agent)
 

@@ -18,7 +18,7 @@ from plait.runtime.appends import append_events
 from plait.runtime.effects import Retry
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
-from plait.runtime.sent import sent
+from plait.runtime.sent import rebuild_prompt
 from plait.session.ports import Act, Draft
 from plait.session.views import Message
 from tests.support import Spy, turn_text
@@ -199,7 +199,7 @@ def test_a_model_makes_the_summary_aside() -> None:
     reply = next(event for event in session.events if event.kind == "ModelReplied")
     assert event.header.causes == (reply.id,)
     assert [message.text for message in session.messages] == ["Fix cart.py", "two", "three"]
-    assert sent(session).matches
+    assert rebuild_prompt(session).matches
 
 
 def test_the_extract_says_how_it_began_who_said_what_last_and_which_tools() -> None:
@@ -262,7 +262,7 @@ def test_an_agent_compacts_before_it_asks_too_much() -> None:
         assert len(request.turns) <= 12
     assert [turn_text(turn) for turn in spy.requests[-1].turns][1] == "(fact goal: find w7)"
     for event in session.events:
-        assert event.kind != "ModelAsked" or sent(session.at(event.seq)).matches
+        assert event.kind != "ModelAsked" or rebuild_prompt(session.at(event.seq)).matches
 
 
 def test_its_own_model_does_it_unless_told_otherwise() -> None:
@@ -278,7 +278,7 @@ def test_its_own_model_does_it_unless_told_otherwise() -> None:
     paths = [event.body.path for event in session.events if isinstance(event.body, k.CallStarted)]
     assert set(paths) == {"ann", "ann/compact"}
     for event in session.events:
-        assert event.kind != "ModelAsked" or sent(session.at(event.seq)).matches
+        assert event.kind != "ModelAsked" or rebuild_prompt(session.at(event.seq)).matches
 
 
 def test_it_does_not_compact_in_circles() -> None:

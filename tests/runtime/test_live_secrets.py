@@ -50,7 +50,7 @@ SHOWN = "[secret STRIPE_KEY]"
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
     secrets.forget()
-    secrets.known(CANARY, "STRIPE_KEY")
+    secrets.register(CANARY, "STRIPE_KEY")
     yield
     secrets.forget()
 
@@ -76,7 +76,7 @@ def spellings(text: str) -> dict[str, str]:
 def test_pieces_put_together_are_the_text_as_recorded(
     secret: str, spelling: str, size: int
 ) -> None:
-    secrets.known(KEY, "PEM")
+    secrets.register(KEY, "PEM")
     text = f"before {spellings(secret)[spelling]} after, and sk_live_5 is not all of it"
     pieces = HiddenPieces()
     shown = [pieces.feed(text[at : at + size]) for at in range(0, len(text), size)] + [pieces.end()]
@@ -85,8 +85,8 @@ def test_pieces_put_together_are_the_text_as_recorded(
 
 @given(st.data())
 def test_any_cuts_of_any_text_give_what_is_recorded(data: st.DataObject) -> None:
-    secrets.known(CANARY, "STRIPE_KEY")
-    secrets.known("sk_live_51", "SHORT")
+    secrets.register(CANARY, "STRIPE_KEY")
+    secrets.register("sk_live_51", "SHORT")
     parts = st.sampled_from(
         [
             CANARY,

@@ -17,7 +17,7 @@ from plait.durable import replay, resume
 from plait.errors import BudgetExceeded, MayNotApprove, PlaitError, RunOpen, StaleHead
 from plait.journal.stops import Parked
 from plait.session import accessors
-from plait.session.value import open_run_of, opened_store
+from plait.session.value import open_run_of, store_of_session
 from tests.runtime.programs import Steps, look
 
 Way = Literal["inbox", "refused", "apart"]  # apart: it writes nothing to this session
@@ -264,7 +264,7 @@ def test_no_run_starts_on_a_branch_of_an_open_run() -> None:
 
 def test_outside_of_runs_an_append_asks_nothing_more() -> None:
     session = Session("go", store="memory:")
-    store, asked = opened_store(session), list[str]()  # pyright: ignore[reportPrivateUsage]
+    store, asked = store_of_session(session), list[str]()  # pyright: ignore[reportPrivateUsage]
     for name in ("log", "rows", "read", "heads"):
         known = getattr(store, name)
 

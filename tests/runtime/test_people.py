@@ -49,7 +49,7 @@ from plait.ids import Digest
 from plait.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
 from plait.runtime.appends import append_events
 from plait.runtime.policy import binding, digest_of
-from plait.runtime.sent import sent
+from plait.runtime.sent import rebuild_prompt
 from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft
 from plait.session.value import open_run_of
@@ -96,7 +96,7 @@ class Pay(Workflow):
 
 def sent_text(session: Session) -> str:
     """All that the model was sent at the end, as one text."""
-    return msgspec.json.encode(sent(session).turns).decode()
+    return msgspec.json.encode(rebuild_prompt(session).turns).decode()
 
 
 # ── bound to one request ─────────────────────────────────────────────────────────────────────
@@ -393,10 +393,12 @@ def test_corrected_arguments_are_run_and_the_model_is_told() -> None:
         and second.body.reason == f"corrected by {BOSS}"
     )
     assert len(session.effects) == 1 and session.effects[0].arguments == {"amount": 3, "to": "ann"}
-    (result,) = [result for turn in sent(session).turns for result in getattr(turn, "results", ())]
+    (result,) = [
+        result for turn in rebuild_prompt(session).turns for result in getattr(turn, "results", ())
+    ]
     text = msgspec.json.encode(result.parts).decode()
     assert BOSS in text and "ann" in text and "wired 3 to ann" in text
-    assert sent(session).matches
+    assert rebuild_prompt(session).matches
     assert_replays(session, Pay())
 
 

@@ -34,7 +34,7 @@ from plait.runtime.process import THIS_PROCESS
 from plait.runtime.prompt import chain
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
-from plait.runtime.sent import sent
+from plait.runtime.sent import rebuild_prompt
 from plait.session import ABSENT
 from plait.session.ports import Act, Draft, store_at
 from plait.testing import Simulation
@@ -69,7 +69,7 @@ def every_ask(session: Session) -> list[Event]:
 def check_all(session: Session) -> int:
     found = every_ask(session)
     for asked in found:
-        rebuilt = sent(session, asked)
+        rebuilt = rebuild_prompt(session, asked)
         assert rebuilt.matches, (
             asked.log,
             asked.seq,

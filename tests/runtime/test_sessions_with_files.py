@@ -317,7 +317,7 @@ def test_in_place_there_is_no_way_back_and_strangers_are_noticed(
 
 
 def test_a_file_with_a_secret_is_withheld_and_never_lost(repo: Path, tmp_path: Path) -> None:
-    secrets.known("s3cr3t-c4n4ry-0815", "CANARY")
+    secrets.register("s3cr3t-c4n4ry-0815", "CANARY")
     (repo / ".env").write_text("TOKEN=s3cr3t-c4n4ry-0815\n")
     placed = Session("x", store=tmp_path / "store").to("local", repo)
     assert placed.files.workspace.entry(".env").kind == "withheld"
@@ -408,7 +408,7 @@ def test_publishing_leaves_alone_what_was_never_the_sessions(repo: Path, tmp_pat
     """Ignored files, pipes and files with secrets in folders that the session removed, or put
     something else in place of.
     """
-    secrets.known("s3cr3t-c4n4ry-4711", "CANARY2")
+    secrets.register("s3cr3t-c4n4ry-4711", "CANARY2")
     (repo / ".plaitignore").write_text("*.bin\n")
     for name in ("data", "other", "conf"):
         (repo / name).mkdir()
@@ -637,7 +637,7 @@ def test_branches_merged_at_once_know_of_each_other(placed: Session) -> None:
 
 
 def test_whose_file_with_a_secret_it_is_can_be_chosen(repo: Path, tmp_path: Path) -> None:
-    secrets.known("s3cr3t-c4n4ry-1234", "CANARY3")
+    secrets.register("s3cr3t-c4n4ry-1234", "CANARY3")
     (repo / ".env").write_text("TOKEN=s3cr3t-c4n4ry-1234\n")
     (repo / "config.py").write_text("plain\n")
     used = (

@@ -38,7 +38,7 @@ from plait.event.kinds import (
     ToolRequested,
     ToolReturned,
 )
-from plait.runtime.sent import sent
+from plait.runtime.sent import rebuild_prompt
 from plait.session import verify
 from tests.support import RAN, ask_preview, events_of, parked_session, scripted_model
 
@@ -186,15 +186,15 @@ def test_an_instruction_is_another_and_the_prompt_says_so() -> None:
         answerer=lambda q, c: "yes",
     )
     asked = [event for event in events_of(other, ModelAsked) if event.actor.endswith("ride")]
-    assert [sent(other, each).setup.instruction for each in asked] == ["Ride slowly."]
+    assert [rebuild_prompt(other, each).setup.instruction for each in asked] == ["Ride slowly."]
     for each in events_of(other, ModelAsked):
-        rebuilt = sent(other.at(each.seq), each)
+        rebuilt = rebuild_prompt(other.at(each.seq), each)
         assert rebuilt.matches, (each.seq, each.actor)
     everyone = whatif(
         session, Trip(), at=at, instruction="Be brief.", effects="live", answerer=lambda q, c: "yes"
     )
     assert {
-        sent(everyone, each).setup.instruction
+        rebuild_prompt(everyone, each).setup.instruction
         for each in events_of(everyone, ModelAsked)
         if each.seq > at and each.log == everyone.id
     } == {"Be brief."}
@@ -261,7 +261,7 @@ def test_a_tools_result_is_another() -> None:
     other = _replaced(session, returned, "saw a dragon")
     assert other.effects[0].result == "saw a dragon" and session.effects[0].result == "saw map"
     first = [event for event in events_of(other, ModelAsked) if event.log == other.id][0]
-    assert "dragon" in str(sent(other, first).turns)
+    assert "dragon" in str(rebuild_prompt(other, first).turns)
 
 
 def test_a_reply_is_another() -> None:
@@ -356,7 +356,7 @@ def test_an_approver_decides_at_once() -> None:
         approver=lambda approval: "not in a dream",
     )
     assert [each for each in RAN if each != "bill"] == [] and "not in a dream" in str(
-        sent(other).turns
+        rebuild_prompt(other).turns
     )
     assert replay(other, Pays()).head == other.head
 

@@ -139,10 +139,13 @@ def test_attach_restore_fork_and_destroy(tmp_path: Path, rung: str) -> None:
         here.box.close()
         again = LocalBackend().attach(placement, wanted(here, "one", rung, tree=after.tree))
         assert again.files.read("a.txt") == b"hello\n"
-        assert {held.sandbox for held in LocalBackend().held(here.store)} == {"one", "two"}
+        assert {held.sandbox for held in LocalBackend().list_sandboxes(here.store)} == {
+            "one",
+            "two",
+        }
         again.destroy()
         other.destroy()
-        assert not LocalBackend().held(here.store)
+        assert not LocalBackend().list_sandboxes(here.store)
         with pytest.raises(SandboxGone):
             LocalBackend().attach(placement, wanted(here, "one", rung, tree=before))
 

@@ -13,7 +13,7 @@ from plait import Session, secrets
 from plait.errors import NoSuchFile
 from plait.runtime.sandboxes import close_sandboxes
 from plait.sandbox import Sandbox
-from plait.sandbox.resident import Hosts
+from plait.sandbox.resident import ResidentHost
 from plait.tool import tool
 from plait.tools import shell, write_file
 from tests.sandbox.rooms import RUNGS, Room, needs, on_every, room
@@ -134,7 +134,7 @@ def test_a_withheld_file_is_in_no_copy(tmp_path: Path, rung: str) -> None:
     """Its content is on no record, so no later command may run it; where the tree had another
     content before, that is not back either.
     """
-    secrets.known("hush-7a41-canary", "HUSH")
+    secrets.register("hush-7a41-canary", "HUSH")
     try:
         with room(tmp_path, rung, {"sub/tool.sh": "echo own\n"}) as here:
             here.box.begin()
@@ -216,7 +216,7 @@ def test_in_place_the_scratch_folder_is_empty_and_the_owners_caches_stay(tmp_pat
 @tool(effect="workspace")
 def stay(sandbox: Sandbox) -> str:
     """Start a process that stays, or say that it is there."""
-    assert isinstance(sandbox, Hosts)
+    assert isinstance(sandbox, ResidentHost)
     if (found := sandbox.resident("stays")) is None:
         found = sandbox.start(
             "stays", ["sh", "-c", 'echo up; while read line; do eval "$line"; echo done; done']
@@ -229,7 +229,7 @@ def stay(sandbox: Sandbox) -> str:
 @tool(effect="workspace")
 def ask(line: str, sandbox: Sandbox) -> str:
     """Let the process that stays do something."""
-    assert isinstance(sandbox, Hosts)
+    assert isinstance(sandbox, ResidentHost)
     found = sandbox.resident("stays")
     assert found is not None
     found.send(line.encode())

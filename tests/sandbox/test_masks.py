@@ -66,7 +66,7 @@ CARRIERS = [".git/config", ".git/modules/lib/config", ".venv/pip.conf", "sub/.gi
 
 @on_isolated
 def test_no_command_sees_a_secret_of_a_heavy_folder(repo: Path, tmp_path: Path, rung: str) -> None:
-    secrets.known(KNOWN, "SHOP_KEY")
+    secrets.register(KNOWN, "SHOP_KEY")
     placed = _placed(repo, tmp_path, rung)
     assert placed.files.placement and isinstance(placed.files.placement.detail, dict)
     assert placed.files.placement.detail["masked"] == [
@@ -106,7 +106,7 @@ def test_no_command_sees_a_secret_of_a_heavy_folder(repo: Path, tmp_path: Path, 
 
 @on_isolated
 def test_no_tool_for_files_sees_one(repo: Path, tmp_path: Path, rung: str) -> None:
-    secrets.known(KNOWN, "SHOP_KEY")
+    secrets.register(KNOWN, "SHOP_KEY")
     placed = _placed(repo, tmp_path, rung)
     for path in [*CARRIERS, "node_modules/deep/x/y.js"]:
         for size in (10_000, 90):
@@ -169,7 +169,7 @@ def test_a_value_that_becomes_a_secret_later_is_masked_from_then_on(
     placed = _placed(repo, tmp_path, rung)
     look = f"cat {'.' if rung != 'landlock' else repo}/node_modules/deep/x/y.js || true"
     assert KNOWN in placed.fork().use(sh, command=look).result
-    secrets.known(KNOWN, "SHOP_KEY")
+    secrets.register(KNOWN, "SHOP_KEY")
     assert KNOWN not in placed.fork().use(sh, command=f"{look} | base64").result
     (repo / "node_modules" / "late.js").write_text(KNOWN)
     assert (
@@ -287,7 +287,7 @@ def test_what_is_not_looked_at_is_said(repo: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(masks, "SIZE_MAX", 1000)
     monkeypatch.setattr(masks, "FILES_MAX", 1)
     assert masked_files(heavy).unlooked == ""  # there is nothing to look for
-    secrets.known(KNOWN, "SHOP_KEY")
+    secrets.register(KNOWN, "SHOP_KEY")
     found = masked_files(heavy)
     assert found.files == {} and "1 above" in found.unlooked and "1 beyond" in found.unlooked
 
@@ -303,7 +303,7 @@ def test_folders_that_did_not_change_are_not_read_again(
         return look(folder, path)
 
     monkeypatch.setattr(masks, "_text_shown", counted)
-    secrets.known(KNOWN, "SHOP_KEY")
+    secrets.register(KNOWN, "SHOP_KEY")
     for _ in range(3):
         assert set(masked_files(heavy).files) == {"deep/x/y.js"}
     assert sorted(read) == ["deep/x/y.js", "plain.js"]
@@ -313,7 +313,7 @@ def test_folders_that_did_not_change_are_not_read_again(
 
 
 def test_what_is_no_text_is_looked_at_and_what_is_not_is_said(repo: Path) -> None:
-    secrets.known(KNOWN, "SHOP_KEY")
+    secrets.register(KNOWN, "SHOP_KEY")
     inside = repo / "node_modules" / "deep"
     for name in ("a.pyc", "b.so", "c.zip"):
         (inside / name).write_bytes(b"\x00\xff" + KNOWN.encode() + b"\x00")

@@ -50,7 +50,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, inbox_of
 from plait.session import InboxRows, verify
-from plait.session.inbox import all_waiting, arrived, due, post, root_of
+from plait.session.inbox import all_waiting, due, inbox_events, post, root_of
 from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of, state_of
@@ -87,7 +87,7 @@ def session(store: Store, lock: RunLock) -> Session:
 
 def copies(session: Session) -> Session:
     """What a run does at a safe point."""
-    news = arrived(store_at(session.store), session.id, delivered(session))
+    news = inbox_events(store_at(session.store), session.id, delivered(session))
     drafts = [Draft(Delivered(inbox_of(session.id), news[-1].seq), Act("service:run"))]
     # what counts: in its bracket
     calls = {
@@ -115,7 +115,7 @@ def delivered(session: Session) -> int:
 def test_what_is_sent_stands_in_the_inbox_and_leaves_the_session_alone(
     session: Session, store: Store
 ) -> None:
-    assert session.inbox.events == [] and arrived(store, session.id, 0) == []
+    assert session.inbox.events == [] and inbox_events(store, session.id, 0) == []
     assert session.inbox.send("Wait!", actor="human:ana") is session
     session.inbox.signal("deployed", {"ok": True}).inbox.cancel("enough")
     assert [event.kind for event in session.inbox.events] == [
@@ -123,11 +123,11 @@ def test_what_is_sent_stands_in_the_inbox_and_leaves_the_session_alone(
         "Signalled",
         "CancelRequested",
     ]
-    assert [event.kind for event in arrived(store, session.id, 1)] == [
+    assert [event.kind for event in inbox_events(store, session.id, 1)] == [
         "Signalled",
         "CancelRequested",
     ]
-    assert arrived(store, session.id, 3) == [] == arrived(store, session.id, 99)
+    assert inbox_events(store, session.id, 3) == [] == inbox_events(store, session.id, 99)
     assert session.reload() == session and session.inbox.events[0].log == inbox_of(session.id)
     assert session.inbox.events[0].actor == "human:ana" and session.inbox.events[
         1
@@ -159,7 +159,7 @@ def test_a_rival_is_outwaited_and_the_check_sees_what_it_wrote(
     seen: list[int] = []
 
     def rival(_: object) -> None:
-        seen.append(len(arrived(store, session.id)))
+        seen.append(len(inbox_events(store, session.id)))
         if len(seen) < 4:
             post(
                 store.address, session.id, [Draft(Signalled(f"rival-{len(seen)}"), Act("human:b"))]
@@ -390,7 +390,7 @@ def test_what_is_delivered_is_counted_and_settles_the_ask(
     )
     assert session.inbox.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
     after = copies(session)
-    assert delivered(after) == 2 and arrived(store, after.id, delivered(after)) == []
+    assert delivered(after) == 2 and inbox_events(store, after.id, delivered(after)) == []
     assert [event.kind for event in after.events][-3:] == [
         "Delivered",
         "MessageSaid",

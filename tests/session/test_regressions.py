@@ -40,7 +40,7 @@ def test_a_long_row_of_merges_opens_quickly(root: Session, store: Store) -> None
         sessions.append(session)
 
     def open_after(merges: int) -> None:
-        store.forget_kept()
+        store.drop_snapshots()
         assert (
             len(Session.open(str(sessions[merges].id), store=store).at(sessions[merges].seq).facts)
             == merges

@@ -57,7 +57,7 @@ def nothing_known() -> Iterator[None]:
 
 @pytest.fixture
 def canary() -> str:
-    secrets.known(CANARY, "STRIPE_KEY")
+    secrets.register(CANARY, "STRIPE_KEY")
     return CANARY
 
 
@@ -141,7 +141,7 @@ def everything(store: Store) -> Iterator[tuple[str, bytes]]:
     for digest in blobs:
         yield f"blob {digest}", store.get_blob(digest)
     for _, log in store.logs(limit=1000):
-        for seq, data in store.all_kept(log.id):
+        for seq, data in store.snapshots(log.id):
             yield f"snapshot {log.id}@{seq}", data
 
 
@@ -248,8 +248,8 @@ WAYS["work"] = _work
 @pytest.mark.long
 def test_the_canary_is_nowhere_in_the_store(tmp_path: Path) -> None:
     """Every spelling on several ways, and every way with several spellings."""
-    secrets.known(CANARY, "STRIPE_KEY")
-    secrets.known(ODD, "ODD")
+    secrets.register(CANARY, "STRIPE_KEY")
+    secrets.register(ODD, "ODD")
     store = open_store(tmp_path / ".plait", durability="async")
     sent = 0
     for value in (CANARY, ODD):
@@ -352,7 +352,7 @@ def test_the_program_reads_what_was_recorded(store: Store, canary: str) -> None:
 def test_whatever_stands_around_it(value: str, before: bytes, after: bytes, how: str) -> None:
     secrets.forget()
     try:
-        secrets.known(value, "KEY")
+        secrets.register(value, "KEY")
         raw = value.strip().encode("utf-8", "surrogatepass")
     except UnicodeEncodeError:
         return
@@ -387,7 +387,7 @@ def test_a_secret_names_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         _ = key.value
     monkeypatch.setenv("STRIPE_KEY", CANARY)
-    assert not secrets.armed()
+    assert not secrets.is_armed()
     assert key.value == CANARY
     assert secrets.hide_text(f"x{CANARY}y") == f"x{SHOWN}y"
 
@@ -412,31 +412,31 @@ def test_a_secret_travels_without_its_value(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("value", ["", "abcde", "  abc  "])
 def test_short_values_are_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadSecret, match="fewer than 6 characters"):
-        secrets.known(value, "PIN")
+        secrets.register(value, "PIN")
     with pytest.raises(BadSecret):
-        secrets.known("long enough", "not a name")
+        secrets.register("long enough", "not a name")
     monkeypatch.setenv("PIN", value or "x")
     with pytest.raises(BadSecret):
         _ = Secret("PIN").value
-    assert not secrets.armed()
+    assert not secrets.is_armed()
 
 
 def test_the_longest_goes_first() -> None:
-    secrets.known("hunter22", "PART")
-    secrets.known("ana:hunter22:x", "WHOLE")
+    secrets.register("hunter22", "PART")
+    secrets.register("ana:hunter22:x", "WHOLE")
     assert secrets.hide_text("ana:hunter22:x hunter22") == "[secret WHOLE] [secret PART]"
 
 
 def test_the_first_name_stays() -> None:
-    secrets.known("hunter22", "ONE")
-    secrets.known("hunter22", "TWO")
+    secrets.register("hunter22", "ONE")
+    secrets.register("hunter22", "TWO")
     assert secrets.hide_text("hunter22") == "[secret ONE]"
     secrets.forget("ONE")
     assert secrets.hide_text("hunter22") == "hunter22"
 
 
 def test_numbers_and_keys_that_meet() -> None:
-    secrets.known("12345678", "PIN")
+    secrets.register("12345678", "PIN")
     assert secrets.hide({"pin": 12345678, "n": 1, "yes": True}) == {
         "pin": "[secret PIN]",
         "n": 1,
@@ -455,7 +455,7 @@ def test_a_private_key_is_found_indented() -> None:
         "BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj",
         "-----END PRIVATE KEY-----",
     ]
-    secrets.known("\n".join(lines), "PEM")
+    secrets.register("\n".join(lines), "PEM")
     for text in (
         "\n".join(lines),
         "\n    ".join(lines),
@@ -471,7 +471,7 @@ def test_names_of_ours_are_left_alone() -> None:
     """A short secret may stand in a digest by chance; what points to something must go on pointing
     there.
     """
-    secrets.known("abcdef", "WORD")
+    secrets.register("abcdef", "WORD")
     digest, log = Digest("abcdef" + "0" * 58), LogId("abcdef00-0000-7000-8000-000000abcdef")
     merged = Merged((Place(log, 3, digest),), {log: 3})
     assert without_secrets(merged) == merged
@@ -484,7 +484,7 @@ def test_nothing_known_costs_nothing() -> None:
     body = FactRecorded("key", CANARY, "fact")
     assert without_secrets(body) is body
     assert secrets.hide_text(CANARY) is CANARY
-    secrets.known("something else", "OTHER")
+    secrets.register("something else", "OTHER")
     assert without_secrets(body) is body
 
 
@@ -511,7 +511,7 @@ def test_what_the_environment_names_after_the_import_is_known_from_then_on(
     assert "hunter22x" in Session("key: hunter22x", store=store).messages[0].text
     monkeypatch.setenv("MY_KEY", "hunter22x")
     assert Session("key: hunter22x", store=store).messages[0].text == "key: [secret MY_KEY]"
-    assert secrets.hide_told("hunter22x") == "[secret MY_KEY]" and secrets.armed()
+    assert secrets.hide_shown_text("hunter22x") == "[secret MY_KEY]" and secrets.is_armed()
     pieces = secrets.HiddenPieces()
     assert pieces.feed("hunter") + pieces.feed("22x") + pieces.end() == "[secret MY_KEY]"
     monkeypatch.setenv("MY_KEY", "another-8b1")  # the one that it was stays a secret
@@ -549,7 +549,7 @@ def test_a_short_value_in_the_environment_is_told_before_anything_is_written(sto
 )
 def test_keys_of_adapters_are_told_from_placeholders(value: str | None, is_key: bool) -> None:
     secrets.learn(value, "API_KEY")
-    assert secrets.armed() is is_key
+    assert secrets.is_armed() is is_key
 
 
 def test_adapters_make_their_keys_known() -> None:
@@ -615,7 +615,7 @@ def test_a_tool_says_what_its_results_are() -> None:
 
 
 def test_origins_survive_a_secret_in_them(store: Store, canary: str) -> None:
-    secrets.known("abc-def-123", "WORD")
+    secrets.register("abc-def-123", "WORD")
     session = Session("hi", store=store)
     spot = writer_of(None).append(
         position_of(session),

@@ -103,7 +103,7 @@ def test_storage_grows_with_the_conversation_not_with_its_square(sqlite: Store) 
         sizes.append(size)
     assert sizes[2] - sizes[1] < 1.5 * (sizes[1] - sizes[0]) < 1.5 * 600 * 1500
     # snapshots are never the only copy
-    assert sqlite.all_kept(session.id) and sqlite.forget_kept() > 0
+    assert sqlite.snapshots(session.id) and sqlite.drop_snapshots() > 0
     assert Session.open(session.id, store=sqlite).facts["profile"] == "p" * 3000
     assert list(verify(sqlite, state=True)) == []
 
@@ -163,7 +163,7 @@ def test_branches_on_branches_are_never_too_deep(store: Store) -> None:
     last = base.fork("0").fact("n", 0)
     for i in range(1, 150):
         last = base.fork(str(i)).merge(last).fact("n", i)
-    store.forget_kept()
+    store.drop_snapshots()
     fresh = Session.open(last.id, store=store)
     assert fresh.facts["n"] == 149 and len(counted_logs(fresh)) == 151
 

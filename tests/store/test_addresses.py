@@ -9,8 +9,8 @@ import pytest
 
 from plait import open_store
 from plait.errors import BadAddress, StoreClosed
-from plait.store import canonical, locate
-from plait.testing.writing import begin, said, texts
+from plait.store import canonical_address, locate
+from plait.testing.writing import begin, message, texts
 
 
 def test_one_spelling_per_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,9 +18,9 @@ def test_one_spelling_per_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     real = f"sqlite:{os.path.realpath(tmp_path)}/real"
     for address in ("real", "./real", "real/", "sqlite:real", str(tmp_path / "link"), "x/../real"):
-        assert canonical(address) == real
-    assert canonical("memory:") == "memory:"
-    assert canonical("memory:a b") == "memory:a b"
+        assert canonical_address(address) == real
+    assert canonical_address("memory:") == "memory:"
+    assert canonical_address("memory:a b") == "memory:a b"
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,19 @@ def test_one_spelling_per_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(BadAddress, match="Use a folder"):
-        canonical(address)
+        canonical_address(address)
 
 
 def test_the_nearest_folder_is_used(tmp_path: Path) -> None:
     deep, home = tmp_path / "a" / "b" / "c", {"HOME": str(tmp_path)}
     deep.mkdir(parents=True)
-    assert locate(deep, home) == canonical(str(deep / ".plait"))
+    assert locate(deep, home) == canonical_address(str(deep / ".plait"))
     (tmp_path / "a" / ".plait").mkdir()
-    assert locate(deep, home) == canonical(str(tmp_path / "a" / ".plait"))
+    assert locate(deep, home) == canonical_address(str(tmp_path / "a" / ".plait"))
     assert locate(deep, {"PLAIT_STORE": "memory:x"}) == "memory:x"
-    assert locate(deep, {**home, "PLAIT_STORE": ""}) == canonical(str(tmp_path / "a" / ".plait"))
+    assert locate(deep, {**home, "PLAIT_STORE": ""}) == canonical_address(
+        str(tmp_path / "a" / ".plait")
+    )
 
 
 def test_the_default_is_made_on_first_use_and_stays_out_of_git(
@@ -61,7 +63,7 @@ def test_somebody_elses_folder_gets_no_gitignore(tmp_path: Path) -> None:
 def test_a_store_is_opened_once_and_again_after_closing(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert open_store(str(tmp_path)) is store
-    log = begin(store, said("kept"))
+    log = begin(store, message("kept"))
     store.close()
     with pytest.raises(StoreClosed, match="open_store"):
         store.log(log)
@@ -73,7 +75,7 @@ def test_a_store_is_opened_once_and_again_after_closing(tmp_path: Path) -> None:
 
 def test_memory_stores_by_name() -> None:
     one, two = open_store("memory:one"), open_store("memory:two")
-    log = begin(one, said("here"))
+    log = begin(one, message("here"))
     assert open_store("memory:one") is one
     assert two.number == 0
     assert [row["log"] for row in one.rows("session", "session")] == [log]

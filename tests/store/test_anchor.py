@@ -20,7 +20,7 @@ from plait.store import SqliteStore, packing, verify_store
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.projections import Tally
-from plait.testing.writing import begin, run_threads, said, sealed
+from plait.testing.writing import begin, message, run_threads, seal_events
 from tests.faults.folders import old_store
 from tests.support import RawSql, python
 
@@ -55,7 +55,7 @@ def test_another_id_of_the_store_or_no_house_log_is_found(
     tmp_path: Path, edit: tuple[str, ...]
 ) -> None:
     store = opened(tmp_path)
-    begin(store, said("hello"))
+    begin(store, message("hello"))
     store.close()
     assert edited(tmp_path) == []
     assert any("house log" in fault for fault in edited(tmp_path, *edit))
@@ -190,7 +190,7 @@ def test_content_that_comes_with_an_event_replaces_a_planted_one(tmp_path: Path)
     head = store.log(log).head
     store.append(
         log,
-        sealed([MessageSaid("user", (Text(blob=digest),))], log, 2, (head,)),
+        seal_events([MessageSaid("user", (Text(blob=digest),))], log, 2, (head,)),
         after=head,
         blobs={digest: content},
     )
@@ -305,10 +305,10 @@ def test_a_snapshot_of_a_log_that_is_no_session_is_found(tmp_path: Path, where: 
     store = opened(tmp_path)
     session = Session("hello", store=store)
     inbox = inbox_of(session.id)
-    store.begin(inbox, sealed([said("heard")], inbox))
-    store.keep(session.id, session.seq, b"a state")
+    store.begin(inbox, seal_events([message("heard")], inbox))
+    store.keep_snapshot(session.id, session.seq, b"a state")
     fork = session.fork("a").say("b")
-    store.keep(fork.id, fork.seq, b"a state")
+    store.keep_snapshot(fork.id, fork.seq, b"a state")
     store.close()
     assert edited(tmp_path) == []
     id = inbox if where == "inbox" else house_of(store.id)
@@ -357,7 +357,7 @@ def test_what_follows_a_session_is_committed_after_it(tmp_path: Path, how: str) 
     session = Session("hello", store=store)
     if how == "inbox":
         later = inbox_of(session.id)
-        store.begin(later, sealed([said("heard")], later))
+        store.begin(later, seal_events([message("heard")], later))
     else:
         later = (session.successor("go on") if how == "successor" else session.detach()).id
     store.close()

@@ -17,7 +17,7 @@ from plait.store.epochs import TURNS
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
 from plait.testing.projections import Tally
-from plait.testing.writing import Opened, begin, extend, said, texts
+from plait.testing.writing import Opened, begin, extend, message, texts
 from tests.faults.folders import old_store
 from tests.support import RawSql
 
@@ -66,13 +66,13 @@ def test_a_store_whose_file_was_removed_takes_nothing_more(
     """
     monkeypatch.setattr("plait.store.sqlite.connections._CHECK_EVERY_S", 0.0)
     store = open_store(tmp_path / "store")
-    log = begin(store, said("one"))
+    log = begin(store, message("one"))
     shutil.rmtree(tmp_path / "store")
     with pytest.raises(StoreFailed, match="removed or replaced"):
-        extend(store, log, said("two"))
+        extend(store, log, message("two"))
     again = open_store(tmp_path / "store")
     assert again is not store and again.number == 0
-    begin(again, said("new"))
+    begin(again, message("new"))
     with pytest.raises(StoreFailed, match="removed or replaced"):
         begin(store)
     again.close()
@@ -118,29 +118,29 @@ def test_a_store_of_an_old_schema_is_brought_up_to_date(tmp_path: Path, schema: 
         "the epochs of runs that were there before there were epochs"
     )
     assert bool(turns) == (schema > 2)
-    extend(store, root.id, said("and on"), said("prose, and more of it. " * 20))
-    store.keep(root.id, 4, b"state")
-    assert store.kept(root.id, 5) == (root.id, 4, b"state")
+    extend(store, root.id, message("and on"), message("prose, and more of it. " * 20))
+    store.keep_snapshot(root.id, 4, b"state")
+    assert store.nearest_snapshot(root.id, 5) == (root.id, 4, b"state")
     assert list(verify_store(store)) == []
     store.close()
 
 
 def test_a_snapshot_that_cannot_be_read_is_as_good_as_none(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path, source=Seeded())
-    log = begin(store, said("one"), said("two"))
+    log = begin(store, message("one"), message("two"))
     for seq in (1, 2, 3):
-        store.keep(log, seq, b"state " * 100)
+        store.keep_snapshot(log, seq, b"state " * 100)
     for seq, edit in ((2, "substr(data, 1, 9)"), (3, "x''")):
         raw = RawSql(tmp_path / "store.db")
         raw(f"UPDATE snapshot SET data = {edit} WHERE seq = ?", (seq,))
         raw.close()
-    assert store.kept(log, 3) == (log, 1, b"state " * 100)
-    assert store.all_kept(log) == [(1, b"state " * 100)]
-    store.keep(log, 3, b"again")
-    assert store.kept(log, 3) == (log, 3, b"again")
+    assert store.nearest_snapshot(log, 3) == (log, 1, b"state " * 100)
+    assert store.snapshots(log) == [(1, b"state " * 100)]
+    store.keep_snapshot(log, 3, b"again")
+    assert store.nearest_snapshot(log, 3) == (log, 3, b"again")
     (fault,) = verify_store(store)  # it is never used, but somebody edited it
     assert "snapshot" in str(fault) and "@2" in str(fault)
-    store.forget_kept(log)
+    store.drop_snapshots(log)
     assert list(verify_store(store)) == []
     store.close()
 

@@ -43,7 +43,7 @@ from plait.store.sqlite import connections as connections_module
 from plait.store.sqlite import database as database_module
 from plait.store.sqlite.commit import GroupCommit
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, fork, new_log, said, sealed
+from plait.testing.writing import begin, extend, fork, message, new_log, seal_events
 from tests.support import RawSql, needs_strace, python, sqlite_writer, unsynced_count, wait_until
 
 
@@ -54,14 +54,14 @@ def opened(folder: Path) -> SqliteStore:
 def test_appends_gather_until_one_asks_for_the_disk(tmp_path: Path) -> None:
     store = opened(tmp_path)
     log = begin(store)
-    extend(store, log, said("a"), said("b"))
+    extend(store, log, message("a"), message("b"))
     assert unsynced_count(store) == 2
     now = store.log(log)
     store.append(
-        log, sealed([said("c")], log, now.tip + 1, (now.head,)), after=now.head, flush=True
+        log, seal_events([message("c")], log, now.tip + 1, (now.head,)), after=now.head, flush=True
     )
     assert unsynced_count(store) == 0
-    extend(store, log, said("d"))
+    extend(store, log, message("d"))
     store.flush()
     assert unsynced_count(store) == 0
     store.close()
@@ -72,7 +72,7 @@ def test_a_boundary_comes_by_count(tmp_path: Path) -> None:
     log = begin(store)
     seen = {unsynced_count(store)}
     for i in range(3 * database_module.UNSYNCED_MAX):
-        extend(store, log, said(str(i)))
+        extend(store, log, message(str(i)))
         seen.add(unsynced_count(store))
     assert max(seen) == database_module.UNSYNCED_MAX - 1 and 0 in seen
     store.close()
@@ -85,7 +85,7 @@ def test_a_boundary_comes_by_time_though_nobody_writes(
     store = opened(tmp_path)
     log = begin(store)
     for text in ("a", "b"):
-        extend(store, log, said(text))
+        extend(store, log, message(text))
         assert unsynced_count(store)
         wait_until(lambda: not unsynced_count(store))
     store.close()
@@ -94,9 +94,9 @@ def test_a_boundary_comes_by_time_though_nobody_writes(
 def test_a_full_log_beside_it_is_durable_at_once_and_takes_the_others_along(tmp_path: Path) -> None:
     store = opened(tmp_path)
     lazy, strict = begin(store), begin_full(store)
-    extend(store, lazy, said("a"))
+    extend(store, lazy, message("a"))
     assert unsynced_count(store) == 1
-    extend(store, strict, said("b"))
+    extend(store, strict, message("b"))
     assert unsynced_count(store) == 0
     assert store.log(lazy).durability == "async" and store.log(strict).durability == "full"
     assert (
@@ -108,7 +108,7 @@ def test_a_full_log_beside_it_is_durable_at_once_and_takes_the_others_along(tmp_
 
 def begin_full(store: Store) -> LogId:
     log = new_log()
-    store.begin(log, sealed([SessionOpened()], log))
+    store.begin(log, seal_events([SessionOpened()], log))
     return log
 
 
@@ -121,7 +121,7 @@ def test_what_stood_already_is_synced_when_it_is_appended_again_as_a_boundary(
     store = opened(tmp_path)
     log = begin(store)
     now = store.log(log)
-    events = sealed([said("x")], log, now.tip + 1, (now.head,))
+    events = seal_events([message("x")], log, now.tip + 1, (now.head,))
     store.append(log, events, after=now.head)
     assert unsynced_count(store) == 2
     store.append(log, events, after=now.head, flush=True)
@@ -133,11 +133,11 @@ def test_a_refused_append_is_no_boundary(tmp_path: Path) -> None:
     store = opened(tmp_path)
     log = begin(store)
     now = store.log(log)
-    extend(store, log, said("x"))
+    extend(store, log, message("x"))
     with pytest.raises(StaleHead):
         store.append(
             log,
-            sealed([said("late")], log, now.tip + 1, (now.head,), actor="human:b"),
+            seal_events([message("late")], log, now.tip + 1, (now.head,), actor="human:b"),
             after=now.head,
             flush=True,
         )
@@ -260,7 +260,7 @@ def test_few_fsyncs_and_one_at_the_end(tmp_path: Path, ending: str) -> None:
 def test_a_flush_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk nothing can be appended, but what was is brought there."""
     store = opened(tmp_path)
-    extend(store, begin(store), said("x"))
+    extend(store, begin(store), message("x"))
     synced: list[str] = []
 
     def full(db: Any) -> None:
@@ -325,12 +325,12 @@ def test_a_commit_that_wrote_nothing_is_no_boundary(tmp_path: Path) -> None:
     """SQLite takes the same bytes kept again for a change, and writes none."""
     store = opened(tmp_path)
     full = begin_full(store)
-    store.keep(full, 1, b"kept")
+    store.keep_snapshot(full, 1, b"kept")
     for i in range(10):
-        extend(store, begin(store), said(str(i)))
+        extend(store, begin(store), message(str(i)))
     before = unsynced_count(store)
     assert before == 20
-    store.keep(full, 1, b"kept")
+    store.keep_snapshot(full, 1, b"kept")
     assert unsynced_count(store) == before
     store.close()
 
@@ -353,9 +353,9 @@ def test_a_switch_that_was_interrupted_is_made_again(
 
     monkeypatch.setattr(db, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        extend(store, log, said("x"))
+        extend(store, log, message("x"))
     monkeypatch.undo()
-    extend(store, full, said("y"))
+    extend(store, full, message("y"))
     assert db.get("PRAGMA synchronous") == 2
     store.close()
 
@@ -367,7 +367,7 @@ def test_closing_brings_it_to_the_disk(tmp_path: Path) -> None:
     begin(bystander)
     bystander.flush()
     before = RawSql(tmp_path / "store.db")("SELECT synced FROM store")[0][0]
-    extend(store, log, said("x"))
+    extend(store, log, message("x"))
     store.close()
     assert RawSql(tmp_path / "store.db")("SELECT synced FROM store")[0][0] == before + 1
     bystander.close()
@@ -376,7 +376,7 @@ def test_closing_brings_it_to_the_disk(tmp_path: Path) -> None:
 def test_a_blob_that_stands_already_is_on_disk_when_it_was_put(tmp_path: Path) -> None:
     store, other = opened(tmp_path), opened(tmp_path)
     log = begin(other)
-    extend(other, log, said("long " * 2000))
+    extend(other, log, message("long " * 2000))
     content = next(store.read(log, 2, 2)).content
     before = RawSql(tmp_path / "store.db")("SELECT synced FROM store")[0][0]
     store.put_blob(content)  # it was brought by another's append, which is not synced yet
@@ -390,12 +390,12 @@ def test_after_a_failed_fsync_everything_is_written_anew(tmp_path: Path) -> None
     nothing about it.
     """
     store = opened(tmp_path)
-    extend(store, begin(store), said("x"))
+    extend(store, begin(store), message("x"))
     sqlite_writer(store).doubt()
     assert (tmp_path / "store.db-wal").stat().st_size > 0
     store.flush()
     assert (tmp_path / "store.db-wal").stat().st_size == 0 and unsynced_count(store) == 0
-    extend(store, begin(store), said("y"))
+    extend(store, begin(store), message("y"))
     store.flush()
     assert (tmp_path / "store.db-wal").stat().st_size > 0, "once is enough"
     store.close()
@@ -405,7 +405,7 @@ def test_what_a_fork_could_not_sync_stays_owed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened(tmp_path)
-    extend(store, begin(store), said("x"))
+    extend(store, begin(store), message("x"))
     connections: Any = vars(store)["_connections"]
 
     def refuse(db: Any) -> None:

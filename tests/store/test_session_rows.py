@@ -16,7 +16,7 @@ from plait.event.kinds import (
 from plait.session import SessionRows
 from plait.store import MemoryStore, SqliteStore, Store
 from plait.testing import Seeded
-from plait.testing.writing import extend, fork, new_log, said, sealed
+from plait.testing.writing import extend, fork, message, new_log, seal_events
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -29,7 +29,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def test_rows_follow_the_session(store: Store) -> None:
     log = new_log()
     store.begin(
-        log, sealed([SessionOpened("cart bug", "u-17", "shop", {"team": "web", "tier": "1"})], log)
+        log,
+        seal_events([SessionOpened("cart bug", "u-17", "shop", {"team": "web", "tier": "1"})], log),
     )
     (row,) = store.rows("session", "session", {"log": log})
     assert (row["title"], row["user"], row["project"], row["status"], row["parent"]) == (
@@ -45,7 +46,7 @@ def test_rows_follow_the_session(store: Store) -> None:
         (SessionClosed(), "closed"),
         (SessionArchived(), "archived"),
     ):
-        extend(store, log, said("x"), body)
+        extend(store, log, message("x"), body)
         assert [row["status"] for row in store.rows("session", "session", {"log": log})] == [status]
     assert [
         row["log"]
@@ -55,7 +56,7 @@ def test_rows_follow_the_session(store: Store) -> None:
 
 def test_a_branch_is_listed_under_its_parent(store: Store) -> None:
     log = new_log()
-    store.begin(log, sealed([SessionOpened("cart bug", "u-17", "shop")], log))
+    store.begin(log, seal_events([SessionOpened("cart bug", "u-17", "shop")], log))
     branch = fork(store, log, 1, "lenient")
     (row,) = store.rows("session", "session", {"parent": log}, order="number")
     assert (row["log"], row["label"], row["title"], row["user"]) == (

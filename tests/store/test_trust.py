@@ -11,7 +11,7 @@ import pytest
 
 from plait import Session, open_store
 from plait.errors import UntrustedStore
-from plait.store import canonical, locate
+from plait.store import canonical_address, locate
 from tests.cli.shell import Shell, process, shell
 
 __all__ = ["shell"]
@@ -35,12 +35,12 @@ def test_it_is_looked_for_up_to_the_home_folder(home: Path, tmp_path: Path) -> N
     deep, environ = home / "a" / "b", {"HOME": str(home)}
     deep.mkdir(parents=True)
     _made(tmp_path)
-    assert locate(deep, environ) == canonical(str(deep / ".plait"))
-    assert locate(home, environ) == canonical(str(home / ".plait"))
+    assert locate(deep, environ) == canonical_address(str(deep / ".plait"))
+    assert locate(home, environ) == canonical_address(str(home / ".plait"))
     _made(home)
-    assert locate(deep, environ) == canonical(str(home / ".plait"))
+    assert locate(deep, environ) == canonical_address(str(home / ".plait"))
     (tmp_path / "link").symlink_to(home)
-    assert locate(deep, {"HOME": str(tmp_path / "link")}) == canonical(str(home / ".plait"))
+    assert locate(deep, {"HOME": str(tmp_path / "link")}) == canonical_address(str(home / ".plait"))
 
 
 @pytest.mark.parametrize("sign", [".git", ".hg", ".jj", ".svn"])
@@ -50,11 +50,11 @@ def test_it_is_looked_for_up_to_the_root_of_a_repository(home: Path, sign: str, 
     deep = root / "a" / "b"
     deep.mkdir(parents=True)
     _made(home)
-    assert locate(deep, environ) == canonical(str(home / ".plait"))
+    assert locate(deep, environ) == canonical_address(str(home / ".plait"))
     (root / sign).mkdir() if kind == "folder" else (root / sign).write_text("gitdir: x\n")
-    assert locate(deep, environ) == canonical(str(deep / ".plait"))
+    assert locate(deep, environ) == canonical_address(str(deep / ".plait"))
     _made(root)
-    assert locate(deep, environ) == canonical(str(root / ".plait"))
+    assert locate(deep, environ) == canonical_address(str(root / ".plait"))
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757, 0o702])
@@ -67,14 +67,14 @@ def test_a_folder_that_everybody_may_write_has_none(tmp_path: Path, mode: int, d
     with pytest.raises(UntrustedStore, match=r"everybody may write to .*PLAIT_STORE=") as raised:
         locate(start, {})
     assert raised.value.path == str(shared / ".plait")
-    assert locate(start, {"PLAIT_STORE": str(shared / ".plait")}) == canonical(
+    assert locate(start, {"PLAIT_STORE": str(shared / ".plait")}) == canonical_address(
         str(shared / ".plait")
     )
     if not depth:
         return
     _made(start)
     if mode & 0o1000:  # one's own folder in it has a store of its own
-        assert locate(start, {}) == canonical(str(start / ".plait"))
+        assert locate(start, {}) == canonical_address(str(start / ".plait"))
     else:  # everybody may rename it there, and put another one in its place
         with pytest.raises(UntrustedStore, match=f"everybody may write to {shared}"):
             locate(start, {})
@@ -90,14 +90,14 @@ def test_a_folder_of_another_user_has_none(tmp_path: Path, owned: str, below_hom
     start.mkdir()
     with pytest.raises(UntrustedStore, match=r"another user \(uid 65534\) owns"):
         locate(start, {"HOME": str(tmp_path)} if below_home else {})
-    assert locate(start, {"SUDO_UID": str(OTHER)}) == canonical(str(shared / ".plait"))
+    assert locate(start, {"SUDO_UID": str(OTHER)}) == canonical_address(str(shared / ".plait"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_link_of_another_user_is_not_followed(tmp_path: Path, home: Path) -> None:
     real = _made(tmp_path / "real")
     (home / ".plait").symlink_to(real / ".plait")
-    assert locate(home, {"HOME": str(home)}) == canonical(str(real / ".plait"))
+    assert locate(home, {"HOME": str(home)}) == canonical_address(str(real / ".plait"))
     (real / ".plait").chmod(0o777)
     with pytest.raises(UntrustedStore, match="everybody"):
         locate(home, {"HOME": str(home)})
@@ -128,7 +128,7 @@ def test_a_link_into_a_folder_that_everybody_may_write_is_not_followed(
     shared = tmp_path / "shared"
     _store_of(shared)
     (home / ".plait").symlink_to("../shared/.plait")
-    assert locate(home, {"HOME": str(home)}) == canonical(str(shared / ".plait"))
+    assert locate(home, {"HOME": str(home)}) == canonical_address(str(shared / ".plait"))
     shared.chmod(mode)
     _refused(home, f"everybody may write to {shared}", home)
 
@@ -144,11 +144,11 @@ def test_a_folder_on_the_way_of_a_link_that_everybody_may_write_is_seen(
     _store_of(real / "deep")
     (between / "link").symlink_to(real)
     (home / ".plait").symlink_to(between / "link" / "deep" / ".plait")
-    assert locate(home, {"HOME": str(home)}) == canonical(str(real / "deep" / ".plait"))
+    assert locate(home, {"HOME": str(home)}) == canonical_address(str(real / "deep" / ".plait"))
     between.chmod(0o777)
     _refused(home, f"everybody may write to {between}", home)
     between.chmod(0o1777)  # there everybody keeps what is their own
-    assert locate(home, {"HOME": str(home)}) == canonical(str(real / "deep" / ".plait"))
+    assert locate(home, {"HOME": str(home)}) == canonical_address(str(real / "deep" / ".plait"))
     real.chmod(0o777)
     _refused(home, f"everybody may write to {real}", home)
 
@@ -157,7 +157,7 @@ def test_a_link_that_leads_nowhere_yet_is_looked_at_as_well(home: Path, tmp_path
     shared = tmp_path / "shared"
     shared.mkdir()
     (home / ".plait").symlink_to(shared / "new")
-    assert locate(home, {"HOME": str(home)}) == canonical(str(shared / "new"))
+    assert locate(home, {"HOME": str(home)}) == canonical_address(str(shared / "new"))
     shared.chmod(0o777)
     _refused(home, f"everybody may write to {shared}", home)
 
@@ -187,10 +187,10 @@ def test_a_link_of_another_user_on_the_way_is_not_followed(home: Path, tmp_path:
 @pytest.mark.parametrize("name", ["store.db", "store.db-wal", "store.db-shm", "runs.lock", "work"])
 def test_a_file_of_another_user_in_ones_own_store_is_not_read(home: Path, name: str) -> None:
     place = _store_of(home)
-    assert locate(home, {"HOME": str(home)}) == canonical(str(place))
+    assert locate(home, {"HOME": str(home)}) == canonical_address(str(place))
     os.chown(place / name, OTHER, OTHER)
     _refused(home, rf"another user \(uid 65534\) owns {place / name}", home)
-    assert locate(home, {"PLAIT_STORE": str(place)}) == canonical(str(place))
+    assert locate(home, {"PLAIT_STORE": str(place)}) == canonical_address(str(place))
 
 
 @pytest.mark.parametrize("name", ["store.db", "store.db-wal", "work"])
@@ -201,7 +201,7 @@ def test_a_file_that_everybody_may_write_is_not_read_where_everybody_gets_to_it(
     (place / name).chmod(0o777)
     _refused(home, f"everybody may write to {place / name}", home)
     place.chmod(0o700)
-    assert locate(home, {"HOME": str(home)}) == canonical(str(place))
+    assert locate(home, {"HOME": str(home)}) == canonical_address(str(place))
 
 
 def test_outside_of_both_it_ends_at_the_first_folder_that_is_not_the_users_alone(
@@ -210,10 +210,10 @@ def test_outside_of_both_it_ends_at_the_first_folder_that_is_not_the_users_alone
     above = _made(tmp_path / "above")
     start = above / "shared" / "mine" / "deep"
     start.mkdir(parents=True)
-    assert locate(start, {}) == canonical(str(above / ".plait"))
+    assert locate(start, {}) == canonical_address(str(above / ".plait"))
     (above / "shared").chmod(0o1777)
-    assert locate(start, {}) == canonical(str(start / ".plait"))
-    assert locate(start, {"HOME": str(tmp_path)}) == canonical(str(above / ".plait"))
+    assert locate(start, {}) == canonical_address(str(start / ".plait"))
+    assert locate(start, {"HOME": str(tmp_path)}) == canonical_address(str(above / ".plait"))
 
 
 def test_none_is_made_where_it_would_not_be_found_again(

@@ -15,7 +15,7 @@ from plait.ids import Digest
 from plait.store import SqliteStore, verify_store
 from plait.store.sqlite.columns import short_of
 from plait.testing import Seeded
-from plait.testing.writing import begin, said
+from plait.testing.writing import begin, message
 from tests.support import RawSql
 
 Edit = Callable[[bytes], bytes]
@@ -114,7 +114,7 @@ def rewrite(path: Path, at: int, edit: Edit) -> bool:
 @pytest.mark.parametrize("what", sorted(MALFORMED))
 def test_a_malformed_header_in_a_chain_that_fits_it(tmp_path: Path, what: str, at: int) -> None:
     store = SqliteStore(tmp_path, source=Seeded())
-    log = begin(store, *(said(str(i)) for i in range(4)))
+    log = begin(store, *(message(str(i)) for i in range(4)))
     assert list(verify_store(store)) == []
     if rewrite(tmp_path / "store.db", at, MALFORMED[what]):
         assert [(fault.log, fault.seq) for fault in verify_store(store)] == [(log, at)]
@@ -129,7 +129,7 @@ def test_a_chain_rewritten_with_care_is_not_found(tmp_path: Path) -> None:
     Only a head kept elsewhere shows this.
     """
     store = SqliteStore(tmp_path, source=Seeded())
-    log = begin(store, *(said(str(i)) for i in range(4)))
+    log = begin(store, *(message(str(i)) for i in range(4)))
     head = store.log(log).head
     rewrite(tmp_path / "store.db", 3, put("time", "7"))
     assert list(verify_store(store)) == []

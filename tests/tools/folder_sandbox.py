@@ -19,7 +19,7 @@ from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.sandbox import VIEW_MAX, Limits, OnOutput, Output, Ran, Wanted
-from plait.workspace import Entry, Snapshot
+from plait.workspace import Entry, TreeSnapshot
 
 HERE = Placement("folder", "test", rung="host", network="off", detail={})
 
@@ -185,7 +185,7 @@ class FolderSandbox:
     def resume(self) -> None: ...
     def renew(self, seconds: float) -> None: ...
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         _not_here()
 
     def restore(self, tree: Digest) -> None:

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from plait.sandbox.local import LocalSandbox
-from plait.sandbox.resident import Hosts, Resident
+from plait.sandbox.resident import Resident, ResidentHost
 from tests.tools.screens import gone, placed
 
 ECHO = ["sh", "-c", 'while read line; do eval "$line"; echo "$line"; done']
@@ -20,7 +20,7 @@ ECHO = ["sh", "-c", 'while read line; do eval "$line"; echo "$line"; done']
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Iterator[LocalSandbox]:
     with placed(tmp_path, {"old.txt": "old"}) as made:
-        assert isinstance(made, LocalSandbox) and isinstance(made, Hosts)
+        assert isinstance(made, LocalSandbox) and isinstance(made, ResidentHost)
         yield made
 
 

@@ -21,8 +21,8 @@ from plait.ids import Digest
 from plait.secrets import Secret
 from plait.store import SqliteStore, Store
 from plait.testing import Seeded
-from plait.workspace import EMPTY, Rules, Snapshot, Workspace
-from plait.workspace.base import PIECE, Node
+from plait.workspace import EMPTY, Rules, TreeSnapshot, Workspace
+from plait.workspace.base import PIECE, NewEntry
 from plait.workspace.copies import (
     Copy,
     Layered,
@@ -31,7 +31,7 @@ from plait.workspace.copies import (
     open_in_place,
 )
 from plait.workspace.copy_state import cache_folder, list_copies
-from plait.workspace.edited import edited
+from plait.workspace.edited import edit_tree
 from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.rules import heavy_in, rules_for
 from tests.support import filled_folder, python
@@ -209,7 +209,9 @@ def test_names_that_are_no_file_names(store: Store, cache: Path, tree: Digest) -
 
 
 def test_a_layered_copy_holds_only_what_differs(store: Store, cache: Path, tree: Digest) -> None:
-    other = edited(store, tree, {"src/a.py": Node("file", content=b"a = 3\n"), "README": None})
+    other = edit_tree(
+        store, tree, {"src/a.py": NewEntry("file", content=b"a = 3\n"), "README": None}
+    )
     store.put_blobs(other.blobs)
     copy = open_copy(store, cache, "s", other.tree, layered=True, base=tree)
     assert isinstance(copy.layers, Layered)
@@ -309,7 +311,7 @@ def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(
             copy.switch(snapshot.tree)
             assert [entry.name for entry in copy.files.list()] == ["README", "src"]
             assert copy.snapshot().tree == snapshot.tree
-            without = edited(store, snapshot.tree, {".env": None, "long": None})
+            without = edit_tree(store, snapshot.tree, {".env": None, "long": None})
             store.put_blobs(without.blobs)
             # nothing changes on disk, but the tree does
             for goal in (without.tree, snapshot.tree, without.tree):
@@ -321,7 +323,7 @@ def test_a_file_with_a_secret_is_named_and_its_content_is_nowhere(
             copy.files.remove(".env")
             assert copy.snapshot().changed == (".env",)
             copy.discard()
-        made = edited(store, snapshot.tree, {"x": Node("file", content=value.encode())})
+        made = edit_tree(store, snapshot.tree, {"x": NewEntry("file", content=value.encode())})
         assert made.withheld == ("x",)
         store.close()
         for file in (tmp_path / "store").rglob("*"):
@@ -587,7 +589,7 @@ def test_names_and_targets_that_hold_a_secret_are_in_no_tree(
     copy.files.write(f"{value}/inside", b"x")
     copy.files.link("link", f"https://{value}@example.org")
     copy.snapshot()  # what was seen before it was known
-    secrets.known(value, "HUSH")
+    secrets.register(value, "HUSH")
     try:
         found = copy.snapshot()
         copy.save_index()
@@ -613,7 +615,7 @@ def test_what_nobody_recorded_comes_again_in_another_process(
     after the copy was opened anew.
     """
     tree = snapshot_folder(store, folder).tree
-    found: list[Snapshot] = []
+    found: list[TreeSnapshot] = []
     for _ in range(2):
         copy = open_copy(store, cache, "s", tree, layered=layered)
         copy.begin()

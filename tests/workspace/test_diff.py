@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from plait.ids import Digest
-from plait.workspace import Entry, Node
+from plait.workspace import Entry, NewEntry
 from plait.workspace.changes import Changes
 from plait.workspace.diff import Stat, changes, renames, stat_lines
-from plait.workspace.git_patch import patch_text, quoted
+from plait.workspace.git_patch import patch_text, quoted_path
 from plait.workspace.tree import EMPTY, TreeReader, encode
 from tests.planting import FOLDER, Blobs, Content, check_out, found_in, git
 from tests.support import count_calls
@@ -19,12 +19,12 @@ from tests.support import count_calls
 Files = dict[str, Content]
 
 
-def executable(text: str) -> Node:
-    return Node("file", 0o755, text.encode())
+def executable(text: str) -> NewEntry:
+    return NewEntry("file", 0o755, text.encode())
 
 
-def link(target: str) -> Node:
-    return Node("link", 0o777, target=target)
+def link(target: str) -> NewEntry:
+    return NewEntry("link", 0o777, target=target)
 
 
 def between(left: Files, right: Files) -> Changes:
@@ -66,7 +66,7 @@ def test_a_folder_of_one_side_is_told_by_what_is_in_it() -> None:
 
 def test_a_mode_is_a_change_of_files_and_of_folders() -> None:
     assert changed_kinds({"run": "1"}, {"run": executable("1")}) == [("run", "file", "file")]
-    assert changed_kinds({"d/x": "1"}, {"d": Node("folder", 0o700), "d/x": "1"}) == [
+    assert changed_kinds({"d/x": "1"}, {"d": NewEntry("folder", 0o700), "d/x": "1"}) == [
         ("d", "folder", "folder")
     ]
 
@@ -357,4 +357,4 @@ def test_a_patch_reads_as_git_writes_it(tmp_path: Path) -> None:
     ],
 )
 def test_quoting(path: str, spelled: str) -> None:
-    assert quoted(path) == spelled
+    assert quoted_path(path) == spelled

@@ -23,7 +23,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId
 from plait.store import MemoryStore, SqliteStore, Store
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, new_log, run_threads, said, sealed
+from plait.testing.writing import begin, extend, message, new_log, run_threads, seal_events
 from plait.workspace.base import Entry
 from plait.workspace.gc import Collected, collect, follow, reachable, roots_of
 from plait.workspace.tree import EMPTY, encode, walk
@@ -57,7 +57,7 @@ def record(store: Store, log: LogId, files: Files) -> Digest:
     tree, blobs = planted(files)
     now = store.log(log)
     store.append(
-        log, sealed([placed(tree)], log, now.tip + 1, (now.head,)), after=now.head, blobs=blobs
+        log, seal_events([placed(tree)], log, now.tip + 1, (now.head,)), after=now.head, blobs=blobs
     )
     return tree
 
@@ -74,7 +74,7 @@ def test_what_no_event_leads_to_goes(store: Store) -> None:
     lost = store.put_blob(b"never recorded")
     log = begin(store)
     tree = record(store, log, {"a": "1", "d/b": "2", "d/e/c": "3" * 10})
-    extend(store, log, said("later"))
+    extend(store, log, message("later"))
     found = collect(store, before=store.number)
     assert found.removed >= 1 and not found.missing
     assert read_whole(store, tree) == {"a": b"1", "d/b": b"2", "d/e/c": b"3" * 10}
@@ -88,7 +88,7 @@ def test_what_came_after_a_number_stays(store: Store) -> None:
     log = begin(store)
     number = store.number
     young = store.put_blob(b"young")
-    extend(store, log, said("later"))
+    extend(store, log, message("later"))
     assert collect(store, before=number).removed == 1
     assert store.get_blob(young) == b"young"
     assert collect(store, before=10**6).removed == 1
@@ -111,14 +111,16 @@ class At(Seeded):
 def said_at(store: Store, log: LogId, minute: int) -> None:
     now = store.log(log)
     store.append(
-        log, sealed([said("x")], log, now.tip + 1, (now.head,), source=At(minute)), after=now.head
+        log,
+        seal_events([message("x")], log, now.tip + 1, (now.head,), source=At(minute)),
+        after=now.head,
     )
 
 
 def test_what_is_young_may_be_waiting_for_its_event(store: Store) -> None:
     """A first look at a large folder puts blobs long before it records their tree."""
     log = new_log()
-    store.begin(log, sealed([SessionOpened()], log, source=At(0)))
+    store.begin(log, seal_events([SessionOpened()], log, source=At(0)))
     old = store.put_blob(b"old")
     said_at(store, log, 30)
     said_at(store, log, 59)
@@ -169,7 +171,7 @@ def test_trees_that_are_not_there_are_told(store: Store) -> None:
 
 def test_a_tree_that_is_damaged_stops_it(store: Store) -> None:
     lost, not_a_tree = store.put_blob(b"never recorded"), store.put_blob(b"not a tree")
-    begin(store, placed(not_a_tree), said("more"))
+    begin(store, placed(not_a_tree), message("more"))
     with pytest.raises(StoreCorrupt):
         collect(store, before=store.number)
     assert store.get_blob(lost) == b"never recorded"

@@ -4,7 +4,7 @@ import pytest
 
 from plait.errors import InvalidValue
 from plait.ids import Digest
-from plait.workspace import PIECE, Entry, Node
+from plait.workspace import PIECE, Entry, NewEntry
 from plait.workspace.merge import TEXT_MAX, Choice, Merging, merge_lines, merge_trees, resolve
 from plait.workspace.tree import encode, find
 from tests.planting import FOLDER, Blobs, Content
@@ -119,14 +119,14 @@ def test_lines_of_both_are_taken() -> None:
 
 
 def test_a_mode_and_a_text_come_together() -> None:
-    run = Node("file", 0o755, TEXT.encode())
+    run = NewEntry("file", 0o755, TEXT.encode())
     assert merged({"a": TEXT}, {"a": run}, {"a": TEXT + "end\n"}) == {
-        "a": Node("file", 0o755, (TEXT + "end\n").encode())
+        "a": NewEntry("file", 0o755, (TEXT + "end\n").encode())
     }
 
 
 def test_both_modes_of_a_folder_and_what_is_in_it() -> None:
-    private = Node("folder", 0o700)
+    private = NewEntry("folder", 0o700)
     assert merged({"d/x": "0"}, {"d": private, "d/x": "0"}, {"d/x": "0", "d/y": "1"}) == {
         "d": private,
         "d/x": b"0",
@@ -178,7 +178,7 @@ def test_empty_folders() -> None:
 
 
 def test_a_folder_that_went_stays_for_what_the_other_side_put_in() -> None:
-    private = Node("folder", 0o700)
+    private = NewEntry("folder", 0o700)
     base: Files = {"d": private, "d/x": "1", "d/s/y": "1"}
     assert merged(base, {}, {**base, "d/new": "2"}) == {"d": private, "d/new": b"2"}
     assert merged(base, {}, {"d": private, "d/x": "1"}) == {}
@@ -206,26 +206,26 @@ def test_blobs_are_those_that_are_new() -> None:
 
 # ── conflicts ────────────────────────────────────────────────────────────────────────────────
 
-LINK = Node("link", 0o777, target="1")
+LINK = NewEntry("link", 0o777, target="1")
 CONFLICTS: dict[str, tuple[Files, Files, Files, list[str]]] = {
     "lines": ({"a": "1\n"}, {"a": "2\n"}, {"a": "3\n"}, ["a"]),
     "neighbouring lines": ({"a": "1\n2\n"}, {"a": "eins\n2\n"}, {"a": "1\nzwei\n"}, ["a"]),
     "both added": ({}, {"d/a": "2\n"}, {"d/a": "3\n"}, ["d/a"]),
     "removed and edited": ({"d/a": "1", "d/b": "1"}, {}, {"d/a": "2", "d/b": "1"}, ["d/a"]),
     "renamed and edited": ({"a": TEXT}, {"b": TEXT}, {"a": TEXT + "end"}, ["a"]),
-    "removed and made executable": ({"a": "1"}, {}, {"a": Node("file", 0o755, b"1")}, ["a"]),
+    "removed and made executable": ({"a": "1"}, {}, {"a": NewEntry("file", 0o755, b"1")}, ["a"]),
     "binary": ({"a": b"1\n2\n3\n\0"}, {"a": b"0\n2\n3\n\0"}, {"a": b"1\n2\n3\n\0\1"}, ["a"]),
     "modes": (
         {"a": "1"},
-        {"a": Node("file", 0o755, b"1")},
-        {"a": Node("file", 0o600, b"1")},
+        {"a": NewEntry("file", 0o755, b"1")},
+        {"a": NewEntry("file", 0o600, b"1")},
         ["a"],
     ),
-    "modes of what both added": ({}, {"a": Node("file", 0o755, b"1")}, {"a": "1"}, ["a"]),
+    "modes of what both added": ({}, {"a": NewEntry("file", 0o755, b"1")}, {"a": "1"}, ["a"]),
     "links": (
         {"a": LINK},
-        {"a": Node("link", 0o777, target="2")},
-        {"a": Node("link", 0o777, target="3")},
+        {"a": NewEntry("link", 0o777, target="2")},
+        {"a": NewEntry("link", 0o777, target="3")},
         ["a"],
     ),
     "link and file": ({"a": "1"}, {"a": LINK}, {"a": "2"}, ["a"]),
@@ -236,8 +236,8 @@ CONFLICTS: dict[str, tuple[Files, Files, Files, list[str]]] = {
     "file, folder with more": ({"d/x": "1"}, {"d": "2"}, {"d/x": "1", "d/y": "3"}, ["d"]),
     "modes of a folder, and in it": (
         {"d/x": "1"},
-        {"d": Node("folder", 0o700), "d/x": "2"},
-        {"d": Node("folder", 0o750), "d/x": "3"},
+        {"d": NewEntry("folder", 0o700), "d/x": "2"},
+        {"d": NewEntry("folder", 0o750), "d/x": "3"},
         ["d", "d/x"],
     ),
 }
@@ -264,7 +264,7 @@ def test_a_side_settles_its_conflicts(case: str) -> None:
 def test_a_conflict_shows_what_each_side_has() -> None:
     both: tuple[Files, Files] = (
         {"a": "eins\n", "gone": "x", "d": "file"},
-        {"a": Node("file", 0o755, b"\0"), "d/x": "2"},
+        {"a": NewEntry("file", 0o755, b"\0"), "d/x": "2"},
     )
     scene = Scene({"a": "1\n", "gone": "1"}, *both)
     found = scene.merge().conflicts
@@ -291,13 +291,19 @@ def test_a_long_text_is_not_shown() -> None:
 
 
 def test_conflicts_are_settled_by_content_and_by_removal() -> None:
-    base: Files = {"a": "0", "b": "0", "run": Node("file", 0o755, b"0"), "d/x": "0"}
-    ours: Files = {"a": "1", "b": "1", "run": Node("file", 0o755, b"1"), "d/x": "1"}
-    theirs: Files = {"a": "2", "b": "2", "run": Node("file", 0o755, b"2"), "new": "3", "d/x": "2"}
+    base: Files = {"a": "0", "b": "0", "run": NewEntry("file", 0o755, b"0"), "d/x": "0"}
+    ours: Files = {"a": "1", "b": "1", "run": NewEntry("file", 0o755, b"1"), "d/x": "1"}
+    theirs: Files = {
+        "a": "2",
+        "b": "2",
+        "run": NewEntry("file", 0o755, b"2"),
+        "new": "3",
+        "d/x": "2",
+    }
     scene = Scene(base, ours, theirs)
     assert scene.resolve({"a": b"both", "b": None, "run": b"r", "d/x": None}) == {
         "a": b"both",
-        "run": Node("file", 0o755, b"r"),
+        "run": NewEntry("file", 0o755, b"r"),
         "new": b"3",
         "d": FOLDER,
     }
@@ -320,11 +326,15 @@ def test_a_choice_for_no_conflict_is_refused() -> None:
 def test_the_mode_of_a_folder_is_settled_and_what_is_in_it_is_merged() -> None:
     scene = Scene(
         {"d/x": "1"},
-        {"d": Node("folder", 0o700), "d/x": "2"},
-        {"d": Node("folder", 0o750), "d/x": "1", "d/y": "3"},
+        {"d": NewEntry("folder", 0o700), "d/x": "2"},
+        {"d": NewEntry("folder", 0o750), "d/x": "1", "d/y": "3"},
     )
     theirs = scene.merge().conflicts["d"]["b"].entry
-    assert scene.resolve({"d": theirs}) == {"d": Node("folder", 0o750), "d/x": b"2", "d/y": b"3"}
+    assert scene.resolve({"d": theirs}) == {
+        "d": NewEntry("folder", 0o750),
+        "d/x": b"2",
+        "d/y": b"3",
+    }
     assert scene.resolve({"d": None}) == {}
 
 

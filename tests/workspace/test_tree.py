@@ -7,7 +7,16 @@ import pytest
 from plait.errors import InvalidValue, StoreCorrupt
 from plait.ids import Digest
 from plait.workspace import Entry
-from plait.workspace.tree import EMPTY, TAG, TreeReader, decode, digest_of, encode, parts_of, shown
+from plait.workspace.tree import (
+    EMPTY,
+    TAG,
+    TreeReader,
+    decode,
+    digest_of,
+    encode,
+    parts_of,
+    shown_path,
+)
 
 ONE, TWO = Digest("1" * 64), Digest("2" * 64)
 ENTRIES = [
@@ -115,5 +124,5 @@ def test_a_reader_keeps_a_bounded_number_of_folders() -> None:
 
 
 def test_paths_as_people_read_them() -> None:
-    assert shown("a/\udcff日") == "a/\\xff日"
+    assert shown_path("a/\udcff日") == "a/\\xff日"
     assert parts_of("/./a//b/") == ["a", "b"]

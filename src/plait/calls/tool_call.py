@@ -142,7 +142,7 @@ class ToolCallState:
         self.request, self.attempt = request, body.attempt
         self.given, self.policy, self.reason = body.arguments, body.policy, body.reason
         self.needs_consent = body.decision == "ask"
-        self.tool = self._tool.classed(body.effect)  # the class is that of this very call
+        self.tool = self._tool.with_effect(body.effect)  # the class is that of this very call
         self.is_undone = False  # it did not happen, or was undone: it is to be run (again)
         self.unknown = self.outcome = self.refusal = None
 

@@ -18,7 +18,7 @@ from plait.cli.terminal import clean, cut_text, visible
 from plait.errors import MergeConflict
 from plait.session import ABSENT
 from plait.session.merge import WORKSPACE
-from plait.workspace.git_patch import quoted
+from plait.workspace.git_patch import quoted_path
 
 Result = TypeVar("Result")
 
@@ -183,4 +183,4 @@ def _excerpt(lines: Sequence[str], first: int | None, skipped: int) -> list[str]
 
 
 def name_of(key: str) -> str:
-    return quoted(path_in(key))
+    return quoted_path(path_in(key))

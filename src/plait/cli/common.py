@@ -25,7 +25,7 @@ from plait.session import Session
 from plait.session.finding import open_range
 from plait.session.listing import session_row
 from plait.session.ports import store_at, writer_of
-from plait.store import FOLDER, Store, canonical, exists, find_open, locate
+from plait.store import FOLDER, Store, canonical_address, find_open, locate, store_exists
 
 Form = Literal["text", "json", "jsonl"]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -43,7 +43,9 @@ class Options(NamedTuple):
         """The address of a store that exists."""
         address = address_of(self.address)
         # memory ends with its process
-        if find_open(address) is None and (address.startswith("memory:") or not exists(address)):
+        if find_open(address) is None and (
+            address.startswith("memory:") or not store_exists(address)
+        ):
             raise NoStore(address)
         return address
 
@@ -76,11 +78,15 @@ def address_of(given: str | None) -> str:
     """
     if given is not None:
         address, inside = (
-            canonical(given),
-            canonical(os.path.join(given, FOLDER)) if ":" not in given else None,
+            canonical_address(given),
+            canonical_address(os.path.join(given, FOLDER)) if ":" not in given else None,
         )
         # as git: the folder is enough
-        return inside if inside is not None and not exists(address) and exists(inside) else address
+        return (
+            inside
+            if inside is not None and not store_exists(address) and store_exists(inside)
+            else address
+        )
     try:
         return locate(Path.cwd(), os.environ)
     # the current folder was removed, or lies below one that may not be entered

@@ -22,7 +22,7 @@ from plait.cli.machine_checks import (
 from plait.cli.report import Report, print_report, to_json
 from plait.cli.store_checks import check_store
 from plait.errors import BadAddress
-from plait.store import canonical, locate
+from plait.store import canonical_address, locate
 
 
 @click.command()
@@ -70,7 +70,7 @@ def _store_address(given: str | None) -> str:
         else "the current folder"
     )
     try:
-        return locate(Path.cwd(), os.environ) if given is None else canonical(given)
+        return locate(Path.cwd(), os.environ) if given is None else canonical_address(given)
     except BadAddress as error:
         raise click.BadParameter(str(error), param_hint=where) from error
     # the current folder was removed, or lies below one that may not be entered

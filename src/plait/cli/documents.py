@@ -25,7 +25,7 @@ from plait.store import Row, StoreFault, Unchecked
 from plait.workspace import Change, Entry
 from plait.workspace.changes import Changes
 from plait.workspace.diff import Stat
-from plait.workspace.tree import shown
+from plait.workspace.tree import shown_path
 
 Document = dict[str, Any]
 
@@ -267,11 +267,11 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
 
 def entry_document(path: str, entry: Entry) -> Document:
     """Return an entry. Bytes of a path that are no text stand as \\xNN."""
-    return {"path": shown(path), **_entry(entry)}
+    return {"path": shown_path(path), **_entry(entry)}
 
 
 def _entry(entry: Entry) -> Document:
-    target = shown(entry.target) if entry.kind == "link" else None
+    target = shown_path(entry.target) if entry.kind == "link" else None
     return {
         "kind": entry.kind,
         "mode": f"{entry.mode:o}",
@@ -307,8 +307,8 @@ def _change(change: Change, stat: Stat, old: str | None) -> Document:
     )
     return {
         "status": status,
-        "path": shown(change.path),
-        "old_path": shown(old) if old is not None else None,
+        "path": shown_path(change.path),
+        "old_path": shown_path(old) if old is not None else None,
         "added_lines": stat.added if old is None else 0,
         "removed_lines": stat.removed if old is None else 0,
         "before": _entry(change.before) if change.before else None,

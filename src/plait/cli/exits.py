@@ -181,7 +181,7 @@ class HidingStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        self._stream.write(secrets.hide_told(text))
+        self._stream.write(secrets.hide_shown_text(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -233,7 +233,9 @@ def _run_to_exit_code(run: Callable[[], Any], as_json: bool) -> int:
 def _print_hidden(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    sys.stderr.write(secrets.hide_told("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(
+        secrets.hide_shown_text("".join(traceback.format_exception(kind, error, trace)))
+    )
 
 
 def _print_error(
@@ -263,7 +265,7 @@ def _print_error(
     else:
         said = before + "plait: " + "\n".join(map(clean, lines))
     try:
-        click.echo(secrets.hide_told(said), err=True)
+        click.echo(secrets.hide_shown_text(said), err=True)
     except OSError:  # stderr is closed; the exit code still tells
         pass
     return code

@@ -38,9 +38,9 @@ from plait.session import Session
 from plait.session.blame import Blame, Line
 from plait.workspace import Entry
 from plait.workspace.changes import LISTED_MAX, Changes
-from plait.workspace.git_patch import quoted
+from plait.workspace.git_patch import quoted_path
 from plait.workspace.lines import as_text
-from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown
+from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown_path
 
 SHOWN = 200  # files on a terminal
 _BITS = {
@@ -90,16 +90,16 @@ class SessionPath(NamedTuple):
             raise ShellError(
                 error,
                 [
-                    f"there is no {quoted(error.path)!r} in {self.name}. See what there is with:"
-                    f" plait files {self.name}"
+                    f"there is no {quoted_path(error.path)!r} in {self.name}. See what there is"
+                    f" with: plait files {self.name}"
                 ],
             ) from error
         except NotAFile as error:
             raise ShellError(
                 error,
                 [
-                    f"{quoted(error.path)!r} in {self.name} is {error.what}, not a file. Name a"
-                    " file."
+                    f"{quoted_path(error.path)!r} in {self.name} is {error.what}, not a file."
+                    " Name a file."
                 ],
             ) from error
 
@@ -125,7 +125,7 @@ def cat(given: Options, file: str, path: str | None) -> None:
             given,
             {
                 "session": place_document(named.session),
-                "path": shown(named.path),
+                "path": shown_path(named.path),
                 **_content_document(found),
             },
         )
@@ -215,7 +215,7 @@ def _entries_below(reader: TreeReader, tree: Digest, path: str) -> Iterator[tupl
     """Return the entries at a path and below it: files, links, and empty folders."""
     entry = reader.find(tree, path)
     if entry is None:
-        raise NoSuchFile(shown(path))
+        raise NoSuchFile(shown_path(path))
     start = "/".join(parts_of(path))
     if entry.kind != "folder":
         return iter([(start, entry)])
@@ -250,13 +250,13 @@ def _mode_text(entry: Entry) -> str:
 
 def _path_text(path: str, entry: Entry) -> str:
     if entry.kind == "folder":
-        return quoted(f"{path}/")
+        return quoted_path(f"{path}/")
     if entry.kind == "link":
-        return f"{quoted(path)} → {quoted(entry.target)}"
+        return f"{quoted_path(path)} → {quoted_path(entry.target)}"
     return (
-        f"{quoted(path)}  (withheld: it holds a secret)"
+        f"{quoted_path(path)}  (withheld: it holds a secret)"
         if entry.kind == "withheld"
-        else quoted(path)
+        else quoted_path(path)
     )
 
 
@@ -325,17 +325,21 @@ def checkout(given: Options, session: str, folder: Path) -> None:
         }
         _print_document(
             given,
-            {**document, "files": len(written), "withheld": [shown(path) for path in withheld]},
+            {
+                **document,
+                "files": len(written),
+                "withheld": [shown_path(path) for path in withheld],
+            },
         )
         return
     out = Out()
     out.line(
         f"wrote {count_text(len(written), 'file')} of ",
         Cell(f"{named.session.short}@{named.session.seq}", ACCENT),
-        f" to {quoted(str(folder))}",
+        f" to {quoted_path(str(folder))}",
     )
     for path in withheld:
-        out.line(Cell(f"  without {quoted(path)}: it holds a secret and was withheld", DIM))
+        out.line(Cell(f"  without {quoted_path(path)}: it holds a secret and was withheld", DIM))
 
 
 def _print_document(given: Options, document: Document) -> None:

@@ -30,7 +30,7 @@ from plait.errors import (
 )
 from plait.event.kinds import Placement
 from plait.ids import LogId
-from plait.sandbox import Held, Wanted, backend, backends
+from plait.sandbox import SandboxInfo, Wanted, backend, backends
 from plait.session import Session
 from plait.session.listing import session_row
 from plait.session.ports import store_at
@@ -129,18 +129,18 @@ def sandbox() -> None:
 class SandboxListing(NamedTuple):
     """The sandboxes of all backends, and the backends that did not answer."""
 
-    held: list[Held]
+    held: list[SandboxInfo]
     silent: dict[str, str]  # backends that did not answer, with the reason
 
 
 def find_all(store: Store) -> SandboxListing:
     """Ask every backend for its sandboxes, except those without the package or key they need."""
-    held, silent = list[Held](), dict[str, str]()
+    held, silent = list[SandboxInfo](), dict[str, str]()
     for name in backends():
         try:
             found = backend(name)
             if any(each.offered for each in found.probe().capabilities):
-                held += found.held(store)
+                held += found.list_sandboxes(store)
         except PlaitError as error:
             silent[name] = str(error)
         # a backend of another package must not hide the sandboxes of the others
@@ -168,7 +168,7 @@ def sandbox_ls(given: Options) -> None:
         _print_held(store, found)
 
 
-def held_document(store: Store, held: Held) -> Document:
+def held_document(store: Store, held: SandboxInfo) -> Document:
     session = session_of(store, held)
     return {
         "backend": held.backend,
@@ -179,7 +179,7 @@ def held_document(store: Store, held: Held) -> Document:
     }
 
 
-def session_of(store: Store, held: Held) -> LogId | None:
+def session_of(store: Store, held: SandboxInfo) -> LogId | None:
     """Return the session it was made for. The key of a clean sandbox has a word after the id."""
     log = LogId(held.key[:36])
     return log if log and session_row(store, log) else None
@@ -236,7 +236,7 @@ def sandbox_rm(given: Options, ids: Sequence[str]) -> None:
         Out().line(f"removed {each.backend} ", Cell(each.sandbox, ACCENT))
 
 
-def _find_sandboxes(given: Options, found: SandboxListing, id: str) -> list[Held]:
+def _find_sandboxes(given: Options, found: SandboxListing, id: str) -> list[SandboxInfo]:
     """Return the sandbox with this id, else those of the session with this name, else the one with
     this beginning of an id.
     """
@@ -258,7 +258,7 @@ def _find_sandboxes(given: Options, found: SandboxListing, id: str) -> list[Held
     return same
 
 
-def _sandboxes_of_session(given: Options, found: SandboxListing, name: str) -> list[Held]:
+def _sandboxes_of_session(given: Options, found: SandboxListing, name: str) -> list[SandboxInfo]:
     try:
         log = given.open(name).id
     except (UnknownRevision, UnknownPlace, AmbiguousRevision):  # not the name of a session
@@ -266,7 +266,7 @@ def _sandboxes_of_session(given: Options, found: SandboxListing, name: str) -> l
     return [each for each in found.held if each.key[:36] == log]
 
 
-def _end_sandbox(store: Store, held: Held) -> None:
+def _end_sandbox(store: Store, held: SandboxInfo) -> None:
     if held.backend != LOCAL:
         backend(held.backend).attach(
             Placement(held.backend, held.sandbox), Wanted(store, held.key, EMPTY)
@@ -285,8 +285,8 @@ def sandbox_prune(given: Options) -> None:
     They are caches: the record has it all.
     """
     store = store_at(given.store)
-    removed, kept = list[Held](), dict[str, str]()
-    for each in backend(LOCAL).held(store):
+    removed, kept = list[SandboxInfo](), dict[str, str]()
+    for each in backend(LOCAL).list_sandboxes(store):
         try:
             _end_sandbox(store, each)
             removed.append(each)

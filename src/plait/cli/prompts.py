@@ -32,9 +32,9 @@ DIFFERS = (
 
 def show_prompt(given: Options, session: Session, *, why: bool) -> int:
     """Print the prompt, and return the exit code."""
-    from plait.runtime.sent import sent  # heavy: most commands do without
+    from plait.runtime.sent import rebuild_prompt  # heavy: most commands do without
 
-    found = sent(session)
+    found = rebuild_prompt(session)
     if given.form == "json":
         print_json(prompt_document(found, why=why))
     elif given.form == "jsonl":

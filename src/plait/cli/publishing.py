@@ -24,8 +24,8 @@ from plait.event.kinds import ToolReturned
 from plait.ids import Digest
 from plait.session import Session
 from plait.workspace.changes import Changes
-from plait.workspace.git_patch import patch_parts, quoted
-from plait.workspace.tree import shown
+from plait.workspace.git_patch import patch_parts, quoted_path
+from plait.workspace.tree import shown_path
 
 
 @click.command()
@@ -145,13 +145,18 @@ def _print_plan(given: Options, planned: PublicationPlan) -> None:
 
 def _remarks_document(executable: Mapping[str, str], unpublished: Mapping[str, str]) -> Document:
     both = {"executable": executable, "unpublished": unpublished}
-    return {name: {shown(path): why for path, why in paths.items()} for name, paths in both.items()}
+    return {
+        name: {shown_path(path): why for path, why in paths.items()} for name, paths in both.items()
+    }
 
 
 def _remark_lines(executable: Mapping[str, str], unpublished: Mapping[str, str]) -> list[str]:
     return [
-        *(f"run by your own tools: {quoted(path)} ({why})" for path, why in executable.items()),
-        *(f"not published: {quoted(path)} ({why})" for path, why in unpublished.items()),
+        *(
+            f"run by your own tools: {quoted_path(path)} ({why})"
+            for path, why in executable.items()
+        ),
+        *(f"not published: {quoted_path(path)} ({why})" for path, why in unpublished.items()),
     ]
 
 
@@ -250,7 +255,7 @@ def _print_publication(given: Options, before: Session, after: Session) -> None:
     done = find_publication(before, after)
     changes = Changes(store_of(after), done.before, done.after) if done else None
     if given.form == "json":
-        written = [shown(path) for path in changes.paths] if changes else []
+        written = [shown_path(path) for path in changes.paths] if changes else []
         named = _remarks_document(done.executable, done.unpublished) if done else {}
         print_json(
             {
@@ -269,9 +274,9 @@ def _print_publication(given: Options, before: Session, after: Session) -> None:
         )
         return
     said = (
-        f"wrote {count_text(len(changes), 'path')} to {quoted(done.folder)}"
+        f"wrote {count_text(len(changes), 'path')} to {quoted_path(done.folder)}"
         if changes
-        else f"{quoted(done.folder)} has all of it already"
+        else f"{quoted_path(done.folder)} has all of it already"
     )
     out.line(Cell(f"{after.short}@{after.seq}", ACCENT), "  ", said)
     for line in changes.lines():

@@ -35,7 +35,7 @@ from plait.session import Session
 from plait.session.gates import is_counted
 from plait.session.saying import saying
 from plait.session.value import open_run_of
-from plait.store import FOLDER, check_folder, exists
+from plait.store import FOLDER, check_folder, store_exists
 
 
 def print_session(given: Options, session: Session, *hints: str) -> None:
@@ -73,7 +73,7 @@ def init(folder: str | None, address: str | None, as_json: bool) -> None:
     if folder is not None and address is not None:
         raise click.UsageError("DIR and --store say the same thing: give one of them.")
     where = _new_address(folder, address)
-    made = not exists(where)
+    made = not store_exists(where)
     open_store(where)
     if as_json:
         print_json({"store": where, "made": made})

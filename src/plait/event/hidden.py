@@ -25,7 +25,7 @@ def without_secrets(value: S) -> S:
     """Return the body, or a part of one, as it may be recorded; the very same object if there is
     nothing to hide.
     """
-    if not secrets.armed():
+    if not secrets.is_armed():
         return value
     try:
         return _hide_within(value) if secrets.may_hold_secret(_encode(value)) else value

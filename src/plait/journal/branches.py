@@ -13,7 +13,7 @@ from threading import Lock, Thread, current_thread
 from plait.errors import InvalidValue
 from plait.event import Body
 from plait.event.kinds import ForkedFrom, Place, SessionOpened
-from plait.ids import LogId, derived
+from plait.ids import LogId, derive_id
 from plait.store import Store
 
 
@@ -59,7 +59,7 @@ class Branches:
                 )
             ordinal = self._counts[key]
             self._counts[key] += 1
-        return derived("plait/fork/1", scope, *about, ordinal)
+        return derive_id("plait/fork/1", scope, *about, ordinal)
 
     def id_in_source(self, store: Store, run: str, first: Body, fork: Place | None) -> LogId | None:
         """Return the id that a branch has in the run that this one was branched off."""
@@ -69,7 +69,7 @@ class Branches:
         how, log, seq, label = _fork_names(first, fork)
         ordinal = self._counts[run, how, log, seq, label] - 1
         run = made_at.header.run or ""
-        return derived("plait/fork/1", run, how, made_at.log, seq, label, ordinal)
+        return derive_id("plait/fork/1", run, how, made_at.log, seq, label, ordinal)
 
 
 def _fork_names(first: Body, fork: Place) -> tuple[str, str, str, str]:

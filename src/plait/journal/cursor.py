@@ -196,7 +196,7 @@ class Cursor:
             return not isinstance(body, k.ToolRequested) or body.tool == _tool_of(step)
         if step.header.call != act.call or step.header.actor != act.actor:
             return False
-        if secrets.armed():
+        if secrets.is_armed():
             body = without_secrets(body)
         # The bytes as they come are enough if they are the same: those on record were checked when
         # they were written.

@@ -32,7 +32,7 @@ from plait.journal.stops import Parked, Stop
 from plait.journal.tips import Tips
 from plait.journal.writer import DirectWriter
 from plait.session import Session
-from plait.session.inbox import arrived
+from plait.session.inbox import inbox_events
 from plait.session.ports import Act, Draft, Position
 from plait.session.session import session_at
 from plait.session.value import advance, delivered_seq, next_value, position_of
@@ -218,7 +218,7 @@ class Journal:
         with self._lock:
             self._posted[key] += 1
             times = self._posted[key]
-        news = arrived(self.writer.store(address), log)
+        news = inbox_events(self.writer.store(address), log)
         return sum(event.header.run == run and event.body == body for event in news) >= times
 
     def defer(self, log: LogId, scope: str, draft: Draft, blobs: Blobs | None = None) -> None:

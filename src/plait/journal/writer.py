@@ -341,7 +341,7 @@ def _seal(
     merging: int = 0,
 ) -> list[Event]:
     events: list[Event] = []
-    if secrets.armed():
+    if secrets.is_armed():
         drafts = [Draft(without_secrets(body), _unnamed(act)) for body, act in drafts]
         behalf = _plain_name(behalf) if behalf else behalf
     for index, (body, act) in enumerate(drafts):

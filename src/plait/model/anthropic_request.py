@@ -14,9 +14,9 @@ from plait.event.kinds import Data, File, Image, Parts, Reasoning, Text
 from plait.ids import Digest
 from plait.model.base import (
     Answered,
-    Call,
+    AnsweredCall,
+    CallResult,
     Request,
-    Result,
     Returned,
     Said,
     Spec,
@@ -175,7 +175,7 @@ def _content(turn: Turn, blob: Blob) -> list[Block]:
     return blocks
 
 
-def _result(result: Result, blob: Blob) -> Block:
+def _result(result: CallResult, blob: Blob) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": result.call}
     if result.failed:  # then it must say something, and in words only
         content = [block for part in result.parts for block in _text_blocks(part, blob)] or _text(
@@ -186,7 +186,7 @@ def _result(result: Result, blob: Blob) -> Block:
     return {**block, "content": content} if content else block
 
 
-def _call(call: Call) -> Block:
+def _call(call: AnsweredCall) -> Block:
     # An object is demanded, also where the model wrote none: its own text is then put into one.
     whole = isinstance(call.arguments, Mapping)
     text = call.arguments if isinstance(call.arguments, str) else json_text(call.arguments)

@@ -73,10 +73,10 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
     """A reply of this agent itself: reasoning verbatim, text, calls."""
 
     parts: Parts
-    calls: tuple[Call, ...] = ()
+    calls: tuple[AnsweredCall, ...] = ()
 
 
-class Call(msgspec.Struct, frozen=True):
+class AnsweredCall(msgspec.Struct, frozen=True):
     # ours: [a-z0-9_]{1,40}, the same in call and result; providers are sent this one, never their
     # own
     id: str
@@ -87,10 +87,10 @@ class Call(msgspec.Struct, frozen=True):
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
     """The results of the calls of the turn before, one per call, in their order."""
 
-    results: tuple[Result, ...]
+    results: tuple[CallResult, ...]
 
 
-class Result(msgspec.Struct, frozen=True):
+class CallResult(msgspec.Struct, frozen=True):
     call: str
     tool: str
     parts: Parts  # bounded: a part says so if something is left out

@@ -47,7 +47,7 @@ from plait.runtime.budgets import Reservation
 from plait.runtime.consent import User, refusal_drafts, tool_request
 from plait.runtime.effects import Answer, AskModel, Effect, Record, Retry, Turning, UseTools
 from plait.runtime.executing import check_running
-from plait.runtime.failures import line, traceback_of
+from plait.runtime.failures import bounded_text, traceback_of
 from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.names import call_id
 from plait.runtime.override import overridden, setup_blob
@@ -56,7 +56,14 @@ from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.run_tools import Unwritten
 from plait.runtime.settle import use_tools
-from plait.runtime.spend import afford, afford_again, counted_fault, counted_reply, lose, settle
+from plait.runtime.spend import (
+    afford,
+    afford_again,
+    count_lost_ask,
+    counted_fault,
+    counted_reply,
+    settle_ask,
+)
 from plait.runtime.waits import Answering, CallModel, Pause, Wait
 from plait.secrets import HiddenPieces
 from plait.session import Session
@@ -339,11 +346,14 @@ class _Asking:
     def go_on(self, fault: Fault) -> None:
         """The next attempt."""
         self.attempt += 1
-        self.outcomes = [*self.outcomes, failure_text(line(fault.kind), line(fault.message))]
+        self.outcomes = [
+            *self.outcomes,
+            failure_text(bounded_text(fault.kind), bounded_text(fault.message)),
+        ]
         _, _, self.reservation, self.reserved, _ = afford_again(self.session, self.effect)
 
     def _settle(self, usage: Usage | None, price: Price | None) -> None:
-        settle(self.session, self.reservation, usage, price)
+        settle_ask(self.session, self.reservation, usage, price)
         self.reservation = None
 
 
@@ -403,14 +413,16 @@ def _ask(effect: AskModel, sealed: Sealed | None) -> Answering:
         if wait_s is None:
             raise ModelFailed(
                 effect.model.name,
-                line(fault.kind),
-                line(fault.message),
+                bounded_text(fault.kind),
+                bounded_text(fault.message),
                 asking.attempt,
                 asking.session,
             )
         if run is not None and run.listeners and settled is None:
             run.listeners.tell(
-                Restarted(failure_text(line(fault.kind), line(fault.message)), effect.path)
+                Restarted(
+                    failure_text(bounded_text(fault.kind), bounded_text(fault.message)), effect.path
+                )
             )
         if wait_s:
             yield Pause(wait_s, asking.session)
@@ -446,17 +458,17 @@ def _lost(session: Session, model: Model, asked: Event) -> Fault:
     """
     body = asked.body
     usage = body.reserved if isinstance(body, k.ModelAsked) else None
-    price = lose(session, model, usage)
+    price = count_lost_ask(session, model, usage)
     why = "the process ended before the answer was recorded"
     return Fault(PROCESS_ENDED, why, retryable=True, retry_after_s=0.0, usage=usage, price=price)
 
 
 def _hidden_fault(fault: Fault) -> Fault:
     """Return a fault as it is recorded: the program sees the same, live and replayed."""
-    if not secrets.armed():
+    if not secrets.is_armed():
         return fault
     kind, message, partial = [
-        secrets.hide_told(line(text, PARTIAL_MAX))
+        secrets.hide_shown_text(bounded_text(text, PARTIAL_MAX))
         for text in (fault.kind, fault.message, fault.partial)
     ]
     hidden = Fault(kind, message, partial=partial, usage=fault.usage, price=fault.price)
@@ -542,7 +554,7 @@ class _Telling:
         delta = msgspec.structs.replace(delta, agent=self._path)
         field = _GROWING.get(type(delta))
         text = getattr(delta, field) if field else ""
-        if not field or not text or not secrets.armed():
+        if not field or not text or not secrets.is_armed():
             self._run.listeners.tell(delta)
             return
         key = type(delta), getattr(delta, "index", 0)
@@ -610,7 +622,7 @@ def _replied(
     session, events = append_at_tip(session, drafts, blobs)
     written = events[0].body
     assert isinstance(written, k.ModelReplied)
-    if secrets.armed():  # the program only ever sees what was recorded
+    if secrets.is_armed():  # the program only ever sees what was recorded
         said = unpack(written.parts, store_at(session.store).get_blob)
     data = next((part for part in said if isinstance(part, k.Data)), None)
     failed = {event.header.call for event in events if event.kind == "ToolFailed"}
@@ -764,9 +776,12 @@ def _faulted(
     usage: Usage | None,
     price: Price | None,
 ) -> Session:
-    partial = line(fault.partial, PARTIAL_MAX)
+    partial = bounded_text(fault.partial, PARTIAL_MAX)
     failure = Failure(
-        line(fault.kind, 200), line(fault.message), _told(fault), retryable=bool(fault.retryable)
+        bounded_text(fault.kind, 200),
+        bounded_text(fault.message),
+        _told(fault),
+        retryable=bool(fault.retryable),
     )
     body = k.ModelFailed(failure, attempt, usage, partial, price, latency_us)
     return append_at_tip(session, [Draft(body, act)])[0]

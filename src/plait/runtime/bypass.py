@@ -182,7 +182,7 @@ def _judge_act(watch: _RunWatch, act: AuditedAct) -> BypassRefused | None:
 
 def _warn(text: str) -> None:
     try:
-        warnings.warn(secrets.hide_told(text), RuntimeWarning, stacklevel=5)
+        warnings.warn(secrets.hide_shown_text(text), RuntimeWarning, stacklevel=5)
     # where warnings are errors: only `refuse` may stop an act
     except Warning:
         pass

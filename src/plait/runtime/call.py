@@ -56,7 +56,7 @@ from plait.runtime.run import Run, running
 from plait.runtime.spend import run_budget
 from plait.runtime.stack import Frame
 from plait.session import Session
-from plait.session.inbox import arrived
+from plait.session.inbox import inbox_events
 from plait.session.ports import Act, Draft, store_at
 from plait.session.rows import run_of_branch
 from plait.session.session import session_at
@@ -342,7 +342,7 @@ def _start(
         if (pool := run_budget(session, run)) is not None:
             run.budgets.set_root(pool)
         run.started_at = run.resumed_at = max(
-            (event.seq for event in arrived(store_at(spot.store), spot.id)), default=0
+            (event.seq for event in inbox_events(store_at(spot.store), spot.id)), default=0
         )
         draw_under(run)
         inside = advance(session, msgspec.structs.replace(spot, run=id))

@@ -101,7 +101,7 @@ def _classed_tool(
     if not tool.varies:
         return tool, None
     try:
-        return tool.classed(tool.effect_in(session.files.placement, arguments)), None
+        return tool.with_effect(tool.effect_in(session.files.placement, arguments)), None
     except BaseException as error:  # whatever class it has: it is code of the tool
         if ends_run(error):
             raise

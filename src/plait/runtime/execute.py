@@ -11,9 +11,9 @@ from plait.event import Json
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
-from plait.runtime.failures import failure_of, line, text_of_error
+from plait.runtime.failures import bounded_text, failure_of, text_of_error
 from plait.runtime.reads import doing, tool_act
-from plait.runtime.sandboxes import Visit, Worked
+from plait.runtime.sandboxes import SandboxCall, SandboxOutcome
 from plait.runtime.waits import Done, Job
 from plait.tool import SANDBOX, Result, difference
 
@@ -58,7 +58,7 @@ def _execute(job: Job, clock: Any) -> Done:
     return conclude(job, value, failure, before, started, clock, visit)
 
 
-def enter_sandbox(job: Job) -> Visit | Failure | None:
+def enter_sandbox(job: Job) -> SandboxCall | Failure | None:
     """The sandbox of a tool that takes one; a failure if it cannot be had: then the tool is not
     run.
     """
@@ -71,7 +71,7 @@ def enter_sandbox(job: Job) -> Visit | Failure | None:
         return Failure(failed.kind, f"not run: {failed.message}", failed.traceback)
 
 
-def sandbox_argument(visit: Visit | None) -> dict[str, Any]:
+def sandbox_argument(visit: SandboxCall | None) -> dict[str, Any]:
     return {SANDBOX: visit.sandbox} if visit is not None else {}
 
 
@@ -86,7 +86,7 @@ def observe_before(job: Job) -> Any:
     if job.tool.observe is None:
         return _Nothing
     try:
-        return job.tool.observed(job.arguments)
+        return job.tool.observe_state(job.arguments)
     except BaseException as error:
         if inside.ends_run(error):
             raise
@@ -105,7 +105,7 @@ def conclude(
     before: Any,
     started: int,
     clock: Any,
-    visit: Visit | None = None,
+    visit: SandboxCall | None = None,
 ) -> Done:
     duration_us, delta, exit_code = clock() - started, None, None
     if isinstance(value, Result):
@@ -116,7 +116,7 @@ def conclude(
     worked, failure = _leave_sandbox(visit, failure)
     if before is not _Nothing:
         try:
-            after = job.tool.observed(job.arguments)
+            after = job.tool.observe_state(job.arguments)
             delta = _recordable_delta(
                 {"before": before, "after": after, "changed": difference(before, after)}
             )
@@ -127,12 +127,14 @@ def conclude(
     return Done(job.number, value, failure, duration_us, delta, exit_code, worked)
 
 
-def _leave_sandbox(visit: Visit | None, failure: Failure | None) -> tuple[Worked, Failure | None]:
+def _leave_sandbox(
+    visit: SandboxCall | None, failure: Failure | None
+) -> tuple[SandboxOutcome, Failure | None]:
     """What is recorded of the files; if that cannot be had, the call has failed, whatever it
     returned.
     """
     if visit is None:
-        return Worked(), failure
+        return SandboxOutcome(), failure
     try:
         return visit.leave(), failure
     except Exception as error:
@@ -142,7 +144,7 @@ def _leave_sandbox(visit: Visit | None, failure: Failure | None) -> tuple[Worked
             if failure is not None
             else ""
         )
-        return Worked(), Failure(
+        return SandboxOutcome(), Failure(
             failed.kind,
             f"its files cannot be recorded, so they are as before: {failed.message}{said}",
             failed.traceback,
@@ -155,5 +157,5 @@ def _recordable_delta(delta: Json) -> Json:
         if len(VOCABULARY.encode(k.ScratchSet("delta", delta))) > DELTA_MAX:
             return {"unobserved": "it is too large to be recorded"}
     except InvalidInput as error:
-        return {"unobserved": line(str(error))}
+        return {"unobserved": bounded_text(str(error))}
     return delta

@@ -14,7 +14,9 @@ TRACEBACK_MAX, MESSAGE_MAX = 8_000, 4_000
 
 def failure_of(error: BaseException) -> Failure:
     """Return an error as a value, fit for the log whatever is in it."""
-    return Failure(line(type(error).__name__, 200), text_of_error(error), traceback_of(error))
+    return Failure(
+        bounded_text(type(error).__name__, 200), text_of_error(error), traceback_of(error)
+    )
 
 
 def text_of_error(error: BaseException) -> str:
@@ -22,10 +24,10 @@ def text_of_error(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "(it cannot be told in words)"
-    return line(text) or type(error).__name__
+    return bounded_text(text) or type(error).__name__
 
 
-def line(text: Any, limit: int = MESSAGE_MAX) -> str:
+def bounded_text(text: Any, limit: int = MESSAGE_MAX) -> str:
     """Return a text, or the repr of a value, bounded and such that UTF-8 can hold it."""
     escaped = escape_text(text if isinstance(text, str) else repr(text))
     if len(escaped) <= limit:

@@ -23,7 +23,7 @@ from plait.runtime.names import principal_of
 from plait.runtime.place import place
 from plait.runtime.publish import publish
 from plait.runtime.registry import run_of
-from plait.runtime.sent import sent
+from plait.runtime.sent import rebuild_prompt
 from plait.runtime.settle import use_tool
 from plait.runtime.waiting import ask_human, sleep, wait_for
 from plait.runtime.waits import Wait
@@ -98,7 +98,7 @@ def _prompt(session: Session, asked: Event) -> Json:
     """Return the prompt that a model was sent, as plain data, or the reason why it is not known."""
     at = session_at(Position(session.store, asked.log, asked.seq, asked.id))
     try:
-        found = sent(at, asked)
+        found = rebuild_prompt(at, asked)
     except PlaitError as error:
         return {
             "model": "",

@@ -15,9 +15,9 @@ from plait.event.kinds import File as FilePart
 from plait.event.kinds import Placement
 from plait.ids import Digest
 from plait.sandbox import Limits, OnOutput, Output, Ran, Sandbox, Wanted
-from plait.sandbox.resident import Hosts, Resident
+from plait.sandbox.resident import Resident, ResidentHost
 from plait.secrets import HiddenPieces
-from plait.workspace import Entry, Files, Snapshot
+from plait.workspace import Entry, FileAccess, TreeSnapshot
 
 
 class LentSandbox:
@@ -84,7 +84,7 @@ class LentSandbox:
         return self.live().workdir
 
     @property
-    def files(self) -> Files:
+    def files(self) -> FileAccess:
         return self._files
 
     def exec(
@@ -127,7 +127,7 @@ class LentSandbox:
         env: Mapping[str, str] | None = None,
     ) -> Resident:
         sandbox = self.touch()
-        if not isinstance(sandbox, Hosts):
+        if not isinstance(sandbox, ResidentHost):
             raise NotSupported(
                 sandbox.placement.backend,
                 "keep a process between calls",
@@ -137,7 +137,7 @@ class LentSandbox:
 
     def resident(self, name: str) -> Resident | None:
         sandbox = self.live()
-        found = sandbox.resident(name) if isinstance(sandbox, Hosts) else None
+        found = sandbox.resident(name) if isinstance(sandbox, ResidentHost) else None
         if found is not None:
             self.touch()  # a process that is talked to may change files
         return found
@@ -148,7 +148,7 @@ class LentSandbox:
     def begin(self) -> None:
         self.touch()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         return self.live().snapshot()
 
     def restore(self, tree: Digest) -> None:

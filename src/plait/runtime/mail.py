@@ -18,13 +18,13 @@ from plait.event import kinds as k
 from plait.ids import LogId, inbox_of, short
 from plait.journal.stops import Cancelled, Parked
 from plait.runtime.appends import append_at_tip
-from plait.runtime.failures import line
+from plait.runtime.failures import bounded_text
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.session import Session
 from plait.session.asks import ANSWERS, answers
 from plait.session.gates import is_judge
-from plait.session.inbox import arrived, asks_in
+from plait.session.inbox import asks_in, inbox_events
 from plait.session.ports import Act, Draft, store_at
 from plait.session.session import session_at
 from plait.session.state import Gate
@@ -128,7 +128,7 @@ def _failed_text(session: Session, name: str) -> str:
     )
     return (
         f"; the verdict at {seq} is that it failed, by"
-        f" {event.actor}{': ' + line(told, 200) if told else ''}"
+        f" {event.actor}{': ' + bounded_text(told, 200) if told else ''}"
     )
 
 
@@ -234,7 +234,7 @@ def _came_meanwhile(session: Session) -> bool:
 
 
 def _is_answered(store: Store, ask: Waiting) -> bool:
-    return any(answers(ask, event) for event in arrived(store, ask.of or ask.log, ask.heard))
+    return any(answers(ask, event) for event in inbox_events(store, ask.of or ask.log, ask.heard))
 
 
 def has_mail(session: Session) -> bool:
@@ -266,7 +266,7 @@ def undelivered(session: Session) -> list[Draft]:
     """What stands in the inbox and has not reached the session, as it is delivered to a run that
     ends: it goes by no answer any more.
     """
-    news = arrived(store_at(session.store), session.id, delivered_seq(session))
+    news = inbox_events(store_at(session.store), session.id, delivered_seq(session))
     told = [event for event in news if event.kind not in _FOR_A_RUN]
     return _delivery(session, inbox_of(session.id), told, news[-1].seq) if news else []
 
@@ -287,7 +287,7 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
         _heed_above(run, store, heads[above].tip)
     if inbox not in heads or heads[inbox].tip <= run.journal.delivered(session):
         return session, []
-    news = arrived(store, log, run.journal.delivered(session))
+    news = inbox_events(store, log, run.journal.delivered(session))
     session, events = append_at_tip(
         session,
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
@@ -352,5 +352,5 @@ def _heed_above(run: Run, store: Store, tip: int) -> None:
     """
     root = session_at(run.journal.tip(run.root))
     if tip > run.journal.delivered(root):
-        news = arrived(store, run.root, run.journal.delivered(root))
+        news = inbox_events(store, run.root, run.journal.delivered(root))
         _heed(root, [event for event in news if event.kind in _STOPS and not _is_over(run, event)])

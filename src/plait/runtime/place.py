@@ -27,7 +27,7 @@ from plait.session import Session
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.value import position_of
 from plait.store import Store
-from plait.workspace import EMPTY, EMPTY_BYTES, Snapshot, shown
+from plait.workspace import EMPTY, EMPTY_BYTES, TreeSnapshot, shown_path
 from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.masks import secrets_in_heavy
 from plait.workspace.rules import heavy_in, rules_for
@@ -133,14 +133,14 @@ def _options_before(session: Session, name: str, where: str | None) -> dict[str,
 
 def _record_folder(
     store: Store, folder: Path, asked: Mapping[str, Any], detail: dict[str, Json]
-) -> Snapshot:
+) -> TreeSnapshot:
     """Return the snapshot of a folder, and add its facts to `detail`."""
     rules = rules_for(folder, ignore=asked.get("ignore", ()), store=store.folder)
     if "heavy" in asked:
         rules = msgspec.structs.replace(rules, heavy=tuple(asked["heavy"]))
         detail["heavy_names"] = list(rules.heavy)
     found = snapshot_folder(store, folder, rules)
-    heavy = [shown(path) for path in heavy_in(folder, rules)]
+    heavy = [shown_path(path) for path in heavy_in(folder, rules)]
     detail |= {
         "folder": str(folder),
         "base": found.tree,
@@ -149,7 +149,7 @@ def _record_folder(
     }
     for word, paths in (("withheld", found.withheld), ("skipped", found.skipped)):
         if paths:
-            detail[word] = [shown(path) for path in paths[:100]]
+            detail[word] = [shown_path(path) for path in paths[:100]]
     detail |= {
         word: cast("Json", paths)
         for word, paths in secrets_in_heavy(str(folder), heavy).items()

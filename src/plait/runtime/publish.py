@@ -39,7 +39,7 @@ from plait.session.files import Resolve
 from plait.session.ports import store_at
 from plait.store import Store
 from plait.tool import Result, Tool
-from plait.workspace import Change, TreeReader, shown
+from plait.workspace import Change, TreeReader, shown_path
 from plait.workspace.changes import Changes
 from plait.workspace.diff import changes
 from plait.workspace.files import LocalFiles, Old
@@ -140,7 +140,7 @@ def consent_request(store: Store, plan: PublishPlan, folder: str, name: str) -> 
         "changes": cast("Json", diff.lines()),
     }
     found |= {
-        what: {shown(path): why for path, why in paths.items()}
+        what: {shown_path(path): why for path, why in paths.items()}
         for what, paths in _paths_with_reasons(plan).items()
         if paths
     }
@@ -187,7 +187,8 @@ def _check_consent(
         if each.path not in seen or seen[each.path] != each.after:
             raise NotApplied(
                 str(folder),
-                f"{shown(each.path)!r} would not become what was shown when consent was asked for",
+                f"{shown_path(each.path)!r} would not become what was shown when consent was"
+                " asked for",
                 step,
             )
 
@@ -247,8 +248,8 @@ def _write_changes(session: Session, folder: Path, choices: Resolve | None) -> R
             )
         except (WorkspaceError, OSError) as error:
             step = f"{len(done)} of {len(todo)} paths are written; correct it and apply again"
-            raise NotApplied(str(folder), f"{shown(change.path)!r}: {error}", step) from error
-        done.append(shown(change.path))
+            raise NotApplied(str(folder), f"{shown_path(change.path)!r}: {error}", step) from error
+        done.append(shown_path(change.path))
     _update_folders(reader, files, plan, todo)
     count = f"{len(done)} path{'s' if len(done) != 1 else ''}"
     summary = f"{count} written to {folder}" if done else f"{folder} has all of it already"
@@ -264,7 +265,9 @@ def plan_notes(plan: PublishPlan) -> list[str]:
         ("run by your own tools", plan.executable),
         ("not published", plan.unpublished),
     ):
-        lines += [f"{what}: {shown(path)} ({why})" for path, why in list(paths.items())[:LISTED]]
+        lines += [
+            f"{what}: {shown_path(path)} ({why})" for path, why in list(paths.items())[:LISTED]
+        ]
         if len(paths) > LISTED:
             lines.append(f"{what}: {len(paths) - LISTED} more")
     return lines
@@ -273,7 +276,7 @@ def plan_notes(plan: PublishPlan) -> list[str]:
 def _delta(session: Session, folder: Path, plan: PublishPlan, done: Sequence[str]) -> Json:
     published: dict[str, Json] = {"published": str(folder), "tree": session.files.tree}
     reasons = {
-        name: {shown(path): why for path, why in paths.items()}
+        name: {shown_path(path): why for path, why in paths.items()}
         for name, paths in _paths_with_reasons(plan).items()
         if paths
     }

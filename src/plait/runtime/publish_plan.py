@@ -26,15 +26,15 @@ from plait.session.ports import store_at
 from plait.session.state import ABSENT
 from plait.session.value import counted_logs
 from plait.store import Store
-from plait.workspace import EMPTY, EMPTY_BYTES, Change, Node, Rules, TreeReader, shown
+from plait.workspace import EMPTY, EMPTY_BYTES, Change, NewEntry, Rules, TreeReader, shown_path
 from plait.workspace.diff import changes
-from plait.workspace.edited import edited, restored
+from plait.workspace.edited import edit_tree, restore_paths
 from plait.workspace.executables import executables
 from plait.workspace.folder_snapshot import snapshot_folder
 from plait.workspace.merge import merge_trees, resolve
 from plait.workspace.publish_guard import Guard
 from plait.workspace.tree import walk
-from plait.workspace.version_control import Kept, metadata_root
+from plait.workspace.version_control import UnpublishedPath, metadata_root
 
 FOLDER = "the folder"  # the name of that side in a conflict
 SECRET = "(withheld: it holds a secret)"  # shown in place of its content
@@ -108,7 +108,7 @@ def _without_metadata(store: Store, base: Digest, tree: Digest) -> tuple[Digest,
     }
     if not kept:
         return tree, {}
-    made = restored(store, base, tree, {found.root for found in kept.values()})
+    made = restore_paths(store, base, tree, {found.root for found in kept.values()})
     store.put_blobs(made.blobs)
     return made.tree, {path: found.why for path, found in kept.items()}
 
@@ -127,7 +127,7 @@ def _leave_out_unpublished(
     The rest is judged again after each removal: without a left-out path others may be harmless.
     """
     reader, away = TreeReader(store), dict(metadata)
-    made = restored(store, before, after, stays)
+    made = restore_paths(store, before, after, stays)
     while True:
         store.put_blobs(made.blobs)
         guard = Guard(reader, folder, before, made.tree)
@@ -140,25 +140,25 @@ def _leave_out_unpublished(
         if not found:
             break
         away |= {each.path: kept.why for each, kept in found}
-        made = restored(store, before, made.tree, {kept.root for _, kept in found})
+        made = restore_paths(store, before, made.tree, {kept.root for _, kept in found})
     return PublishPlan(
         before, made.tree, dict(sorted(away.items())), executables(reader, folder, made.tree, todo)
     )
 
 
-def _why_left_out(change: Change, rules: Rules) -> Kept | None:
+def _why_left_out(change: Change, rules: Rules) -> UnpublishedPath | None:
     """Return why a change is not published; None: it may be.
 
     A file that holds a secret has no stored content; a path that the rules leave out belongs to
     the folder.
     """
     if change.after is not None and change.after.kind == "withheld":
-        return Kept(change.path, "it holds a secret")
+        return UnpublishedPath(change.path, "it holds a secret")
     parts, last = change.path.split("/"), change.after or change.before
     for end, name in enumerate(parts, 1):
         is_folder = end < len(parts) or (last is not None and last.kind == "folder")
         if rules.leaves_out("/".join(parts[: end - 1]), name, is_folder=is_folder):
-            return Kept("/".join(parts[:end]), "the folder's rules leave it out")
+            return UnpublishedPath("/".join(parts[:end]), "the folder's rules leave it out")
     return None
 
 
@@ -218,8 +218,8 @@ def _check_room(store: Store, folder: Path, before: Digest, after: Digest) -> No
         ]
         if foreign := [path for path in inside if path not in ours]:
             why = (
-                f"{shown(change.path)!r} is a folder there, with files that are no part of the"
-                f" session: {shown(foreign[0])!r}"
+                f"{shown_path(change.path)!r} is a folder there, with files that are no part of the"
+                f" session: {shown_path(foreign[0])!r}"
             )
             raise NotApplied(str(folder), why, "Move them away, and apply again")
 
@@ -271,7 +271,7 @@ def _choose_secrets(
     else:
         chosen = _choices_by_path(choices)
     chosen_sides: dict[str, str] = {}
-    nodes: dict[str, Node | None] = {}
+    nodes: dict[str, NewEntry | None] = {}
     for path, sides in secrets.items():
         if path not in chosen:
             continue
@@ -279,11 +279,11 @@ def _choose_secrets(
         is_folders = sides[FOLDER] is value or sides[FOLDER] == value
         chosen_sides[path] = "folder" if is_folders else "session"
         if value not in sides.values() and value is not ABSENT:
-            nodes[path] = Node(
+            nodes[path] = NewEntry(
                 "file", content=value if isinstance(value, bytes) else str(value).encode()
             )
     if nodes:
-        changed = edited(store, tree, nodes)
+        changed = edit_tree(store, tree, nodes)
         store.put_blobs(changed.blobs)
         tree = changed.tree
     return tree, chosen_sides

@@ -24,7 +24,7 @@ from plait.runtime.failures import text_of_error
 from plait.runtime.reads import NOTHING_READ
 from plait.runtime.registry import run_of, scoped_session
 from plait.runtime.run import Run
-from plait.runtime.sandboxes import Site, Worked
+from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.runtime.spend import afford_tool
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
@@ -55,7 +55,7 @@ def run_calls(
         raise run.journal.end_of_recording(session)
     if run is not None:
         _check_stopped(run, session, calls, user)
-    site, jobs = Site(session, _listener(run, user)), list[Job]()
+    site, jobs = BatchSandbox(session, _listener(run, user)), list[Job]()
     for call in calls.values():
         try:
             jobs.append(_job(session, call, site))
@@ -134,7 +134,7 @@ def _check_stopped(
         raise
 
 
-def _job(session: Session, call: ToolCallState, site: Site) -> Job:
+def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
     tool, arguments = call.tool, call.arguments()
     if tool.takes_session:
         arguments[SESSION] = scoped_session(session, call.id, call.attempt, _tool_act(call))
@@ -222,7 +222,7 @@ def _or_stale(
         ):
             return drafts
         return [
-            _failed(call, done._replace(worked=Worked()), _STALE, actor),
+            _failed(call, done._replace(worked=SandboxOutcome()), _STALE, actor),
             *drafts[len(there.before) + 1 :],
         ]
 

@@ -29,7 +29,7 @@ from plait.runtime.process import THIS_PROCESS
 from plait.sandbox import Backend, Sandbox, Wanted, backend
 from plait.session import Session
 from plait.session.ports import store_at
-from plait.workspace import EMPTY, EMPTY_BYTES, Snapshot
+from plait.workspace import EMPTY, EMPTY_BYTES, TreeSnapshot
 
 WAIT_S = 600.0  # for another call on the same session
 KEPT = 64  # handles; the least recently used one is closed first
@@ -37,7 +37,7 @@ KEPT = 64  # handles; the least recently used one is closed first
 # ── one call ─────────────────────────────────────────────────────────────────────────────────
 
 
-class Worked(NamedTuple):
+class SandboxOutcome(NamedTuple):
     """The trees, blobs and events to record after a call in a sandbox."""
 
     trees: Trees | None = None
@@ -47,7 +47,7 @@ class Worked(NamedTuple):
     since: Digest | None = None  # the session's tree when the call began
 
 
-class Site:
+class BatchSandbox:
     """The sandbox of one batch of tool calls, which run one after another: each begins with the
     files that the one before it left.
     """
@@ -56,11 +56,11 @@ class Site:
         # the listener gets the output of commands while they run
         self._session, self._listener = session, listener
         self._now: tuple[Placement, Digest] | None = None  # None: those of the session
-        self._visit: Visit | None = None
+        self._visit: SandboxCall | None = None
 
-    def enter(self) -> Visit:
+    def enter(self) -> SandboxCall:
         placement, tree = self.now
-        self._visit = Visit(
+        self._visit = SandboxCall(
             self, _live_sandboxes.take(self._session, placement, tree), self._listener
         )
         return self._visit
@@ -85,25 +85,25 @@ class Site:
         return self._now
 
 
-class Visit:
+class SandboxCall:
     """One call in a sandbox."""
 
     def __init__(
-        self, site: Site, live: LiveSandbox, on_text: Callable[[str], object] | None
+        self, site: BatchSandbox, live: LiveSandbox, on_text: Callable[[str], object] | None
     ) -> None:
         self._site, self._live = site, live
         self.sandbox = LentSandbox(live.sandbox, on_text)
 
-    def leave(self) -> Worked:
+    def leave(self) -> SandboxOutcome:
         """End the call and return its changes to the files. The tool's handle stops working."""
         self.sandbox.revoke()
         live = self._live
         try:
             if not live.trusted:
-                return Worked()  # the call was abandoned
+                return SandboxOutcome()  # the call was abandoned
             if self.sandbox.broken:
                 live.distrust()
-                return Worked()
+                return SandboxOutcome()
             if self.sandbox.running:
                 step = "wait for it before the tool returns"
                 raise SandboxFailed(
@@ -119,7 +119,7 @@ class Visit:
         finally:
             live.release()
 
-    def _outcome(self, live: LiveSandbox, found: Snapshot) -> Worked:
+    def _outcome(self, live: LiveSandbox, found: TreeSnapshot) -> SandboxOutcome:
         placed, since = self._site.now
         after = _placement_now(live.sandbox.placement, placed, live.key)
         ahead: list[PlacementChanged | Bypassed] = []
@@ -130,7 +130,7 @@ class Visit:
         trees, blobs = Trees(live.before, found.tree, found.changed), {**live.blobs, **found.blobs}
         live.forget_recorded()
         self._site.advance(after, found.tree)
-        return Worked(
+        return SandboxOutcome(
             trees,
             msgspec.structs.replace(after, detail=_paths_left_out(found)),
             blobs,
@@ -143,7 +143,7 @@ class Visit:
         self._live.distrust()
 
 
-def _paths_left_out(found: Snapshot) -> Json:
+def _paths_left_out(found: TreeSnapshot) -> Json:
     """Return the paths that are not in the tree, by reason."""
     left_out: dict[str, Json] = {}
     for name, paths in (
@@ -214,10 +214,10 @@ class LiveSandbox:
         _on_loan.set(_on_loan.get() - {self})
         self._lock.release()
 
-    def record(self, has_begun: bool) -> Snapshot:
+    def record(self, has_begun: bool) -> TreeSnapshot:
         """Return the files after a call; without a look at them if the call never touched them."""
         if not has_begun:
-            return Snapshot(self.before, {})
+            return TreeSnapshot(self.before, {})
         found = self.sandbox.snapshot()
         self.tree = found.tree
         return found

@@ -62,7 +62,7 @@ def last_asked(session: Session) -> Event:
     return found
 
 
-def sent(session: Session, asked: Event | None = None) -> Sent:
+def rebuild_prompt(session: Session, asked: Event | None = None) -> Sent:
     """Rebuild the prompt that was sent at this place of a session, or the nearest before it where
     a model was asked.
     """

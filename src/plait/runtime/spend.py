@@ -201,7 +201,7 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     return Afforded(session, effect, found, usage)
 
 
-def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
+def count_lost_ask(session: Session, model: Model, usage: Usage | None) -> Price | None:
     """Count an ask that was lost with its process as its reservation; return the price of that."""
     if usage is None:
         return None
@@ -212,7 +212,7 @@ def lose(session: Session, model: Model, usage: Usage | None) -> Price | None:
     return Price(cost, "as it was set aside") if cost is not None else None
 
 
-def settle(
+def settle_ask(
     session: Session, reservation: Reservation | None, usage: Usage | None, price: Price | None
 ) -> None:
     """Replace the reservation of an ask by its real cost, as far as that is known."""

@@ -47,10 +47,10 @@ def _print_hidden(
     """Print an error without its secrets; return False if it holds none, and
     nothing was printed.
     """
-    if not secrets.armed():
+    if not secrets.is_armed():
         return False
     text = "".join(traceback.format_exception(kind, error, trace))
-    hidden = secrets.hide_told(text)
+    hidden = secrets.hide_shown_text(text)
     if hidden != text:
         sys.stderr.write(hidden)
     return hidden != text

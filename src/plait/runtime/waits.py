@@ -9,7 +9,7 @@ from plait.event import Json
 from plait.event.kinds import Failure
 from plait.ids import LogId
 from plait.model.base import Model, OnDelta, Request
-from plait.runtime.sandboxes import Site, Worked
+from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.session import Session
 from plait.session.ports import Act
 from plait.tool import Tool
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     call: str
     given: Json = None  # the arguments as recorded
     attempt: int = 1
-    site: Site | None = None  # the sandbox it runs in, if the tool takes one
+    site: BatchSandbox | None = None  # the sandbox it runs in, if the tool takes one
     # the session it is handed, and how it acts on it; None: it takes none
     handed: tuple[LogId, Act] | None = None
     # asked right before it begins: raises if it may not any more
@@ -50,7 +50,7 @@ class Done(NamedTuple):
     duration_us: int = 0
     delta: Json = None
     exit_code: int | None = None
-    worked: Worked = Worked()  # as its sandbox reports
+    worked: SandboxOutcome = SandboxOutcome()  # as its sandbox reports
 
 
 class Launch(NamedTuple):

@@ -18,7 +18,6 @@ from plait.sandbox.base import (
     VIEW_MAX,
     Backend,
     Capability,
-    Held,
     Limits,
     Network,
     OnOutput,
@@ -26,6 +25,7 @@ from plait.sandbox.base import (
     Probe,
     Ran,
     Sandbox,
+    SandboxInfo,
     Wanted,
 )
 
@@ -36,7 +36,7 @@ __all__ = [
     "VIEW_MAX",
     "Backend",
     "Capability",
-    "Held",
+    "SandboxInfo",
     "Limits",
     "Network",
     "OnOutput",

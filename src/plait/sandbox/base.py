@@ -17,7 +17,7 @@ from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.store import Store
-from plait.workspace import HEAVY, Files, Rules, Snapshot
+from plait.workspace import HEAVY, FileAccess, Rules, TreeSnapshot
 
 Network = Literal["off", "on"]
 OnOutput = Callable[[bytes], object]
@@ -112,7 +112,7 @@ class Sandbox(Protocol):
         ...
 
     @property
-    def files(self) -> Files: ...
+    def files(self) -> FileAccess: ...
 
     def exec(
         self,
@@ -138,7 +138,7 @@ class Sandbox(Protocol):
         """Announce a change of files: until `snapshot` has returned, the files are in doubt."""
         ...
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         """Return the files as they are now, as a tree."""
         ...
 
@@ -180,7 +180,7 @@ class Probe(msgspec.Struct, frozen=True):
     capabilities: tuple[Capability, ...]
 
 
-class Held(msgspec.Struct, frozen=True):
+class SandboxInfo(msgspec.Struct, frozen=True):
     """One sandbox that exists, as `plait sandbox ls` shows it."""
 
     backend: str
@@ -211,6 +211,6 @@ class Backend(Protocol):
         """Attach to the recorded sandbox, with the files it has now; raises SandboxGone."""
         ...
 
-    def held(self, store: Store) -> Sequence[Held]:
+    def list_sandboxes(self, store: Store) -> Sequence[SandboxInfo]:
         """Return the existing sandboxes that are known to belong to this store."""
         ...

@@ -21,14 +21,14 @@ from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.sandbox import bubblewrap, launcher, process, rungs
-from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
+from plait.sandbox.base import Capability, Limits, OnOutput, Output, Probe, Ran, SandboxInfo, Wanted
 from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
 from plait.sandbox.limits import counted_by, narrow_limits
 from plait.sandbox.mounts import Overlay, can_mount_by_thread
 from plait.sandbox.output import Spool, keep_output
 from plait.sandbox.resident import LocalResident
 from plait.store import Store
-from plait.workspace import Files, Snapshot
+from plait.workspace import FileAccess, TreeSnapshot
 from plait.workspace.copies import (
     Copy,
     Layered,
@@ -95,7 +95,7 @@ class LocalBackend:
             wanted = msgspec.structs.replace(wanted, tree=found.tree)
         return self._open(wanted, placement.sandbox)
 
-    def held(self, store: Store) -> list[Held]:
+    def list_sandboxes(self, store: Store) -> list[SandboxInfo]:
         return [_sandbox_info(copy) for copy in list_copies(cache_folder(store))]
 
     def _open(self, wanted: Wanted, name: str, *, fresh: bool = False) -> LocalSandbox:
@@ -107,9 +107,9 @@ class LocalBackend:
         return LocalSandbox(wanted, copy, rung, passed)
 
 
-def _sandbox_info(copy: CopyInfo) -> Held:
+def _sandbox_info(copy: CopyInfo) -> SandboxInfo:
     state = "in use" if copy.in_use else "in doubt" if copy.in_doubt else "at rest"
-    return Held(
+    return SandboxInfo(
         NAME,
         copy.name,
         state,
@@ -168,7 +168,7 @@ class LocalSandbox:
         return WORKDIR if self._in_namespaces else self._folder
 
     @property
-    def files(self) -> Files:
+    def files(self) -> FileAccess:
         return self._files
 
     @property
@@ -404,7 +404,7 @@ class LocalSandbox:
     def begin(self) -> None:
         self._copy.begin()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         return self._copy.snapshot(
             self._mounted_root(), self._wanted.heavy if self._in_namespaces else ()
         )

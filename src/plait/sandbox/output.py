@@ -88,7 +88,7 @@ def without_secrets(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Return the same bytes, with the secrets that the process knows replaced."""
     held = b""
     for part in parts:
-        if not secrets.armed():
+        if not secrets.is_armed():
             yield held + part
             held = b""
             continue

@@ -29,14 +29,14 @@ from plait.errors import (
 from plait.event import Json
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
-from plait.sandbox.base import Capability, Held, Limits, OnOutput, Output, Probe, Ran, Wanted
+from plait.sandbox.base import Capability, Limits, OnOutput, Output, Probe, Ran, SandboxInfo, Wanted
 from plait.sandbox.limits import narrow_limits
 from plait.sandbox.output import keep_output
 from plait.sandbox.remote_files import RemoteFiles
 from plait.sandbox.remote_shell import CommandFollower, CommandSpec, Guest, Shell, raise_for_code
 from plait.sandbox.remote_workspace import RemoteWorkspace
 from plait.store import Store
-from plait.workspace import EMPTY, Rules, Snapshot
+from plait.workspace import EMPTY, Rules, TreeSnapshot
 
 LIFETIME_S = 3600.0  # the life of a sandbox that is not renewed
 # the marks of a sandbox, if the vendor keeps such marks
@@ -97,7 +97,7 @@ class RemoteSandbox:
     def begin(self) -> None:
         """Do nothing: every snapshot compares the whole listing with the one before."""
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         return self._workspace.snapshot()
 
     def restore(self, tree: Digest) -> None:
@@ -260,10 +260,10 @@ class RemoteBackend:
             msgspec.structs.replace(wanted, tree=taken.tree, image=wanted.image or placement.image)
         )
 
-    def held(self, store: Store) -> Sequence[Held]:
+    def list_sandboxes(self, store: Store) -> Sequence[SandboxInfo]:
         mine = [found for found in self.all() if found[2].get(STORE) == store.id]
         return [
-            Held(self.name, sandbox, state, marks.get(SESSION, ""))
+            SandboxInfo(self.name, sandbox, state, marks.get(SESSION, ""))
             for sandbox, state, marks in mine
         ]
 

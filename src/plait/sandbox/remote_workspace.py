@@ -19,8 +19,8 @@ from plait.ids import Digest
 from plait.sandbox.remote_listing import KINDS, ListedPath, Listing, listing_script, parse_listing
 from plait.sandbox.remote_shell import FAILED, Shell, quote_word
 from plait.store import Store
-from plait.workspace import EMPTY, Entry, Node, Rules, Snapshot, TreeReader, shown
-from plait.workspace.edited import edited
+from plait.workspace import EMPTY, Entry, NewEntry, Rules, TreeReader, TreeSnapshot, shown_path
+from plait.workspace.edited import edit_tree
 from plait.workspace.rules import NEVER
 
 
@@ -59,7 +59,7 @@ def _archive_contents(content: bytes) -> Iterator[tuple[str, bytes]]:
                 yield member.name, data
 
 
-def pack_archive(nodes: Mapping[str, Node]) -> bytes:
+def pack_archive(nodes: Mapping[str, NewEntry]) -> bytes:
     """Return an archive of files, links and folders. Owners and times are ignored on unpacking."""
     out = io.BytesIO()
     with tarfile.open(
@@ -107,7 +107,7 @@ class RemoteWorkspace:
             f"{made} && find {place} -mindepth 1 -maxdepth 1 -exec rm -rf {{}} +", {}, tree
         )
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         """Return the tree as it is now.
 
         Paths that no tree may hold are removed, so that no later command finds them.
@@ -123,11 +123,13 @@ class RemoteWorkspace:
                 self.shell, self._workdir, [path for path in changed if found[path].letter == "f"]
             )
         )
-        changes: dict[str, Node | None] = {path: None for path in self._seen if path not in found}
+        changes: dict[str, NewEntry | None] = {
+            path: None for path in self._seen if path not in found
+        }
         for path in changed:
             changes[path] = _node(found[path], contents.get(path))
-        taken = edited(self._objects, self.tree, changes)
-        skipped = tuple(sorted(map(shown, odd)))
+        taken = edit_tree(self._objects, self.tree, changes)
+        skipped = tuple(sorted(map(shown_path, odd)))
         self.tree, self._seen = taken.tree, found
         return msgspec.structs.replace(
             taken, blobs=self._objects.with_pending(taken.blobs), skipped=(*taken.skipped, *skipped)
@@ -161,7 +163,7 @@ class RemoteWorkspace:
         self.tree = tree
         self._check_restored(wanted, held)
 
-    def _apply(self, first: str, gone: Sequence[str], due: Mapping[str, Node]) -> Listing:
+    def _apply(self, first: str, gone: Sequence[str], due: Mapping[str, NewEntry]) -> Listing:
         steps = [first] if first else []
         steps.append(f"cd {quote_word(self._workdir)}")
         if gone:
@@ -187,7 +189,7 @@ class RemoteWorkspace:
                 raise SandboxFailed(
                     self.shell.backend,
                     "restore the workspace",
-                    f"{shown(path)!r} is not what was put there",
+                    f"{shown_path(path)!r} is not what was put there",
                     "try again",
                 )
 
@@ -268,20 +270,20 @@ class UnsavedBlobs:
 _UNSEEN = ListedPath("?", 0, 0, "")
 
 
-def _node(seen: ListedPath, content: bytes | None) -> Node | None:
+def _node(seen: ListedPath, content: bytes | None) -> NewEntry | None:
     if seen.letter == "l":
-        return Node("link", 0o777, target=seen.target)
+        return NewEntry("link", 0o777, target=seen.target)
     if seen.letter == "d":
-        return Node("folder", seen.mode)
-    return None if content is None else Node("file", seen.mode, content)
+        return NewEntry("folder", seen.mode)
+    return None if content is None else NewEntry("file", seen.mode, content)
 
 
-def _from_tree(reader: TreeReader, entry: Entry) -> Node:
+def _from_tree(reader: TreeReader, entry: Entry) -> NewEntry:
     if entry.kind == "link":
-        return Node("link", 0o777, target=entry.target)
+        return NewEntry("link", 0o777, target=entry.target)
     if entry.kind == "folder":
-        return Node("folder", entry.mode)
-    return Node("file", entry.mode, reader.content(entry))
+        return NewEntry("folder", entry.mode)
+    return NewEntry("file", entry.mode, reader.content(entry))
 
 
 def _kind(entry: Entry | None) -> str:

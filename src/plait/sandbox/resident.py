@@ -61,7 +61,7 @@ class Resident(Protocol):
 
 
 @runtime_checkable
-class Hosts(Protocol):
+class ResidentHost(Protocol):
     """A sandbox in which processes can stay, each by a name.
 
     They end when it is closed, destroyed, restored, or its owner dies.

@@ -37,7 +37,7 @@ class Secret:
         self.name = _check_name(name)
         self._given = value
         if isinstance(value, str):
-            known(value, name)
+            register(value, name)
         elif value is None:  # it may be in a file long before its first use
             learn(os.environ.get(name), name)
 
@@ -53,7 +53,7 @@ class Secret:
         )
         if not found:
             raise MissingKey(repr(self), self.name, "give it a value: Secret(name, value)")
-        known(found, self.name)
+        register(found, self.name)
         return found
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Secret:
         return Secret, (self.name,)
 
 
-def known(value: str, name: str) -> None:
+def register(value: str, name: str) -> None:
     """Record this value as `[secret name]` from now on."""
     text = value.strip()
     if len(text) < SIZE_MIN:
@@ -92,7 +92,7 @@ def learn(value: str | None, name: str) -> None:
     """
     text = (value or "").strip()
     if len(text) >= 8 and any(c.isdigit() for c in text) and any(c.isalpha() for c in text):
-        known(text, name if _NAME.match(name) else "KEY")
+        register(text, name if _NAME.match(name) else "KEY")
 
 
 def learn_all(values: Mapping[str, str]) -> None:
@@ -122,7 +122,7 @@ def from_environment(environ: Mapping[str, str]) -> None:
     for name in filter(None, map(str.strip, environ.get(VARIABLE, "").split(","))):
         try:
             if environ.get(name):
-                known(environ[name], name)
+                register(environ[name], name)
         except BadSecret as error:
             _registry.refused.append(error)
 
@@ -201,14 +201,14 @@ class HiddenPieces:
     def feed(self, piece: str) -> str:
         """Take the next piece, and return the text that can be shown now."""
         text = self._held + piece
-        edge = _open_from(text) if armed() and _registry.values else len(text)
+        edge = _open_from(text) if is_armed() and _registry.values else len(text)
         self._held = text[edge:]
-        return hide_told(text[:edge])
+        return hide_shown_text(text[:edge])
 
     def end(self) -> str:
         """Return the rest: nothing more will come."""
         text, self._held = self._held, ""
-        return hide_told(text)
+        return hide_shown_text(text)
 
 
 def _open_from(text: str) -> int:
@@ -236,7 +236,7 @@ _OF_BASE64 = re.compile(r"[A-Za-z0-9+/_-]")
 # ── finding and hiding ───────────────────────────────────────────────────────────────────────
 
 
-def armed() -> bool:
+def is_armed() -> bool:
     """Return True if there is anything to look for."""
     if _registry.named is not None or _RAW_VARIABLE in _ENVIRONMENT:
         _learn_named()
@@ -255,22 +255,22 @@ def may_hold_secret(data: bytes) -> bool:
 
 
 def hide_text(text: str) -> str:
-    for value in _values() if armed() else ():
+    for value in _values() if is_armed() else ():
         text = value.hide_text(text)
     return text
 
 
-def hide_told(text: str) -> str:
+def hide_shown_text(text: str) -> str:
     """Hide the known secrets in a text that only people see. Unlike `hide_text`, it raises nothing
     about a refused secret.
     """
-    for value in _sorted_values() if armed() else ():
+    for value in _sorted_values() if is_armed() else ():
         text = value.hide_text(text)
     return text
 
 
 def hide_bytes(data: bytes) -> bytes:
-    for value in _values() if armed() else ():
+    for value in _values() if is_armed() else ():
         data = value.hide_bytes(data)
     return data
 
@@ -324,4 +324,4 @@ def _check_name(name: str) -> str:
 
 
 _learn_named()
-hide_with(hide_told)
+hide_with(hide_shown_text)

@@ -43,7 +43,7 @@ from plait.session.views import (
     Validation,
     message_of,
 )
-from plait.workspace.tree import TreeReader, shown
+from plait.workspace.tree import TreeReader, shown_path
 
 MESSAGE_KINDS = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 _RESULT_KINDS = frozenset(
@@ -214,7 +214,7 @@ def _unknown_error(core: Core, about: str) -> PlaitError:
     if not is_line:
         return unknown
     files = [path for path, entry in islice(reader.walk(tree), 200) if entry.kind == "file"]
-    return UnknownKey(core.short, "file", path, tuple(shown(path) for path in files[:11]))
+    return UnknownKey(core.short, "file", path, tuple(shown_path(path) for path in files[:11]))
 
 
 def _line_event(core: Core, about: str) -> tuple[list[Event], str] | None:

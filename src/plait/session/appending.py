@@ -8,7 +8,7 @@ from plait.errors import GateUnmet, RunOpen, StaleHead
 from plait.event import Body
 from plait.ids import Digest
 from plait.session.acting import Because, acting_in
-from plait.session.inbox import arrived, post, reply
+from plait.session.inbox import inbox_events, post, reply
 from plait.session.life import check_may, live_on
 from plait.session.ports import Draft, Position, Value, host, is_bound, writer_of
 from plait.session.rows import run_of_branch
@@ -72,7 +72,7 @@ def post_to_inbox(
     core = core_of(session)
     now = core_of(reload(session))
     life = now.life
-    for event in arrived(core.store, session.id, now.state.delivered):
+    for event in inbox_events(core.store, session.id, now.state.delivered):
         life = live_on(life, event.kind)
     check_may(session.short, life.status, verb)
     run = session.run if _is_lent(session) else None

@@ -353,7 +353,7 @@ def _verify_log_states(
 ) -> Iterator[StoreFault]:
     info = store.log(log)
     due: list[tuple[int, str, str | None]] = []  # place, what it is, the digest it should have
-    for seq, data in store.all_kept(log):
+    for seq, data in store.snapshots(log):
         kept = from_snapshot(data)
         if kept is None:  # it is not used either
             if _is_of_other_fold(data):

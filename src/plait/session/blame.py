@@ -30,7 +30,7 @@ from plait.session.state import State
 from plait.store import Store
 from plait.workspace.base import CHANGED_MAX, Entry
 from plait.workspace.blame import FileVersion, attribute
-from plait.workspace.tree import TreeReader, shown
+from plait.workspace.tree import TreeReader, shown_path
 
 _KINDS = frozenset(
     kind.__name__
@@ -118,7 +118,7 @@ def blame(store: Store, state: State, name: str, path: str) -> Blame:
         _line(number, tag, text.removesuffix(b"\n").decode("utf-8", "replace"))
         for number, (tag, text) in enumerate(attribute(history.upto(state.log, state.place)), 1)
     ]
-    return Blame(shown(path), tuple(lines))
+    return Blame(shown_path(path), tuple(lines))
 
 
 def _line(number: int, written: _Written, text: str) -> Line:
@@ -140,7 +140,7 @@ def _line(number: int, written: _Written, text: str) -> Line:
 def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
     """Every tree on the path that may have another version of this file."""
     tools: dict[str | None, str] = {}
-    readable = shown(path)
+    readable = shown_path(path)
     for stretch, event in along(store, state.story.path, _KINDS):
         body, tree = event.body, None
         if isinstance(body, ToolRequested):

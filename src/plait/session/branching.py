@@ -170,7 +170,7 @@ def _budget_to_grant(core: Core) -> Budget | None:
 
     In a run it is computed from the session's own log, so that a replay computes the same.
     """
-    here, left = core.position, core.state.left
+    here, left = core.position, core.state.budget_left
     return left if here.run is not None else budget_left(core.store, here.id, here.seq, left)
 
 

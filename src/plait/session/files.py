@@ -17,8 +17,8 @@ from plait.session.fold import state_at
 from plait.session.merge import WORKSPACE
 from plait.session.state import ABSENT, Known, State
 from plait.store import Store
-from plait.workspace.merge import Choice, Version, merge_trees, resolve
-from plait.workspace.tree import EMPTY, EMPTY_BYTES, shown
+from plait.workspace.merge import Choice, ConflictSide, merge_trees, resolve
+from plait.workspace.tree import EMPTY, EMPTY_BYTES, shown_path
 
 Resolve = Mapping[str, Any] | Callable[[str, Mapping[str, Any]], Any]
 
@@ -88,7 +88,7 @@ def merge_files(
 
 
 def chosen_in(
-    conflicts: Mapping[str, Mapping[str, Version]],
+    conflicts: Mapping[str, Mapping[str, ConflictSide]],
     choices: Resolve | None,
     resolved: dict[str, Resolution],
 ) -> dict[str, Choice]:
@@ -115,7 +115,7 @@ def _resolution(value: Any) -> Resolution:
     return Resolution(text if len(text) <= 200 else f"{text[:200]}…")  # the tree has it whole
 
 
-def told(sides: Mapping[str, Version]) -> dict[str, Any]:
+def told(sides: Mapping[str, ConflictSide]) -> dict[str, Any]:
     """What each side has, as a caller may give it back to choose it: its text, what else tells it
     apart, or that it is gone.
     """
@@ -126,7 +126,7 @@ def told(sides: Mapping[str, Version]) -> dict[str, Any]:
     }
 
 
-def _name(version: Version, alike: bool) -> str:
+def _name(version: ConflictSide, alike: bool) -> str:
     if version.text is not None and not alike:
         return version.text
     pieces = ",".join(digest[:16] for digest in version.digests)
@@ -136,7 +136,7 @@ def _name(version: Version, alike: bool) -> str:
     )
 
 
-def _choice(path: str, value: Any, sides: Mapping[str, Version]) -> Choice:
+def _choice(path: str, value: Any, sides: Mapping[str, ConflictSide]) -> Choice:
     """A side that has just that, else new content."""
     if value is ABSENT:
         return None
@@ -156,7 +156,7 @@ def _choice(path: str, value: Any, sides: Mapping[str, Version]) -> Choice:
 
 def resolved_as(path: str) -> str:
     """Under what a choice for a file is recorded."""
-    return f"{WORKSPACE}/{shown(path)}"
+    return f"{WORKSPACE}/{shown_path(path)}"
 
 
 def path_of(key: str) -> str:

@@ -12,7 +12,7 @@ from plait.session.life import STATUSES, Status
 from plait.session.listing import list_rows
 from plait.session.ports import Position, store_at, writer_of
 from plait.session.value import S, SessionValue, value_at, value_at_seq
-from plait.store import Store, canonical, exists
+from plait.store import Store, canonical_address, store_exists
 
 
 def open_value(kind: type[S], name: str, store: str | Path | Store | None) -> S:
@@ -73,7 +73,7 @@ def list_values(
 def existing_address(store: str | Path | Store | None) -> str:
     """The address of a store that is there: looking for a session does not make a store."""
     address = address_of(store)
-    if not exists(address):
+    if not store_exists(address):
         raise NoStore(address)
     return address
 
@@ -82,7 +82,7 @@ def address_of(store: str | Path | Store | None) -> str:
     if store is None:
         return writer_of(None).address()
     if isinstance(store, (str, Path)):
-        return canonical(str(store))
+        return canonical_address(str(store))
     return store.address
 
 

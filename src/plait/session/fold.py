@@ -102,9 +102,9 @@ def state_at(
 def keep_snapshot(store: Store, state: State, head: Digest) -> None:
     """Keep a state, a large one more rarely. It is a cache: whoever asks for it lives without."""
     data = to_snapshot(state, head)
-    last = store.kept(state.log, state.place)
+    last = store.nearest_snapshot(state.log, state.place)
     if len(data) <= SNAPSHOT_BYTES_MAX * (state.place - (last[1] if last else 0)):
-        store.keep(state.log, state.place, data)
+        store.keep_snapshot(state.log, state.place, data)
 
 
 def advanced(store: Store, state: State, by: int) -> State:
@@ -249,7 +249,7 @@ class Folds:
         return self._origins[log]
 
     def _kept(self, log: LogId, place: int) -> State | None:
-        found = self._store.kept(log, place)
+        found = self._store.nearest_snapshot(log, place)
         kept = from_snapshot(found[2]) if found else None
         if found is None or kept is None:
             return None

@@ -56,7 +56,7 @@ def post(
     return writer_of(run).post(store_address, log, drafts, blobs=blobs, check=check, run=run)
 
 
-def arrived(store: Store, log: LogId, after: int = 0) -> list[Event]:
+def inbox_events(store: Store, log: LogId, after: int = 0) -> list[Event]:
     """What stands in the inbox of a log after this place.
 
     Asked before every effect: one query, as long as there is nothing new.
@@ -76,7 +76,8 @@ def waiting_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]
     """What a log's own events from first to last leave open, and nobody has answered by now."""
     found = asks_in(store, log, first, last)
     given = {
-        about: arrived(store, about) for about in dict.fromkeys(ask.of or ask.log for ask in found)
+        about: inbox_events(store, about)
+        for about in dict.fromkeys(ask.of or ask.log for ask in found)
     }
     return [
         with_request(store, ask)
@@ -157,7 +158,7 @@ def failed_verdict(store: Store, ask: Waiting) -> Event | None:
         kinds={ValidationRecorded.__name__},
         reverse=True,
     )
-    given = [*reversed(arrived(store, about, ask.heard)), *own]
+    given = [*reversed(inbox_events(store, about, ask.heard)), *own]
     for event in given:
         body = event.body
         if (
@@ -284,6 +285,6 @@ def reply(
 
 
 def refuse_second(store: Store, ask: Waiting) -> None:
-    for event in arrived(store, ask.log):
+    for event in inbox_events(store, ask.log):
         if answers(ask, event):
             raise AlreadyAnswered(short(ask.log), ask.event, event.kind, event.actor)

@@ -225,7 +225,7 @@ class State(msgspec.Struct, frozen=True):
         return self.label or self.title or self.log[-12:-4]
 
     @property
-    def left(self) -> Budget | None:
+    def budget_left(self) -> Budget | None:
         """What remains of the budget. None: unlimited."""
         grant = self.budget
         if grant is None:

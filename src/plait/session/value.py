@@ -128,7 +128,7 @@ def state_of(session: SessionValue) -> State:
     return core_of(session).state
 
 
-def opened_store(session: SessionValue) -> Store:
+def store_of_session(session: SessionValue) -> Store:
     return core_of(session).store
 
 

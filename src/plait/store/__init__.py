@@ -41,10 +41,10 @@ __all__ = [
     "Table",
     "Unchecked",
     "ancestry",
-    "canonical",
+    "canonical_address",
     "check_durability",
     "check_folder",
-    "exists",
+    "store_exists",
     "folder_of",
     "is_locked",
     "locate",
@@ -73,7 +73,7 @@ def open_at(
     Opened once per process: a session holds the address, never the store.
     """
     check_durability(durability)
-    address = canonical(address)
+    address = canonical_address(address)
     with _lock:
         store = _open.get(address)
         if store is not None and not store.is_closed:
@@ -101,7 +101,7 @@ def find_open(address: str) -> Store | None:
     return store
 
 
-def exists(address: str) -> bool:
+def store_exists(address: str) -> bool:
     """True if a store was ever made at a canonical address.
 
     An empty file is none yet: opening it would make one.
@@ -118,7 +118,7 @@ def exists(address: str) -> bool:
         return True
 
 
-def canonical(address: str) -> str:
+def canonical_address(address: str) -> str:
     """The one spelling of an address: `memory:NAME` or `sqlite:` and the folder's real path."""
     if not isinstance(address, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         raise BadAddress(repr(address), "it is neither a text nor a path")
@@ -171,14 +171,14 @@ def locate(start: Path, environ: Mapping[str, str]) -> str:
     One that another user could have put there raises UntrustedStore.
     """
     if given := environ.get("PLAIT_STORE"):
-        return canonical(given)
+        return canonical_address(given)
     for folder in folders_upward(start, environ):
         # unlike Path.is_dir, this takes a folder we may not enter for none
         if os.path.isdir(folder / FOLDER):
             check_folder(folder, FOLDER, environ)
-            return canonical(str(folder / FOLDER))
+            return canonical_address(str(folder / FOLDER))
     check_folder(start, FOLDER, environ)
-    return canonical(str(start / FOLDER))
+    return canonical_address(str(start / FOLDER))
 
 
 def _forget_lock() -> None:

@@ -223,21 +223,21 @@ class SnapshotStore(Protocol):
 
     """
 
-    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+    def keep_snapshot(self, log: LogId, seq: int, data: bytes) -> None:
         """Keep bytes about one of the log's own places, and drop those kept for it before."""
         ...
 
-    def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
+    def nearest_snapshot(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         """The nearest bytes kept at or before a place, through the lineage, after the log and the
         place they were kept for.
         """
         ...
 
-    def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
+    def snapshots(self, log: LogId) -> list[tuple[int, bytes]]:
         """The bytes kept for this very log, in the order of its places."""
         ...
 
-    def forget_kept(self, log: LogId | None = None) -> int:
+    def drop_snapshots(self, log: LogId | None = None) -> int:
         """Drop the bytes kept for a log, or for all of them; returns how many there were."""
         ...
 

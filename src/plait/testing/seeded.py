@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from plait.ids import SALT_SIZE, LogId, Micros, derived
+from plait.ids import SALT_SIZE, LogId, Micros, derive_id
 
 
 class Seeded:
@@ -23,4 +23,4 @@ class Seeded:
         return sha256(f"{self.seed}/{log}/{seq}".encode()).digest()[:SALT_SIZE]
 
     def fresh(self, *about: str | int) -> LogId:
-        return derived("plait/seeded/1", self.seed, *about)
+        return derive_id("plait/seeded/1", self.seed, *about)

@@ -13,7 +13,7 @@ from plait.event.kinds import (
     SessionOpened,
     Text,
 )
-from plait.ids import Digest, LogId, derived
+from plait.ids import Digest, LogId, derive_id
 from plait.store import Store, verify_store
 from plait.testing.seeded import Seeded
 
@@ -24,14 +24,14 @@ _ordinal = iter(range(10**9))
 
 
 def new_log() -> LogId:
-    return derived("plait/testing/1", next(_ordinal))
+    return derive_id("plait/testing/1", next(_ordinal))
 
 
-def said(text: str) -> MessageSaid:
+def message(text: str) -> MessageSaid:
     return MessageSaid("user", (Text(text),))
 
 
-def sealed(
+def seal_events(
     bodies: Sequence[Body],
     log: LogId,
     seq: int = 1,
@@ -46,14 +46,14 @@ def begin(store: Store, *bodies: Body) -> LogId:
     """A new root: opened, then these."""
     log = new_log()
     durability = None if store.durability == "memory" else store.durability
-    store.begin(log, sealed([SessionOpened(durability=durability), *bodies], log))
+    store.begin(log, seal_events([SessionOpened(durability=durability), *bodies], log))
     return log
 
 
 def extend(store: Store, log: LogId, *bodies: Body) -> list[Event]:
     """Append to the log as it stands now."""
     now = store.log(log)
-    events = sealed(bodies, log, now.tip + 1, (now.head,))
+    events = seal_events(bodies, log, now.tip + 1, (now.head,))
     store.append(log, events, after=now.head)
     return events
 
@@ -62,7 +62,9 @@ def fork(store: Store, parent: LogId, place: int, label: str | None = None) -> L
     log = new_log()
     point = next(store.read(parent, place, place))
     store.begin(
-        log, sealed([ForkedFrom(parent, place, label)], log, place + 1, (point.id,)), parent=parent
+        log,
+        seal_events([ForkedFrom(parent, place, label)], log, place + 1, (point.id,)),
+        parent=parent,
     )
     return log
 

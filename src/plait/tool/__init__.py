@@ -238,7 +238,7 @@ class Tool(Generic[P, R]):
             return self.effect
         return self._effect_of(placement, arguments if isinstance(arguments, Mapping) else {})
 
-    def classed(self, effect: EffectClass) -> Tool[..., Any]:
+    def with_effect(self, effect: EffectClass) -> Tool[..., Any]:
         """Return the same tool, for a call that was recorded with this class."""
         if effect == self.effect:
             return self
@@ -291,7 +291,7 @@ class Tool(Generic[P, R]):
             )
         return None
 
-    def observed(self, arguments: Mapping[str, Any]) -> Json:
+    def observe_state(self, arguments: Mapping[str, Any]) -> Json:
         """Call the observer with those of the arguments that it names, and return the state."""
         assert self.observe is not None
         wanted = inspect.signature(self.observe).parameters

@@ -19,7 +19,7 @@ import msgspec
 from plait.errors import NotSupported, SandboxFailed
 from plait.event import Json
 from plait.sandbox import Sandbox
-from plait.sandbox.resident import Hosts, Resident
+from plait.sandbox.resident import Resident, ResidentHost
 
 START_S, ANSWER_S = 60.0, 60.0
 Serve = Callable[[str], Json]  # answers a resident that needs a file of the workspace
@@ -88,7 +88,7 @@ def start_screen(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> 
     """
     if (screen := find_screen(sandbox, kind)) is not None:
         return screen
-    if not isinstance(sandbox, Hosts):
+    if not isinstance(sandbox, ResidentHost):
         raise NotSupported(
             sandbox.placement.backend,
             f"keep a {kind} open between calls",
@@ -108,7 +108,7 @@ def start_screen(sandbox: Sandbox, kind: str, program: str, *arguments: str) -> 
 
 def find_screen(sandbox: Sandbox, kind: str) -> Screen | None:
     """Return the screen of that kind, if it is still there."""
-    resident = sandbox.resident(kind) if isinstance(sandbox, Hosts) else None
+    resident = sandbox.resident(kind) if isinstance(sandbox, ResidentHost) else None
     return Screen(kind, resident) if resident is not None else None
 
 

@@ -4,9 +4,18 @@ Trees and their spelling are imported at once; the modules that touch disks are 
 users.
 """
 
-from plait.workspace.base import CHANGED_MAX, PIECE, Change, Entry, Files, Kind, Node, Snapshot
+from plait.workspace.base import (
+    CHANGED_MAX,
+    PIECE,
+    Change,
+    Entry,
+    FileAccess,
+    Kind,
+    NewEntry,
+    TreeSnapshot,
+)
 from plait.workspace.rules import HEAVY, Rules
-from plait.workspace.tree import EMPTY, EMPTY_BYTES, Objects, TreeReader, shown
+from plait.workspace.tree import EMPTY, EMPTY_BYTES, Objects, TreeReader, shown_path
 from plait.workspace.view import Workspace
 
 __all__ = [
@@ -17,13 +26,13 @@ __all__ = [
     "PIECE",
     "Change",
     "Entry",
-    "Files",
+    "FileAccess",
     "Kind",
-    "Node",
+    "NewEntry",
     "Objects",
     "Rules",
-    "Snapshot",
+    "TreeSnapshot",
     "TreeReader",
     "Workspace",
-    "shown",
+    "shown_path",
 ]

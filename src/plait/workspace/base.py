@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, frozen=True):
     target: str = ""  # where a link points
 
 
-class Node(msgspec.Struct, frozen=True):
+class NewEntry(msgspec.Struct, frozen=True):
     """A file, link or folder to be put into a tree, with its content."""
 
     kind: Literal["file", "link", "folder"]
@@ -42,7 +42,7 @@ class Node(msgspec.Struct, frozen=True):
     target: str = ""  # of a link
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class TreeSnapshot(msgspec.Struct, frozen=True):
     """A tree of the files at one moment, with the blobs that the store may not have yet."""
 
     tree: Digest
@@ -67,7 +67,7 @@ class Change(msgspec.Struct, frozen=True):
     after: Entry | None  # None: it is gone
 
 
-class Files(Protocol):
+class FileAccess(Protocol):
     """The files of a workspace, reached by relative paths. Links never lead outside of it.
 
     Raises NoSuchFile, NotAFile, OutsideWorkspace. Pipes, sockets and devices are never opened.

@@ -8,7 +8,7 @@ from functools import cached_property
 from plait.ids import Digest
 from plait.workspace.base import Change
 from plait.workspace.diff import SIZE_MAX, Stat, changes, is_folder, renames, stat_lines
-from plait.workspace.git_patch import patch_text, quoted
+from plait.workspace.git_patch import patch_text, quoted_path
 from plait.workspace.tree import Objects, TreeReader
 
 LISTED_MAX = 200  # paths in a summary
@@ -108,9 +108,9 @@ class Changes:
 def _change_line(change: Change, stat: Stat, come: dict[str, str]) -> str:
     before, after = change.before, change.after
     slash = "/" if is_folder(after or before) else ""
-    name = quoted(change.path + slash)
+    name = quoted_path(change.path + slash)
     if change.path in come:
-        return f"R {quoted(come[change.path])} → {name}"
+        return f"R {quoted_path(come[change.path])} → {name}"
     letter = "A" if before is None else "D" if after is None else "M"
     notes = [letter, name]
     if before and after and before.kind != after.kind:

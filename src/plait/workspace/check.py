@@ -8,7 +8,7 @@ from plait.errors import PlaitError
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace.base import Entry
-from plait.workspace.tree import EMPTY, decode, shown
+from plait.workspace.tree import EMPTY, decode, shown_path
 
 
 class TreeCheck:
@@ -78,4 +78,4 @@ class TreeCheck:
 
 
 def _path_text(path: str) -> str:
-    return repr(shown(path) or ".")
+    return repr(shown_path(path) or ".")

@@ -37,7 +37,7 @@ from plait.errors import (
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
-from plait.workspace.base import CHANGED_MAX, Entry, Snapshot
+from plait.workspace.base import CHANGED_MAX, Entry, TreeSnapshot
 from plait.workspace.bases import base_of
 from plait.workspace.checkout import TreeSwitch, checkout
 from plait.workspace.copy_state import (
@@ -58,7 +58,7 @@ from plait.workspace.locks import Lock
 from plait.workspace.rules import USUAL, Rules
 from plait.workspace.scan import Scan, ScanResult
 from plait.workspace.sink import Sink
-from plait.workspace.tree import EMPTY, TreeReader, differing, shown
+from plait.workspace.tree import EMPTY, TreeReader, differing, shown_path
 
 # files: an index that is behind is still true, and so many files are read again at the next opening
 _UNSAVED_MAX = 256
@@ -155,7 +155,7 @@ class Copy:
             with suppress(FileNotFoundError):
                 folder.chmod(0o755)
 
-    def snapshot(self, mounted: str | None = None, points: Collection[str] = ()) -> Snapshot:
+    def snapshot(self, mounted: str | None = None, points: Collection[str] = ()) -> TreeSnapshot:
         """Return a snapshot of the files; the copy is clean afterwards.
 
         The time grows with the number of changes, or of files if the copy is plain. `mounted`: the
@@ -181,8 +181,8 @@ class Copy:
         }
         dropped = self._drop_unrecorded(found, mounted, points)
         self._mark_clean(found.tree)
-        withheld = {*found.withheld, *map(shown, self._absent)}
-        return Snapshot(
+        withheld = {*found.withheld, *map(shown_path, self._absent)}
+        return TreeSnapshot(
             found.tree,
             dict(self._pending.blobs),
             changed,
@@ -214,7 +214,7 @@ class Copy:
                 self._drop(root, path, layered=mounted is None)
                 # as in every other copy of the tree, where a withheld file is absent
                 self._absent[path] = entry
-        return tuple(sorted(secrets.hide_text(shown(path)) for path in dropped))
+        return tuple(sorted(secrets.hide_text(shown_path(path)) for path in dropped))
 
     def _drop(self, root: int, path: str, *, layered: bool, is_point: bool = False) -> bool:
         """Remove the entry at a path, also as the lower layer shows it. Return True if there was
@@ -280,7 +280,9 @@ class Copy:
             return scan.scan_folder(root, self.base)
 
     def _changed_paths(self, tree: Digest) -> tuple[tuple[str, ...], int]:
-        paths = sorted(shown(change.path) for change in differing(self._reader, self.tree, tree))
+        paths = sorted(
+            shown_path(change.path) for change in differing(self._reader, self.tree, tree)
+        )
         return tuple(paths[:CHANGED_MAX]), max(len(paths) - CHANGED_MAX, 0)
 
     def save_index(self) -> None:

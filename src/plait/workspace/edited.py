@@ -13,7 +13,7 @@ import msgspec
 from plait import secrets
 from plait.errors import OutsideWorkspace
 from plait.ids import Digest
-from plait.workspace.base import CHANGED_MAX, PIECE, Entry, Node, Snapshot
+from plait.workspace.base import CHANGED_MAX, PIECE, Entry, NewEntry, TreeSnapshot
 from plait.workspace.files import check_path
 from plait.workspace.tree import (
     EMPTY,
@@ -23,7 +23,7 @@ from plait.workspace.tree import (
     digest_of,
     encode,
     parts_of,
-    shown,
+    shown_path,
 )
 
 
@@ -31,7 +31,7 @@ class _FolderPlan:
     """The new state of one folder: of the entries in it, and of the folders below."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node | None] = {}
+        self.nodes: dict[str, NewEntry | None] = {}
         self.below: dict[str, _FolderPlan] = {}
 
 
@@ -41,15 +41,17 @@ class _TreeBuild(NamedTuple):
     withheld: list[str]
 
 
-def edited(objects: Objects, before: Digest, changes: Mapping[str, Node | None]) -> Snapshot:
+def edit_tree(
+    objects: Objects, before: Digest, changes: Mapping[str, NewEntry | None]
+) -> TreeSnapshot:
     """Return a snapshot of the tree with these paths changed; None: removed.
 
     Folders on the way are made. Touches only the folders that change.
     """
     build = _TreeBuild(TreeReader(objects), {}, [])
     tree = _edit_folder(build, before, _plan_folders(changes), "")
-    paths = sorted(shown(change.path) for change in differing(build.reader, before, tree))
-    return Snapshot(
+    paths = sorted(shown_path(change.path) for change in differing(build.reader, before, tree))
+    return TreeSnapshot(
         tree,
         build.blobs,
         tuple(paths[:CHANGED_MAX]),
@@ -58,7 +60,7 @@ def edited(objects: Objects, before: Digest, changes: Mapping[str, Node | None])
     )
 
 
-def _plan_folders(changes: Mapping[str, Node | None]) -> _FolderPlan:
+def _plan_folders(changes: Mapping[str, NewEntry | None]) -> _FolderPlan:
     root = _FolderPlan()
     for path, node in changes.items():
         check_path(path)
@@ -112,7 +114,9 @@ def _add_folder(build: _TreeBuild, entries: Mapping[str, Entry]) -> Digest:
     return tree
 
 
-def _new_entry(build: _TreeBuild, name: str, node: Node, there: Entry | None, path: str) -> Entry:
+def _new_entry(
+    build: _TreeBuild, name: str, node: NewEntry, there: Entry | None, path: str
+) -> Entry:
     if node.kind == "link":
         return Entry(name, "link", 0o777, target=node.target)
     if node.kind == "folder":  # its entries stay
@@ -120,14 +124,16 @@ def _new_entry(build: _TreeBuild, name: str, node: Node, there: Entry | None, pa
         return Entry(name, "folder", node.mode & 0o777, 0, (tree,))
     hidden = secrets.hide_bytes(node.content)
     if hidden != node.content:
-        build.withheld.append(shown(path))
+        build.withheld.append(shown_path(path))
         return Entry(name, "withheld", node.mode & 0o777, len(node.content), (digest_of(hidden),))
     pieces = [node.content[start : start + PIECE] for start in range(0, len(node.content), PIECE)]
     build.blobs.update((digest_of(piece), piece) for piece in pieces)
     return Entry(name, "file", node.mode & 0o777, len(node.content), tuple(map(digest_of, pieces)))
 
 
-def restored(objects: Objects, before: Digest, after: Digest, paths: Iterable[str]) -> Snapshot:
+def restore_paths(
+    objects: Objects, before: Digest, after: Digest, paths: Iterable[str]
+) -> TreeSnapshot:
     """Return a snapshot of the tree `after`, with these paths, and all below them, as in
     `before`.
     """
@@ -138,7 +144,7 @@ def restored(objects: Objects, before: Digest, after: Digest, paths: Iterable[st
         for folder in above:
             plan = plan.below.setdefault(folder, _FolderPlan())
         plan.nodes[name] = None
-    return Snapshot(_restore_folder(build, before, after, root), build.blobs)
+    return TreeSnapshot(_restore_folder(build, before, after, root), build.blobs)
 
 
 def _restore_folder(build: _TreeBuild, before: Digest, after: Digest, plan: _FolderPlan) -> Digest:

@@ -8,7 +8,7 @@ from pathlib import Path
 from plait.errors import WorkspaceError
 from plait.store import Store
 from plait.workspace import disk
-from plait.workspace.base import Snapshot
+from plait.workspace.base import TreeSnapshot
 from plait.workspace.copy_state import (
     cache_folder,
     folder_home,
@@ -25,7 +25,7 @@ from plait.workspace.tree import TreeReader
 
 def snapshot_folder(
     store: Store, folder: Path, rules: Rules = USUAL, cache: Path | None = None
-) -> Snapshot:
+) -> TreeSnapshot:
     """Return a snapshot of a folder; all its blobs are in the store when this returns.
 
     Files that did not change since the last snapshot are not read again.
@@ -40,7 +40,7 @@ def snapshot_folder(
         ).scan_folder(root)
     sink.flush()
     write_whole(home / "index", pack_index(found.seen, rules))
-    return Snapshot(found.tree, {}, withheld=found.withheld, skipped=found.skipped)
+    return TreeSnapshot(found.tree, {}, withheld=found.withheld, skipped=found.skipped)
 
 
 def _open_users_folder(folder: Path) -> int:

@@ -124,7 +124,7 @@ def _split_by_kind(change: Change) -> list[Change]:
 def _rename_patch(removed: Change, added: Change) -> list[str]:
     assert removed.before is not None and added.after is not None
     modes = _mode_lines(removed.before, added.after)
-    old, new = quoted(removed.path), quoted(added.path)
+    old, new = quoted_path(removed.path), quoted_path(added.path)
     return [
         _header(removed.path, added.path),
         *modes,
@@ -163,7 +163,7 @@ def _file_patch(reader: TreeReader, change: Change, context: int, size_max: int)
 
 
 def _header(old: str, new: str) -> str:
-    return f"diff --git {quoted('a/' + old)} {quoted('b/' + new)}\n"
+    return f"diff --git {quoted_path('a/' + old)} {quoted_path('b/' + new)}\n"
 
 
 def _mode_lines(before: Entry | None, after: Entry | None) -> list[str]:
@@ -189,7 +189,7 @@ def _git_mode(entry: Entry | None, *, usual: bool = False) -> int:
 def _side_label(side: str, path: str, entry: Entry | None) -> str:
     if entry is None:
         return "/dev/null"
-    name = quoted(f"{side}/{path}")
+    name = quoted_path(f"{side}/{path}")
     # else the text after a blank would be taken for a date
     return f"{name}\t" if " " in name else name
 
@@ -246,7 +246,7 @@ def _digest_text(entry: Entry | None) -> str:
 
 
 def _folder_note(change: Change) -> str:
-    before, after, name = change.before, change.after, quoted(change.path + "/")
+    before, after, name = change.before, change.after, quoted_path(change.path + "/")
     if before is None or after is None:
         return f"Empty folder {name} {'added' if after else 'removed'}"
     if before.mode != after.mode:
@@ -267,7 +267,7 @@ _ESCAPES = {
 }
 
 
-def quoted(path: str) -> str:
+def quoted_path(path: str) -> str:
     """Return a path as git spells it where a bare one could be misread: in quotes, odd bytes in
     octal.
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from plait import secrets
 from plait.workspace.rules import HEAVY
-from plait.workspace.tree import shown
+from plait.workspace.tree import shown_path
 
 SIZE_MAX = 1 << 20  # bytes of a file that is looked at
 BYTES_MAX = 32 << 20  # of all files of one heavy folder
@@ -142,7 +142,7 @@ def without_secrets(path: str, content: bytes) -> bytes:
 
     The path must name the heavy folder that the file lies in.
     """
-    if secrets.armed():
+    if secrets.is_armed():
         content = secrets.hide_bytes(content)
     carrier = carrier_at(path)
     return content if carrier is None else _without_credentials(carrier, content)
@@ -188,8 +188,8 @@ def secrets_in_heavy(folder: str | None, heavy: Sequence[str]) -> dict[str, list
     masked, unlooked = list[str](), list[str]()
     for name in heavy if folder is not None else ():
         found = masked_files(os.path.join(os.path.realpath(folder or ""), name))
-        masked += sorted(shown(f"{name}/{path}") for path in found.files)
-        unlooked += [f"{shown(name)}: {found.unlooked}"] if found.unlooked else []
+        masked += sorted(shown_path(f"{name}/{path}") for path in found.files)
+        unlooked += [f"{shown_path(name)}: {found.unlooked}"] if found.unlooked else []
     return {"masked": masked[:100], "not looked at": unlooked[:100]}
 
 
@@ -321,7 +321,7 @@ class _SecretSearch:
             0,
             0,
         )
-        spent, is_armed = {False: texts, True: binaries}, secrets.armed()
+        spent, is_armed = {False: texts, True: binaries}, secrets.is_armed()
         for entry in _sorted_listing(os.path.join(self._heavy, path)):
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.is_dir(follow_symlinks=False):

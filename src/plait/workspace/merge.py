@@ -32,7 +32,7 @@ there.
 """
 
 
-class Version(msgspec.Struct, frozen=True):
+class ConflictSide(msgspec.Struct, frozen=True):
     """The entry of one side at a path in conflict."""
 
     entry: Entry | None  # None: nothing is there
@@ -71,7 +71,7 @@ class Merging(msgspec.Struct, frozen=True):
     tree: Digest | None  # None: there are conflicts
     blobs: dict[Digest, bytes]  # blobs of the tree that the store does not have
     conflicts: dict[
-        str, dict[str, Version]
+        str, dict[str, ConflictSide]
     ]  # by path: the entry of each side, by the name of the side
 
 
@@ -155,7 +155,7 @@ class _TreeMerge:
     ) -> None:
         self.reader, self.names, self.choices = reader, names, choices
         self.edits = _Edits()
-        self.conflicts: dict[str, dict[str, Version]] = {}
+        self.conflicts: dict[str, dict[str, ConflictSide]] = {}
         self.settled: set[str] = set()
 
     def merge(self, root: _PathSides) -> None:
@@ -322,12 +322,12 @@ class _TreeMerge:
         self.edits.entries[at.path] = chosen
         return chosen
 
-    def _version(self, entry: Entry | None) -> Version:
+    def _version(self, entry: Entry | None) -> ConflictSide:
         if entry is None or entry.kind not in ("file", "link"):
-            return Version(entry)
+            return ConflictSide(entry)
         if entry.kind == "link":
-            return Version(entry, entry.target)
-        return Version(
+            return ConflictSide(entry, entry.target)
+        return ConflictSide(
             entry, as_text(self.reader.content(entry)) if entry.size <= TEXT_MAX else None
         )
 

@@ -18,7 +18,7 @@ from plait.workspace.version_control import (
     BARE_NAMES,
     BARE_SIGNS,
     NAMED_BY_CONFIG,
-    Kept,
+    UnpublishedPath,
     folded_name,
     folder_reason,
     metadata_of,
@@ -45,11 +45,11 @@ class Guard:
         # not None: nothing at all is published, since the folder itself is version control's
         self._why_all = folder_reason(folder)
 
-    def reason_to_keep(self, change: Change) -> Kept | None:
+    def reason_to_keep(self, change: Change) -> UnpublishedPath | None:
         """Return the path and the reason if this change must not be published. None: it may be."""
         path, after = change.path, change.after
         if self._why_all is not None:
-            return Kept(path.partition("/")[0], self._why_all)
+            return UnpublishedPath(path.partition("/")[0], self._why_all)
         if (
             found := metadata_root(path)
             or self._repository_part(path)
@@ -61,17 +61,17 @@ class Guard:
             and after.kind == "link"
             and (owner := self._owner_of_link(path, after.target)) is not None
         ):
-            return Kept(path, f"it is a link to where {owner} keeps what it runs")
+            return UnpublishedPath(path, f"it is a link to where {owner} keeps what it runs")
         return None
 
-    def _run_path_above(self, path: str, after: Entry | None) -> Kept | None:
+    def _run_path_above(self, path: str, after: Entry | None) -> UnpublishedPath | None:
         for each, below in self._run_paths.items():
             above = each.startswith(f"{path}/") and after is not None and after.kind == "link"
             if path == each or (below and path.startswith(f"{each}/")) or above:
-                return Kept(path if above else each, NAMED_BY_CONFIG)
+                return UnpublishedPath(path if above else each, NAMED_BY_CONFIG)
         return None
 
-    def _repository_part(self, path: str) -> Kept | None:
+    def _repository_part(self, path: str) -> UnpublishedPath | None:
         """Return the path and the reason if the change lies in a folder that git, or CVS, takes for
         its own by the entries in it, under any name.
         """
@@ -79,20 +79,20 @@ class Guard:
         for end in range(len(parts)):
             above = "/".join(parts[:end])
             if folded_name(parts[end]) in BARE_NAMES and self._is_bare(above, self._after):
-                return Kept(
+                return UnpublishedPath(
                     "/".join(parts[: end + 1]),
                     f"git would take {above or 'the folder'!r} for a repository, and run what it"
                     " says",
                 )
             if self._is_bare(above, self._before):
-                return Kept(
+                return UnpublishedPath(
                     "/".join(parts[: end + 1]),
                     f"{above or 'the folder'!r} is a repository, and git runs what it says",
                 )
             if folded_name(parts[end]) == "cvs" and self._folded_names(
                 "/".join(parts[: end + 1]), self._after
             ) & set(_CVS):
-                return Kept("/".join(parts[: end + 1]), "CVS keeps what it runs there")
+                return UnpublishedPath("/".join(parts[: end + 1]), "CVS keeps what it runs there")
         return None
 
     def _is_bare(self, folder: str, tree: Digest) -> bool:

@@ -29,7 +29,7 @@ from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, Stamp, 
 from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
 from plait.workspace.rules import Rules, compile_rules
 from plait.workspace.sink import Sink
-from plait.workspace.tree import EMPTY, TreeReader, digest_of, encode, shown
+from plait.workspace.tree import EMPTY, TreeReader, digest_of, encode, shown_path
 
 THREADS = 4
 _CHUNK = 64  # files that one thread takes at a time
@@ -103,7 +103,7 @@ class Scan:
         """
         self._sink, self._index, self._reader = sink, index, reader
         self._rules = compile_rules(rules)
-        self._armed = secrets.armed()
+        self._armed = secrets.is_armed()
         self._layered, self._ours = layered, ours
         self._absent = _by_folder(absent or {})
         self._pool = ThreadPoolExecutor(threads, "plait-scan") if threads else None
@@ -193,7 +193,7 @@ class Scan:
                 elif self._layered and disk.is_whiteout(found):
                     here.hidden.add(name)
                 else:
-                    self._skipped.append(shown(_join(path, name)))
+                    self._skipped.append(shown_path(_join(path, name)))
                     self._leave_out(here, name)
         return below, items
 
@@ -246,7 +246,7 @@ class Scan:
         (self._skipped if self._ours else self._withheld).append(self._shown_path(path))
 
     def _shown_path(self, path: str) -> str:
-        return secrets.hide_text(shown(path)) if self._armed else shown(path)
+        return secrets.hide_text(shown_path(path)) if self._armed else shown_path(path)
 
     def _read_or_queue(
         self, folder: int, here: _OpenFolder, items: list[_Item], at_once: bool
@@ -321,7 +321,7 @@ class Scan:
             content = b"".join(_pieces(handle, found.st_size))
             if (hidden := without_secrets(whole, content)) != content:
                 return Entry(name, "withheld", mode, found.st_size, (digest_of(hidden),))
-        if secrets.armed() and _content_holds_secret(handle):
+        if secrets.is_armed() and _content_holds_secret(handle):
             return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
         blobs: list[Digest] = []
         size = 0
@@ -349,7 +349,7 @@ class Scan:
 
     def _build_tree(self, here: _OpenFolder) -> Digest:
         self._withheld += [
-            shown(_join(here.path, seen.entry.name))
+            shown_path(_join(here.path, seen.entry.name))
             for seen in here.seen.values()
             if seen.entry.kind == "withheld"
         ]
@@ -411,8 +411,8 @@ def _join(folder: str, name: str) -> str:
 
 def _changing_error(path: str) -> WorkspaceError:
     return WorkspaceError(
-        f"{shown(path)!r} changes faster than it can be read. Stop what writes to it, or keep it"
-        " out with .plaitignore."
+        f"{shown_path(path)!r} changes faster than it can be read. Stop what writes to it, or keep"
+        " it out with .plaitignore."
     )
 
 

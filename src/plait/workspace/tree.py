@@ -204,7 +204,7 @@ def parts_of(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
-def shown(path: str) -> str:
+def shown_path(path: str) -> str:
     """A path as people, and JSON, can take it: bytes that are no text are told as \\xNN."""
     if path.isascii():
         return path

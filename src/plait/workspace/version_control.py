@@ -96,19 +96,19 @@ def metadata_of(name: str) -> str | None:
     return None
 
 
-class Kept(NamedTuple):
+class UnpublishedPath(NamedTuple):
     """A path that is not published: the topmost part that stays, and the reason."""
 
     root: str  # all below it stays as the folder has it
     why: str
 
 
-def metadata_root(path: str) -> Kept | None:
+def metadata_root(path: str) -> UnpublishedPath | None:
     """Return the topmost part of a path that belongs to a version control by its name."""
     parts = path.split("/")
     for end, name in enumerate(parts, 1):
         if (owner := metadata_of(name)) is not None:
-            return Kept("/".join(parts[:end]), f"{owner} keeps what it runs there")
+            return UnpublishedPath("/".join(parts[:end]), f"{owner} keeps what it runs there")
     return None
 
 

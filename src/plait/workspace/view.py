@@ -11,7 +11,7 @@ from plait.workspace.base import Entry
 from plait.workspace.checkout import checkout
 from plait.workspace.files import check_path
 from plait.workspace.folder_walk import LINKS_MAX
-from plait.workspace.tree import Objects, TreeReader, parts_of, shown
+from plait.workspace.tree import Objects, TreeReader, parts_of, shown_path
 
 
 class Workspace:
@@ -44,7 +44,9 @@ class Workspace:
     def files(self) -> list[str]:
         """Return the paths of all files and links, as people read them."""
         return [
-            shown(path) for path, entry in self._reader.walk(self.tree) if entry.kind != "folder"
+            shown_path(path)
+            for path, entry in self._reader.walk(self.tree)
+            if entry.kind != "folder"
         ]
 
     def list(self, path: str = "") -> list[Entry]:
@@ -95,7 +97,7 @@ class Workspace:
     def _entry_named(self, folder: Entry, name: str, path: str) -> Entry:
         entries = self._reader.entries(folder.blobs[0]) if folder.kind == "folder" else ()
         found = [entry for entry in entries if entry.name == name] or [
-            entry for entry in entries if shown(entry.name) == name
+            entry for entry in entries if shown_path(entry.name) == name
         ]
         if not found:
             raise NoSuchFile(path)

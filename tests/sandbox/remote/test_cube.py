@@ -28,7 +28,7 @@ class TestCopies:
 
     def test_a_copy_leaves_no_snapshot(self, cube_server: Server, store: MemoryStore) -> None:
         with (
-            self.contract.made(Cube(), store, PLAIN) as sandbox,
+            self.contract.new_sandbox(Cube(), store, PLAIN) as sandbox,
             closing(sandbox.fork(self.contract.wanted(store))) as other,
         ):
             assert cube_server.cloud.images == {}
@@ -38,7 +38,7 @@ class TestCopies:
     def test_a_copy_that_fails_leaves_no_snapshot(
         self, cube_server: Server, store: MemoryStore
     ) -> None:
-        with self.contract.made(Cube(), store) as sandbox:
+        with self.contract.new_sandbox(Cube(), store) as sandbox:
             cube_server.cloud.refuses.append("/sandboxes")
             with pytest.raises(SandboxFailed, match="refused on purpose"):
                 sandbox.fork(self.contract.wanted(store))
@@ -48,7 +48,7 @@ class TestCopies:
     def test_what_a_dead_process_left_is_removed_by_the_next_to_attach(
         self, cube_server: Server, store: MemoryStore
     ) -> None:
-        with self.contract.made(Cube(), store) as sandbox:
+        with self.contract.new_sandbox(Cube(), store) as sandbox:
             machine = cube_server.cloud.machines[sandbox.placement.sandbox]
             left, other, named = (cube_server.cloud.snapshot(machine) for _ in range(3))
             marks = {
@@ -65,7 +65,7 @@ class TestCopies:
             assert set(cube_server.cloud.images) == {other, named}
 
     def test_what_ends_by_itself_is_gone(self, cube_server: Server, store: MemoryStore) -> None:
-        with self.contract.made(Cube(), store) as sandbox:
+        with self.contract.new_sandbox(Cube(), store) as sandbox:
             cube_server.cloud.machines.popitem()[1].end()
             with pytest.raises(SandboxGone):
                 sandbox.exec(["true"])
@@ -78,5 +78,5 @@ class TestCopies:
             Cube().create(self.contract.wanted(store))
         with pytest.raises(SandboxFailed, match="does not exist"):
             Cube().create(self.contract.wanted(store, image="nowhere"))
-        with self.contract.made(Cube(), store, image="small") as sandbox:
+        with self.contract.new_sandbox(Cube(), store, image="small") as sandbox:
             assert sandbox.placement.image == "small"

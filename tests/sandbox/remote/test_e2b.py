@@ -15,7 +15,7 @@ from plait.sandbox.e2b import E2B
 from plait.store import MemoryStore
 from plait.testing import SandboxContract
 from plait.testing.sandbox.trees import PLAIN, nodes_of, put_tree
-from plait.workspace import Node
+from plait.workspace import NewEntry
 from tests.sandbox.remote.loopback import Server
 
 START = "/process.Process/Start"
@@ -28,13 +28,13 @@ class TestE2B(SandboxContract):
         return E2B()
 
     def test_what_is_asked_for(self, backend: E2B, e2b_server: Server, store: MemoryStore) -> None:
-        with self.made(backend, store, image="other", options={"timeout_s": 120}) as sandbox:
+        with self.new_sandbox(backend, store, image="other", options={"timeout_s": 120}) as sandbox:
             (machine,) = e2b_server.cloud.machines.values()
             assert (machine.template, machine.timeout_s, machine.network) == ("other", 120, False)
             assert sandbox.placement.image == "other"
             sandbox.renew(777)
             assert machine.timeout_s == 777
-        with self.made(backend, store, network="on") as sandbox:
+        with self.new_sandbox(backend, store, network="on") as sandbox:
             assert [machine.network for machine in e2b_server.cloud.machines.values()] == [True]
             assert (sandbox.placement.network, sandbox.placement.image) == ("on", "base")
 
@@ -44,7 +44,7 @@ class TestE2B(SandboxContract):
         canary = "canary-5d41402abc4b2a76"
         os.environ["PLAIT_CANARY"] = canary
         try:
-            with self.made(backend, store, PLAIN, env={"GIVEN": "given-to-it"}) as sandbox:
+            with self.new_sandbox(backend, store, PLAIN, env={"GIVEN": "given-to-it"}) as sandbox:
                 assert "given-to-it" in sandbox.exec(["env"]).output.view()
                 sandbox.snapshot()
         finally:
@@ -56,7 +56,7 @@ class TestE2B(SandboxContract):
     def test_a_connection_that_breaks_costs_nothing(
         self, backend: E2B, e2b_server: Server, store: MemoryStore
     ) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             seen: list[bytes] = []
 
             def cut(data: bytes) -> None:
@@ -73,8 +73,8 @@ class TestE2B(SandboxContract):
     def test_only_what_changed_travels(
         self, backend: E2B, e2b_server: Server, store: MemoryStore
     ) -> None:
-        big = {f"big{number}": Node("file", 0o644, os.urandom(300_000)) for number in range(4)}
-        with self.made(backend, store, big) as sandbox:
+        big = {f"big{number}": NewEntry("file", 0o644, os.urandom(300_000)) for number in range(4)}
+        with self.new_sandbox(backend, store, big) as sandbox:
             sandbox.begin()
             sandbox.files.write("small", b"new")
             e2b_server.cloud.bodies.clear()
@@ -90,7 +90,7 @@ class TestE2B(SandboxContract):
     def test_what_nobody_looked_at_is_found_by_another_handle(
         self, backend: E2B, store: MemoryStore
     ) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.exec(["sh", "-c", "rm README; echo more > more"])
             again = backend.attach(sandbox.placement, self.wanted(store, put_tree(store, PLAIN)))
             found = again.snapshot()
@@ -101,7 +101,7 @@ class TestE2B(SandboxContract):
     def test_a_fork_is_the_vendors_own_where_it_can_be(
         self, backend: E2B, e2b_server: Server, store: MemoryStore
     ) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.fork(self.wanted(store, put_tree(store, PLAIN))).destroy()
             assert [route.rpartition("/")[2] for _, route in e2b_server.cloud.requests].count(
                 "fork"
@@ -115,7 +115,7 @@ class TestE2B(SandboxContract):
             other.destroy()
 
     def test_a_long_script_goes_as_a_file(self, backend: E2B, store: MemoryStore) -> None:
-        with self.made(backend, store, limits=Limits(time_s=60)) as sandbox:
+        with self.new_sandbox(backend, store, limits=Limits(time_s=60)) as sandbox:
             words = "x" * 100_000
             assert (
                 sandbox.exec(["sh", "-c", "printf %s $# ${#1}", "sh", words, "y"]).output.view()
@@ -133,7 +133,7 @@ class TestE2B(SandboxContract):
     def test_what_ends_by_itself_is_gone(
         self, backend: E2B, e2b_server: Server, store: MemoryStore
     ) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             e2b_server.cloud.machines.popitem()[1].end()
             with pytest.raises(SandboxGone):
                 sandbox.exec(["true"])

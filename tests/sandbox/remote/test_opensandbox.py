@@ -24,7 +24,7 @@ class TestWire:
 
     def test_what_is_asked_for(self, opensandbox_server: Server, store: MemoryStore) -> None:
         cloud = opensandbox_server.cloud
-        with self.contract.made(
+        with self.contract.new_sandbox(
             OpenSandbox(), store, PLAIN, image="other:1", options={"timeout_s": 120}
         ) as sandbox:
             (machine,) = cloud.machines.values()
@@ -34,13 +34,13 @@ class TestWire:
                 {"defaultAction": "deny"},
             )
             assert sandbox.exec(["./run.sh"]).output.view() == "ran\n"
-        with self.contract.made(OpenSandbox(), store, network="on"):
+        with self.contract.new_sandbox(OpenSandbox(), store, network="on"):
             assert [machine.network for machine in cloud.machines.values()] == [None]
 
     def test_the_key_stays_with_the_server(
         self, opensandbox_server: Server, store: MemoryStore
     ) -> None:
-        with self.contract.made(OpenSandbox(), store, PLAIN) as sandbox:
+        with self.contract.new_sandbox(OpenSandbox(), store, PLAIN) as sandbox:
             sandbox.exec(["true"])
         assert KEY.encode() not in b"".join(opensandbox_server.cloud.bodies)
 
@@ -53,7 +53,7 @@ class TestWire:
     def test_what_ends_by_itself_is_gone(
         self, opensandbox_server: Server, store: MemoryStore
     ) -> None:
-        with self.contract.made(OpenSandbox(), store) as sandbox:
+        with self.contract.new_sandbox(OpenSandbox(), store) as sandbox:
             opensandbox_server.cloud.machines.popitem()[1].end()
             with pytest.raises(SandboxGone):
                 sandbox.exec(["true"])

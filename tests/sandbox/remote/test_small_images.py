@@ -130,7 +130,7 @@ class TestBusybox:
         getattr(self.contract, f"test_{name}")(backend, store)
 
     def test_names_may_be_odd(self, backend: Bare, store: MemoryStore) -> None:
-        with self.contract.made(backend, store) as sandbox:
+        with self.contract.new_sandbox(backend, store) as sandbox:
             for name in ODD_NAMES:
                 sandbox.files.write(name, os.fsencode(name))
             assert [entry.name for entry in sandbox.files.list()] == sorted(

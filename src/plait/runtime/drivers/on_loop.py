@@ -48,7 +48,7 @@ async def adrive(
 
     while True:
         try:
-            (op, finished), hit = await settle(lambda: _step(steps, answer))  # noqa: B023
+            (op, finished), hit = await finish_in_thread(lambda: _step(steps, answer))  # noqa: B023
         except Cancelled:
             raise cancelled or asyncio.CancelledError() from None
         cancel(hit)
@@ -57,7 +57,7 @@ async def adrive(
                 raise cancelled
             return cast("T", finished)
         if cancelled is not None and not isinstance(op, (Launch, Next)):
-            await settle(steps.close)
+            await finish_in_thread(steps.close)
             raise cancelled
         try:
             with owned():
@@ -65,11 +65,11 @@ async def adrive(
         except asyncio.CancelledError as error:
             cancel(error)
             if not isinstance(op, Next):
-                await settle(steps.close)
+                await finish_in_thread(steps.close)
                 raise
-            answer = await undisturbed(waiter.wait(op))
+            answer = await await_to_end(waiter.wait(op))
         except BaseException:
-            await settle(steps.close)
+            await finish_in_thread(steps.close)
             raise
         cancel(waiter.hit)
         if isinstance(op, Launch):
@@ -88,7 +88,7 @@ def _step(steps: Generator[Wait, Any, T], answer: Any) -> tuple[Wait | None, T |
 # ── to the end, in spite of cancels ──────────────────────────────────────────────────────────
 
 
-async def settle(work: Callable[[], T]) -> tuple[T, BaseException | None]:
+async def finish_in_thread(work: Callable[[], T]) -> tuple[T, BaseException | None]:
     """Do it in a thread, and wait to its end in spite of cancels: a write is not left half-known.
 
     Returns also the last cancel, if there was one, for the caller to raise when it is ready to.
@@ -108,14 +108,14 @@ async def _result_and_cancel(task: asyncio.Future[T]) -> tuple[T, BaseException 
     return task.result(), hit
 
 
-async def undisturbed(work: Awaitable[T]) -> T:
+async def await_to_end(work: Awaitable[T]) -> T:
     """Wait to the end in spite of cancels, and drop them."""
     return (await _result_and_cancel(asyncio.ensure_future(work)))[0]
 
 
-async def aside(work: Callable[[], T]) -> T:
+async def run_in_thread(work: Callable[[], T]) -> T:
     """Do it in a thread to its end, and raise a cancel that came meanwhile only then."""
-    result, hit = await settle(work)
+    result, hit = await finish_in_thread(work)
     if hit is not None:
         raise hit
     return result
@@ -138,7 +138,7 @@ class AsyncWaiter:
     async def wait(self, op: Wait) -> Any:
         # a simulation: it decides the order itself
         if type(self._blocking) is not Blocking:
-            answer, self.hit = await settle(lambda: self._blocking.wait(op))
+            answer, self.hit = await finish_in_thread(lambda: self._blocking.wait(op))
             return answer
         if isinstance(op, CallModel):
             return await self._ask(op)

@@ -28,6 +28,6 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
         data = encode_json(self)
         return (
             encode_json(secrets.hide(msgspec.json.decode(data)))
-            if secrets.armed() and secrets.may_hold_secret(data)
+            if secrets.is_armed() and secrets.may_hold_secret(data)
             else data
         )

@@ -9,7 +9,7 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Parts
 from plait.ids import Digest, LogId
-from plait.model.base import Answered, Call, Result, Returned, Said, Turn
+from plait.model.base import Answered, AnsweredCall, CallResult, Returned, Said, Turn
 from plait.runtime.prompt import View
 from plait.runtime.prompt.chain import Chain
 from plait.runtime.prompt.marks import (
@@ -180,7 +180,9 @@ class TurnList:
                 event,
                 Answered(
                     verbatim_parts(parts),
-                    tuple([Call(call.call, call.tool, call.arguments) for call in body.calls]),
+                    tuple(
+                        [AnsweredCall(call.call, call.tool, call.arguments) for call in body.calls]
+                    ),
                 ),
             )
         name = "/".join(dict.fromkeys(filter(None, (branch, speaker(event.actor)))))
@@ -336,7 +338,7 @@ class TurnList:
             unsettled = UNKNOWN if event.log == self._log else NOT_RUN
             self._add(
                 Returned(
-                    tuple([Result(call.id, call.tool, unsettled, True) for call in turn.calls])
+                    tuple([CallResult(call.id, call.tool, unsettled, True) for call in turn.calls])
                 )
             )
             self._slots.update({call.id: (at, index) for index, call in enumerate(turn.calls)})
@@ -346,7 +348,7 @@ class TurnList:
         assert isinstance(turn, Returned)
         results = list(turn.results)
         shown = bounded_parts(parts, SHOWN_MAX)
-        results[slot[1]] = Result(call, results[slot[1]].tool, shown, failed)
+        results[slot[1]] = CallResult(call, results[slot[1]].tool, shown, failed)
         self.items[slot[0]] = Returned(tuple(results))
         self._chain.drop_from(slot[0])
 

@@ -48,7 +48,7 @@ class SessionBudget(SessionView[S]):
 
         A value cannot know of branches that were never merged: `left_now` counts them.
         """
-        return self._core.state.left
+        return self._core.state.budget_left
 
     @property
     def left_now(self) -> Budget | None:
@@ -58,7 +58,7 @@ class SessionBudget(SessionView[S]):
         call is charged.
         """
         core = self._core
-        return budget_left(core.store, core.position.id, core.position.seq, core.state.left)
+        return budget_left(core.store, core.position.id, core.position.seq, core.state.budget_left)
 
     def grant(self, budget: Budget, *, actor: str | None = None) -> S:
         """Grant a budget from here on, in place of the rest of the one before."""

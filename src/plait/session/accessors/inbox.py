@@ -30,7 +30,7 @@ from plait.session.acting import acting_in
 from plait.session.appending import post_to_inbox, reply_to
 from plait.session.arguments import check_choice, check_key, value_text
 from plait.session.content import Content, contents, pack
-from plait.session.inbox import arrived, ask_now, waiting_in, waiting_in_branches
+from plait.session.inbox import ask_now, inbox_events, waiting_in, waiting_in_branches
 from plait.session.ports import Draft, host
 from plait.session.typed import bytes_of, misfit, takes_bytes, to_json
 from plait.session.value import S, open_run_of, reload
@@ -45,7 +45,7 @@ class SessionInbox(SessionView[S]):
     @property
     def events(self) -> list[Event]:
         """Every event written to the inbox, in the store as it is now, delivered or not."""
-        return arrived(self._core.store, self._session.id)
+        return inbox_events(self._core.store, self._session.id)
 
     @property
     def waiting(self) -> list[Waiting]:

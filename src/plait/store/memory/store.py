@@ -44,14 +44,14 @@ class MemoryStore(MemoryEvents):
 
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 
-    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+    def keep_snapshot(self, log: LogId, seq: int, data: bytes) -> None:
         check_size(data, "data")
         with self._open():
             known = self._find(log)
             check_own(log, seq, known.place, known.tip)
             known.kept[seq] = data
 
-    def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
+    def nearest_snapshot(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         check_place("upto", upto)
         with self._open():
             for span in reversed(cut_lineage(self._find(log).lineage, 1, upto)):
@@ -61,11 +61,11 @@ class MemoryStore(MemoryEvents):
                     return span.log, seq, kept[seq]
         return None
 
-    def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
+    def snapshots(self, log: LogId) -> list[tuple[int, bytes]]:
         with self._open():
             return sorted(self._find(log).kept.items())
 
-    def forget_kept(self, log: LogId | None = None) -> int:
+    def drop_snapshots(self, log: LogId | None = None) -> int:
         with self._open():
             logs = self._logs.values() if log is None else [self._find(log)]
             dropped = sum(len(known.kept) for known in logs)

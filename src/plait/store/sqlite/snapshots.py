@@ -18,14 +18,14 @@ from plait.store.sqlite.core import SqliteCore
 class SqliteSnapshots(SqliteCore):
     """Bytes about places of logs."""
 
-    def keep(self, log: LogId, seq: int, data: bytes) -> None:
+    def keep_snapshot(self, log: LogId, seq: int, data: bytes) -> None:
         check_size(data, "data")
         known, frame = self._find(log), packing.frame(data)
         self._connections.write(
             lambda db: self._work.keep(db, log, known.key, seq, frame), not known.lazy
         )
 
-    def kept(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
+    def nearest_snapshot(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         check_place("upto", upto)
         for span in reversed(cut_lineage(self._find(log).lineage, 1, upto)):
             found = self._last_readable(span)
@@ -33,13 +33,13 @@ class SqliteSnapshots(SqliteCore):
                 return span.log, *found
         return None
 
-    def all_kept(self, log: LogId) -> list[tuple[int, bytes]]:
+    def snapshots(self, log: LogId) -> list[tuple[int, bytes]]:
         key = self._find(log).key
         with self._reader() as db:
             rows = db.rows("SELECT seq, data FROM snapshot WHERE log = ? ORDER BY seq", (key,))
         return [(seq, data) for seq, frame in rows if (data := _unpack_frame(frame)) is not None]
 
-    def forget_kept(self, log: LogId | None = None) -> int:
+    def drop_snapshots(self, log: LogId | None = None) -> int:
         key = None if log is None else self._find(log).key
         return self._connections.write(lambda db: self._work.forget_kept(db, key))
 

@@ -11,7 +11,7 @@ from plait.errors import (
     NotSupported,
     SandboxGone,
 )
-from plait.ids import Digest, derived
+from plait.ids import Digest, derive_id
 from plait.sandbox import Backend, Sandbox, Wanted
 from plait.store import Store
 from plait.testing.sandbox.trees import Tree, put_tree
@@ -37,10 +37,10 @@ class SandboxCase:
     network = "off"  # of the placement, if no other is asked for
 
     def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
-        return Wanted(store, derived("plait/testing/sandbox", next(_ordinal)), tree, **fields)
+        return Wanted(store, derive_id("plait/testing/sandbox", next(_ordinal)), tree, **fields)
 
     @contextmanager
-    def made(
+    def new_sandbox(
         self, backend: Backend, store: Store, nodes: Tree | None = None, **fields: Any
     ) -> Generator[Sandbox]:
         sandbox = backend.create(self.wanted(store, put_tree(store, nodes or {}), **fields))

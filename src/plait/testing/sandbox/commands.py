@@ -15,14 +15,14 @@ from plait.sandbox import Backend, Limits, Sandbox
 from plait.store import Store
 from plait.testing.sandbox.case import SandboxCase, check_refused
 from plait.testing.sandbox.trees import PLAIN
-from plait.workspace import Node
+from plait.workspace import NewEntry
 
 _BEATS = "( while :; do echo x >> beat; sleep 0.05; done )"
 
 
 class CommandContract(SandboxCase):
     def test_a_command_ends_with_its_code(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             ran = sandbox.exec(["sh", "-c", "echo out; exit 7"])
             assert (ran.exit_code, ran.killed, ran.output.view(), ran.output.size) == (
                 7,
@@ -34,28 +34,28 @@ class CommandContract(SandboxCase):
             assert sandbox.exec(["true"]).exit_code == 0
 
     def test_a_signal_counts_as_a_shell_counts(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             assert sandbox.exec(["sh", "-c", "kill -TERM $$"]).exit_code == 143
 
     def test_a_command_that_is_not_there_is_127(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             assert sandbox.exec(["no-such-command-anywhere"]).exit_code == 127
 
     def test_words_arrive_as_they_are(self, backend: Backend, store: Store) -> None:
         words = ["a b", "", "$HOME", "`x`", "'", '"', "\\", "*", "two\nlines", "ünï"]
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             ran = sandbox.exec(["printf", "<%s>", *words])
             assert b"".join(ran.output.pieces()) == b"".join(f"<{word}>".encode() for word in words)
 
     def test_a_word_with_a_nul_is_refused(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             with check_refused(SandboxError):
                 sandbox.exec(["echo", "a\0b"])
             with check_refused(SandboxError):
                 sandbox.exec(["env"], env={"A": "b\0--option"})
 
     def test_standard_input(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             assert sandbox.exec(["cat"]).output.size == 0
             small = bytes(range(256))
             assert b"".join(sandbox.exec(["cat"], stdin=small).output.pieces()) == small
@@ -64,7 +64,7 @@ class CommandContract(SandboxCase):
             )
 
     def test_the_folder_it_runs_in(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             assert sandbox.exec(["cat", "cart.py"], cwd="src").output.view() == "total = 0\n"
             with check_refused(NoSuchFile):
                 sandbox.exec(["true"], cwd="no/such")
@@ -75,7 +75,7 @@ class CommandContract(SandboxCase):
     def test_the_environment_is_what_was_named(self, backend: Backend, store: Store) -> None:
         os.environ["PLAIT_CONTRACT_CANARY"] = "canary-of-the-host"
         try:
-            with self.made(backend, store, env={"ONE": "1", "TWO": "2"}) as sandbox:
+            with self.new_sandbox(backend, store, env={"ONE": "1", "TWO": "2"}) as sandbox:
                 ran = sandbox.exec(
                     ["sh", "-c", 'echo "$ONE $TWO $THREE"'],
                     env={"TWO": "two words", "THREE": "$3\n'"},
@@ -86,7 +86,7 @@ class CommandContract(SandboxCase):
             del os.environ["PLAIT_CONTRACT_CANARY"]
 
     def test_both_streams_come_in_their_order(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             ran = sandbox.exec(
                 ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do echo o$i; echo e$i >&2; done"]
             )
@@ -98,7 +98,7 @@ class CommandContract(SandboxCase):
         if not self._offers(backend, "stream"):
             return
         seen: list[tuple[float, bytes]] = []
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             ran = sandbox.exec(
                 ["sh", "-c", "echo one; sleep 2; echo two"],
                 on_output=lambda data: seen.append((time.monotonic(), bytes(data))),
@@ -111,7 +111,7 @@ class CommandContract(SandboxCase):
 
     def test_odd_bytes_are_kept(self, backend: Backend, store: Store) -> None:
         data = bytes(range(256)) * 3
-        with self.made(backend, store, {"data": Node("file", 0o644, data)}) as sandbox:
+        with self.new_sandbox(backend, store, {"data": NewEntry("file", 0o644, data)}) as sandbox:
             output = sandbox.exec(["cat", "data"]).output
             assert b"".join(output.pieces(100)) == data
             assert "\ufffd" in output.view()
@@ -122,7 +122,7 @@ class CommandContract(SandboxCase):
         self, backend: Backend, store: Store
     ) -> None:
         size = 16 << 20
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             tracemalloc.start()
             try:
                 ran = sandbox.exec(["sh", "-c", f"head -c {size} /dev/zero | tr '\\0' x"])
@@ -135,14 +135,14 @@ class CommandContract(SandboxCase):
             assert peak < size / 2
 
     def test_too_much_output_ends_it(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, limits=Limits(output_mb=1, time_s=60)) as sandbox:
+        with self.new_sandbox(backend, store, limits=Limits(output_mb=1, time_s=60)) as sandbox:
             ran = sandbox.exec(["yes"])
             assert ran.killed == "output"
             assert ran.output.size <= 2 << 20
             assert sandbox.exec(["echo", "goes on"]).output.view() == "goes on\n"
 
     def test_too_long_ends_it_and_all_that_it_started(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             began = time.monotonic()
             ran = sandbox.exec(
                 ["sh", "-c", f"{_BEATS} & echo begun; sleep 300"], limits=Limits(time_s=2)
@@ -153,7 +153,7 @@ class CommandContract(SandboxCase):
             self._is_still(sandbox)
 
     def test_what_it_leaves_behind_ends_with_it(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             began = time.monotonic()
             ran = sandbox.exec(["sh", "-c", f"{_BEATS} & echo begun"])
             assert (ran.exit_code, ran.output.view()) == (0, "begun\n")
@@ -161,7 +161,7 @@ class CommandContract(SandboxCase):
             self._is_still(sandbox)
 
     def test_limits_are_only_narrowed(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, limits=Limits(time_s=1)) as sandbox:
+        with self.new_sandbox(backend, store, limits=Limits(time_s=1)) as sandbox:
             began = time.monotonic()
             assert sandbox.exec(["sleep", "300"], limits=Limits(time_s=500)).killed == "time"
             assert time.monotonic() - began < 1 + self.margin_s

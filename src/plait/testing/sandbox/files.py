@@ -14,12 +14,12 @@ from plait.sandbox import Backend
 from plait.store import Store
 from plait.testing.sandbox.case import SandboxCase, check_refused
 from plait.testing.sandbox.trees import ODD_NAMES, PLAIN, Tree, nodes_of, put_tree
-from plait.workspace import EMPTY, Node
+from plait.workspace import EMPTY, NewEntry
 
 
 class FileContract(SandboxCase):
     def test_files_are_written_and_read(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             files, data = sandbox.files, bytes(range(256)) * 5000
             files.write("new/folders/data", data)
             assert files.read("new/folders/data") == data
@@ -33,7 +33,7 @@ class FileContract(SandboxCase):
             ).output.view().strip() == str(len(data))
 
     def test_modes_are_kept_and_set(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.files.write("run.sh", b"#!/bin/sh\necho again\n")
             assert sandbox.files.entry("run.sh").mode == 0o755
             sandbox.files.write("run.sh", b"", mode=0o640)
@@ -45,7 +45,7 @@ class FileContract(SandboxCase):
             )
 
     def test_names_may_be_odd(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             sandbox.begin()
             for name in ODD_NAMES:
                 sandbox.files.write(name, name.encode(errors="surrogateescape"))
@@ -54,7 +54,7 @@ class FileContract(SandboxCase):
             )
             tree = self._snapshot_tree(sandbox, store)
             assert nodes_of(store, tree) == {
-                name: Node("file", 0o644, os.fsencode(name)) for name in ODD_NAMES
+                name: NewEntry("file", 0o644, os.fsencode(name)) for name in ODD_NAMES
             }
             sandbox.begin()
             for name in ODD_NAMES:
@@ -64,7 +64,7 @@ class FileContract(SandboxCase):
             assert sandbox.snapshot().tree == tree
 
     def test_what_is_not_there_is_said(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             files = sandbox.files
             attempts: list[Callable[[str], object]] = [
                 files.read,
@@ -78,7 +78,7 @@ class FileContract(SandboxCase):
                     attempt("no/such/thing")
 
     def test_a_folder_is_no_file(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             with check_refused(NotAFile):
                 sandbox.files.read("src")
             with check_refused(NotAFile):
@@ -88,7 +88,7 @@ class FileContract(SandboxCase):
             assert sandbox.snapshot().tree == put_tree(store, PLAIN)
 
     def test_a_pipe_is_never_opened(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             sandbox.begin()
             sandbox.exec(["mkfifo", "pipe"])
             with check_refused(NotAFile):
@@ -97,7 +97,7 @@ class FileContract(SandboxCase):
             assert (found.tree, found.skipped) == (EMPTY, ("pipe",))
 
     def test_a_folder_is_listed(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             names = [path for path in PLAIN if "/" not in path]
             assert [entry.name for entry in sandbox.files.list()] == sorted(names)
             found = {entry.name: entry for entry in sandbox.files.list("src")}
@@ -108,7 +108,7 @@ class FileContract(SandboxCase):
             assert (found["cart.py"].size, found["cart.py"].mode) == (10, 0o644)
 
     def test_links(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             assert sandbox.files.read("latest") == b"total = 0\n"
             sandbox.files.link("there", "src/deep")
             assert sandbox.files.entry("there").target == "src/deep"
@@ -121,13 +121,13 @@ class FileContract(SandboxCase):
 
     def test_nothing_outside_is_reached(self, backend: Backend, store: Store) -> None:
         nodes: Tree = {
-            "file": Node("link", 0o777, target="/etc/passwd"),
-            "folder": Node("link", 0o777, target="/etc"),
-            "up": Node("link", 0o777, target="../.."),
-            "in": Node("folder", 0o755),
-            "twice": Node("link", 0o777, target="folder"),
+            "file": NewEntry("link", 0o777, target="/etc/passwd"),
+            "folder": NewEntry("link", 0o777, target="/etc"),
+            "up": NewEntry("link", 0o777, target="../.."),
+            "in": NewEntry("folder", 0o755),
+            "twice": NewEntry("link", 0o777, target="folder"),
         }
-        with self.made(backend, store, nodes) as sandbox:
+        with self.new_sandbox(backend, store, nodes) as sandbox:
             files = sandbox.files
             paths = (
                 "..",
@@ -159,7 +159,7 @@ class FileContract(SandboxCase):
             assert sandbox.snapshot().tree == put_tree(store, nodes)
 
     def test_things_are_removed(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.files.remove("src")
             sandbox.files.remove("README")
@@ -171,14 +171,14 @@ class FileContract(SandboxCase):
             assert sandbox.snapshot().tree == put_tree(store, left)
 
     def test_folders_are_made(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             sandbox.begin()
             sandbox.files.make_folder("a/b/c")
             sandbox.files.make_folder("a/b")
             sandbox.files.chmod("a/b/c", 0o700)
             expected = {
-                "a": Node("folder", 0o755),
-                "a/b": Node("folder", 0o755),
-                "a/b/c": Node("folder", 0o700),
+                "a": NewEntry("folder", 0o755),
+                "a/b": NewEntry("folder", 0o755),
+                "a/b/c": NewEntry("folder", 0o700),
             }
             assert nodes_of(store, self._snapshot_tree(sandbox, store)) == expected

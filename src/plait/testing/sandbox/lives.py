@@ -17,7 +17,7 @@ from plait.testing.sandbox.trees import CHANGED, CHANGES, PLAIN, nodes_of, put_t
 
 class LifeContract(SandboxCase):
     def test_a_fork_has_the_files_and_its_own_life(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.files.write("before", b"in both")
             self._snapshot_tree(sandbox, store)
@@ -39,7 +39,7 @@ class LifeContract(SandboxCase):
             assert sandbox.files.read("before") == b"in both"
 
     def test_what_is_paused_keeps_its_files(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.files.write("kept", b"kept")
             self._snapshot_tree(sandbox, store)
@@ -50,7 +50,7 @@ class LifeContract(SandboxCase):
             assert sandbox.exec(["cat", "kept"]).output.view() == "kept"
 
     def test_what_is_paused_is_attached_to(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.files.write("kept", b"kept")
             self._snapshot_tree(sandbox, store)
@@ -64,7 +64,7 @@ class LifeContract(SandboxCase):
                 self._end(again)
 
     def test_it_can_be_given_more_time(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             self._or_says_so(backend, "renew", lambda: sandbox.renew(600.0))
 
     def test_another_handle_finds_the_same_files(self, backend: Backend, store: Store) -> None:
@@ -93,21 +93,25 @@ class LifeContract(SandboxCase):
     def test_what_is_destroyed_is_gone(self, backend: Backend, store: Store) -> None:
         wanted = self.wanted(store, put_tree(store, PLAIN))
         sandbox = backend.create(wanted)
-        assert sandbox.placement.sandbox in [held.sandbox for held in backend.held(store)]
+        assert sandbox.placement.sandbox in [held.sandbox for held in backend.list_sandboxes(store)]
         sandbox.destroy()
         with check_refused(SandboxGone):
             backend.attach(sandbox.placement, wanted)
         with check_refused(SandboxError):
             sandbox.exec(["true"])
         sandbox.close()
-        assert sandbox.placement.sandbox not in [held.sandbox for held in backend.held(store)]
+        assert sandbox.placement.sandbox not in [
+            held.sandbox for held in backend.list_sandboxes(store)
+        ]
 
     def test_it_is_known_whose_it_is(self, backend: Backend, store: Store) -> None:
         wanted = self.wanted(store)
         sandbox = backend.create(wanted)
         try:
             (held,) = [
-                held for held in backend.held(store) if held.sandbox == sandbox.placement.sandbox
+                held
+                for held in backend.list_sandboxes(store)
+                if held.sandbox == sandbox.placement.sandbox
             ]
             assert (held.backend, held.key) == (backend.name, wanted.key)
             assert held.state

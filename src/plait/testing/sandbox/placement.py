@@ -33,7 +33,7 @@ class PlacementContract(SandboxCase):
         )
 
     def test_the_placement_says_what_it_was(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, limits=Limits(time_s=77.0)) as sandbox:
+        with self.new_sandbox(backend, store, limits=Limits(time_s=77.0)) as sandbox:
             placement = sandbox.placement
             assert placement.backend == backend.name
             assert placement.sandbox
@@ -53,7 +53,7 @@ class PlacementContract(SandboxCase):
             backend.create(self.wanted(store, isolation="no-such-rung"))
 
     def test_a_tree_is_there_as_it_was(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             for path, node in PLAIN.items():
                 entry = sandbox.files.entry(path)
                 assert entry.kind == node.kind, path
@@ -69,20 +69,20 @@ class PlacementContract(SandboxCase):
         self, backend: Backend, store: Store
     ) -> None:
         tree = put_tree(store, PLAIN)
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             found = sandbox.snapshot()
             assert found.tree == tree
             assert found.changed == ()
             assert not store.missing_blobs(found.blobs)
 
     def test_an_empty_workspace_is_empty(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             assert list(sandbox.files.list()) == []
             assert sandbox.snapshot().tree == EMPTY
             assert sandbox.exec(["pwd"]).output.view().strip() == sandbox.workdir
 
     def test_two_of_them_do_not_share_files(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store) as one, self.made(backend, store) as other:
+        with self.new_sandbox(backend, store) as one, self.new_sandbox(backend, store) as other:
             one.files.write("mine", b"1")
             assert one.placement.sandbox != other.placement.sandbox
             with check_refused(NoSuchFile):

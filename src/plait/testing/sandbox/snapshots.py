@@ -6,12 +6,12 @@ from plait.sandbox import Backend
 from plait.store import Store
 from plait.testing.sandbox.case import SandboxCase
 from plait.testing.sandbox.trees import CHANGED, CHANGES, PLAIN, nodes_of, put_tree
-from plait.workspace import EMPTY, Node
+from plait.workspace import EMPTY, NewEntry
 
 
 class TreeContract(SandboxCase):
     def test_what_commands_did_is_in_the_tree(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             ran = sandbox.exec(["sh", "-ec", CHANGES])
             assert ran.exit_code == 0, ran.output.view()
@@ -30,7 +30,7 @@ class TreeContract(SandboxCase):
             assert not {"src/deep", "dangling", "empty"} & set(found.changed)
 
     def test_what_files_did_is_the_same_tree(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             files = sandbox.files
             files.write("README", b"changed\n")
@@ -47,7 +47,7 @@ class TreeContract(SandboxCase):
             assert sandbox.snapshot().tree == put_tree(store, CHANGED)
 
     def test_a_change_of_the_same_size_is_seen(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, {"n": Node("file", 0o644, b"0")}) as sandbox:
+        with self.new_sandbox(backend, store, {"n": NewEntry("file", 0o644, b"0")}) as sandbox:
             for number in (b"1", b"2", b"3"):
                 sandbox.begin()
                 sandbox.exec(["sh", "-c", "printf %s " + number.decode() + " > n; touch -d @0 n"])
@@ -56,7 +56,7 @@ class TreeContract(SandboxCase):
     def test_what_the_store_does_not_have_yet_is_said_again(
         self, backend: Backend, store: Store
     ) -> None:
-        with self.made(backend, store) as sandbox:
+        with self.new_sandbox(backend, store) as sandbox:
             sandbox.begin()
             sandbox.files.write("one/file", b"never stored before: one")
             sandbox.snapshot()  # not kept
@@ -67,7 +67,7 @@ class TreeContract(SandboxCase):
             assert nodes_of(store, found.tree)["one/file"].content == b"never stored before: one"
 
     def test_what_can_be_made_again_is_no_part_of_it(self, backend: Backend, store: Store) -> None:
-        with self.made(backend, store, PLAIN, ignore=("mine", "*.log")) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN, ignore=("mine", "*.log")) as sandbox:
             sandbox.begin()
             folders = ".git src/node_modules/x src/__pycache__ .plait mine"
             sandbox.exec(
@@ -85,7 +85,7 @@ class TreeContract(SandboxCase):
         """Neither bytecode nor an environment that a command made: the next one runs the
         recorded files.
         """
-        with self.made(backend, store, PLAIN, ignore=("mine", "src/*.so")) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN, ignore=("mine", "src/*.so")) as sandbox:
             sandbox.begin()
             folders = ".venv/bin node_modules/.cache src/__pycache__ .tox mine"
             sandbox.exec(
@@ -105,7 +105,7 @@ class TreeContract(SandboxCase):
 
     def test_a_tree_is_restored_exactly(self, backend: Backend, store: Store) -> None:
         before, other = put_tree(store, PLAIN), put_tree(store, CHANGED)
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.exec(["sh", "-ec", CHANGES])
             sandbox.exec(
@@ -130,7 +130,7 @@ class TreeContract(SandboxCase):
         self, backend: Backend, store: Store
     ) -> None:
         before = put_tree(store, PLAIN)
-        with self.made(backend, store, PLAIN) as sandbox:
+        with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.begin()
             sandbox.exec(
                 [

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 
 from plait.ids import Digest
 from plait.store import Store
-from plait.workspace import EMPTY, Entry, Node, TreeReader
-from plait.workspace.edited import edited
+from plait.workspace import EMPTY, Entry, NewEntry, TreeReader
+from plait.workspace.edited import edit_tree
 
-Tree = Mapping[str, Node]
+Tree = Mapping[str, NewEntry]
 
 PLAIN: Tree = {
-    "README": Node("file", 0o644, b"read me\n"),
-    "run.sh": Node("file", 0o755, b"#!/bin/sh\necho ran\n"),
-    "src": Node("folder", 0o755),
-    "src/cart.py": Node("file", 0o644, b"total = 0\n"),
-    "src/deep": Node("folder", 0o755),
-    "src/deep/data.bin": Node("file", 0o600, bytes(range(256)) * 8),
-    "empty": Node("folder", 0o755),
-    "nothing": Node("file", 0o644, b""),
-    "latest": Node("link", 0o777, target="src/cart.py"),
-    "dangling": Node("link", 0o777, target="no/where"),
+    "README": NewEntry("file", 0o644, b"read me\n"),
+    "run.sh": NewEntry("file", 0o755, b"#!/bin/sh\necho ran\n"),
+    "src": NewEntry("folder", 0o755),
+    "src/cart.py": NewEntry("file", 0o644, b"total = 0\n"),
+    "src/deep": NewEntry("folder", 0o755),
+    "src/deep/data.bin": NewEntry("file", 0o600, bytes(range(256)) * 8),
+    "empty": NewEntry("folder", 0o755),
+    "nothing": NewEntry("file", 0o644, b""),
+    "latest": NewEntry("link", 0o777, target="src/cart.py"),
+    "dangling": NewEntry("link", 0o777, target="no/where"),
 }
 ODD_NAMES = (
     "a b",
@@ -46,35 +46,35 @@ mv src/deep/data.bin moved
 """
 
 CHANGED: Tree = {
-    "README": Node("file", 0o644, b"changed\n"),
-    "run.sh": Node("file", 0o700, b"#!/bin/sh\necho ran\n"),
-    "src": Node("folder", 0o755),
-    "src/new": Node("file", 0o644, b"new\n"),
-    "src/deep": Node("folder", 0o755),
-    "empty": Node("folder", 0o755),
-    "nothing": Node("folder", 0o755),
-    "nothing/inside": Node("file", 0o644, b"in\n"),
-    "latest": Node("link", 0o777, target="src/new"),
-    "dangling": Node("link", 0o777, target="no/where"),
-    "moved": Node("file", 0o600, bytes(range(256)) * 8),
+    "README": NewEntry("file", 0o644, b"changed\n"),
+    "run.sh": NewEntry("file", 0o700, b"#!/bin/sh\necho ran\n"),
+    "src": NewEntry("folder", 0o755),
+    "src/new": NewEntry("file", 0o644, b"new\n"),
+    "src/deep": NewEntry("folder", 0o755),
+    "empty": NewEntry("folder", 0o755),
+    "nothing": NewEntry("folder", 0o755),
+    "nothing/inside": NewEntry("file", 0o644, b"in\n"),
+    "latest": NewEntry("link", 0o777, target="src/new"),
+    "dangling": NewEntry("link", 0o777, target="no/where"),
+    "moved": NewEntry("file", 0o600, bytes(range(256)) * 8),
 }
 
 
 def put_tree(store: Store, nodes: Tree) -> Digest:
     """A tree in the store."""
-    made = edited(store, EMPTY, dict(nodes))
+    made = edit_tree(store, EMPTY, dict(nodes))
     store.put_blobs(made.blobs)
     return made.tree
 
 
-def nodes_of(store: Store, tree: Digest) -> dict[str, Node]:
+def nodes_of(store: Store, tree: Digest) -> dict[str, NewEntry]:
     """Return the nodes of a tree, with contents."""
     reader = TreeReader(store)
     return {path: _node(reader, entry) for path, entry in reader.walk(tree)}
 
 
-def _node(reader: TreeReader, entry: Entry) -> Node:
+def _node(reader: TreeReader, entry: Entry) -> NewEntry:
     assert entry.kind != "withheld"
-    return Node(
+    return NewEntry(
         entry.kind, entry.mode, reader.content(entry) if entry.kind == "file" else b"", entry.target
     )

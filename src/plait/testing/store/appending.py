@@ -25,10 +25,10 @@ from plait.testing.writing import (
     check_refused,
     extend,
     fork,
+    message,
     new_log,
     run_threads,
-    said,
-    sealed,
+    seal_events,
     texts,
     verify,
 )
@@ -37,7 +37,7 @@ from plait.testing.writing import (
 class AppendContract(DurablePart):
     def test_what_is_begun_can_be_read(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("one"), said("two"))
+        log = begin(store, message("one"), message("two"))
         events = list(store.read(log))
         assert [event.seq for event in events] == [1, 2, 3]
         assert texts(store, log) == ["one", "two"]
@@ -47,7 +47,7 @@ class AppendContract(DurablePart):
     def test_an_append_moves_the_head(self, opened: Opened) -> None:
         store = opened()
         log = begin(store)
-        (event,) = extend(store, log, said("one"))
+        (event,) = extend(store, log, message("one"))
         assert store.log(log).head == event.id
         assert store.event(event.id).content == event.content
 
@@ -55,8 +55,8 @@ class AppendContract(DurablePart):
         store = opened()
         log = begin(store)
         stale = store.log(log).head
-        extend(store, log, said("first"))
-        late = sealed([said("late")], log, 2, (stale,), source=Seeded(1))
+        extend(store, log, message("first"))
+        late = seal_events([message("late")], log, 2, (stale,), source=Seeded(1))
         with check_refused(StaleHead, store):
             store.append(log, late, after=stale)
         assert texts(store, log) == ["first"]
@@ -65,11 +65,11 @@ class AppendContract(DurablePart):
         store = opened()
         log = begin(store)
         head = store.log(log).head
-        events = sealed([said("once"), said("again")], log, 2, (head,))
+        events = seal_events([message("once"), message("again")], log, 2, (head,))
         assert store.append(log, events, after=head) == events[-1].id
         number = store.number
         assert store.append(log, events, after=head) == events[-1].id
-        extend(store, log, said("later"))
+        extend(store, log, message("later"))
         assert store.append(log, events, after=head) == events[-1].id
         assert store.number == number + 1
         assert texts(store, log) == ["once", "again", "later"]
@@ -77,15 +77,15 @@ class AppendContract(DurablePart):
     def test_the_same_beginning_twice_changes_nothing(self, opened: Opened) -> None:
         store = opened()
         log = new_log()
-        events = sealed([SessionOpened(), said("one")], log)
+        events = seal_events([SessionOpened(), message("one")], log)
         assert store.begin(log, events) == store.begin(log, events)
         assert store.number == 2
 
     def test_begin_refuses_an_id_that_is_taken(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("kept"))
+        log = begin(store, message("kept"))
         with check_refused(LogExists, store):
-            store.begin(log, sealed([SessionOpened(title="other")], log, source=Seeded(1)))
+            store.begin(log, seal_events([SessionOpened(title="other")], log, source=Seeded(1)))
         assert texts(store, log) == ["kept"]
 
     def test_append_refuses_what_does_not_follow(self, opened: Opened) -> None:
@@ -95,13 +95,15 @@ class AppendContract(DurablePart):
         with check_refused(InvalidValue, store):
             store.append(log, [], after=head)
         with check_refused(InvalidValue, store):
-            store.append(log, sealed([said("gap")], log, 4, (head,)), after=head)
+            store.append(log, seal_events([message("gap")], log, 4, (head,)), after=head)
         with check_refused(InvalidValue, store):
-            store.append(log, sealed([said("stray")], log, 2, (store.log(other).head,)), after=head)
+            store.append(
+                log, seal_events([message("stray")], log, 2, (store.log(other).head,)), after=head
+            )
         with check_refused(InvalidValue, store):
-            store.append(log, sealed([said("foreign")], other, 2, (head,)), after=head)
+            store.append(log, seal_events([message("foreign")], other, 2, (head,)), after=head)
         with check_refused(InvalidValue, store):
-            pair = sealed([said("a"), said("b"), said("c")], log, 2, (head,))
+            pair = seal_events([message("a"), message("b"), message("c")], log, 2, (head,))
             store.append(log, [pair[0], pair[2]], after=head)
 
     def test_unknown_things_are_typed_errors(self, opened: Opened) -> None:
@@ -115,7 +117,7 @@ class AppendContract(DurablePart):
             with check_refused(UnknownLog, store):
                 ask()
         with check_refused(UnknownLog, store):
-            store.append(log, sealed([said("x")], log, 2, (event,)), after=event)
+            store.append(log, seal_events([message("x")], log, 2, (event,)), after=event)
         with check_refused(UnknownEvent, store):
             store.event(event)
         with check_refused(UnknownBlob, store):
@@ -127,10 +129,10 @@ class AppendContract(DurablePart):
 
     def test_a_fork_reads_through_its_lineage(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("one"), said("two"), said("three"))
+        log = begin(store, message("one"), message("two"), message("three"))
         child = fork(store, log, 3)
-        extend(store, child, said("mine"))
-        extend(store, log, said("yours"))
+        extend(store, child, message("mine"))
+        extend(store, log, message("yours"))
         assert texts(store, child) == ["one", "two", "mine"]
         assert texts(store, log) == ["one", "two", "three", "yours"]
         assert [event.seq for event in store.read(child)] == [1, 2, 3, 4, 5]
@@ -138,18 +140,18 @@ class AppendContract(DurablePart):
 
     def test_a_fork_below_the_fork_point(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("one"), said("two"), said("three"))
+        log = begin(store, message("one"), message("two"), message("three"))
         child = fork(store, log, 4)
-        extend(store, child, said("four"))
+        extend(store, child, message("four"))
         low = fork(store, child, 2)
-        extend(store, low, said("other"))
+        extend(store, low, message("other"))
         assert texts(store, low) == ["one", "other"]
 
     def test_a_long_chain_of_forks(self, opened: Opened) -> None:
         store = opened()
         log = begin(store)
         for i in range(60):
-            extend(store, log, said(str(i)))
+            extend(store, log, message(str(i)))
             log = fork(store, log, store.log(log).tip)
         store.close()
         store = opened() if self.durable else store
@@ -159,7 +161,7 @@ class AppendContract(DurablePart):
 
     def test_begin_refuses_a_fork_from_nowhere(self, opened: Opened) -> None:
         store = opened()
-        log, child = begin(store, said("one")), new_log()
+        log, child = begin(store, message("one")), new_log()
         head = store.log(log).head
         for place, parents, parent in (
             (9, (head,), log),
@@ -170,22 +172,24 @@ class AppendContract(DurablePart):
             with check_refused(InvalidValue, store):
                 store.begin(
                     child,
-                    sealed([ForkedFrom(log, place)], child, place + 1, parents),
+                    seal_events([ForkedFrom(log, place)], child, place + 1, parents),
                     parent=parent,
                 )
         with check_refused(UnknownLog, store):
-            store.begin(child, sealed([ForkedFrom(log, 2)], child, 3, (head,)), parent=new_log())
+            store.begin(
+                child, seal_events([ForkedFrom(log, 2)], child, 3, (head,)), parent=new_log()
+            )
 
     def test_a_fork_says_where_it_comes_from(self, opened: Opened) -> None:
         """A write that verify would call tampering is refused."""
         store = opened()
-        log, other, child = begin(store, said("one")), begin(store, said("one")), new_log()
+        log, other, child = begin(store, message("one")), begin(store, message("one")), new_log()
         head = store.log(log).head
-        for body in (ForkedFrom(log, 1), ForkedFrom(other, 2), said("not a word of it")):
+        for body in (ForkedFrom(log, 1), ForkedFrom(other, 2), message("not a word of it")):
             with check_refused(InvalidValue, store):
-                store.begin(child, sealed([body], child, 3, (head,)), parent=log)
+                store.begin(child, seal_events([body], child, 3, (head,)), parent=log)
         with check_refused(InvalidValue, store):
-            store.begin(child, sealed([ForkedFrom(log, 2)], child))
+            store.begin(child, seal_events([ForkedFrom(log, 2)], child))
         with check_refused(InvalidValue, store):
             extend(store, log, ForkedFrom(log, 2))
 
@@ -193,7 +197,10 @@ class AppendContract(DurablePart):
         store = opened()
         logs = [begin(store) for _ in range(16)]
         run_threads(
-            [lambda log=log: [extend(store, log, said(str(i))) for i in range(25)] for log in logs]
+            [
+                lambda log=log: [extend(store, log, message(str(i))) for i in range(25)]
+                for log in logs
+            ]
         )
         for log in logs:
             assert texts(store, log) == [str(i) for i in range(25)]
@@ -210,8 +217,8 @@ class AppendContract(DurablePart):
             for i in range(20):
                 while True:
                     now = store.log(log)
-                    events = sealed(
-                        [said(f"{name}/{i}")], log, now.tip + 1, (now.head,), source=source
+                    events = seal_events(
+                        [message(f"{name}/{i}")], log, now.tip + 1, (now.head,), source=source
                     )
                     try:
                         store.append(log, events, after=now.head)
@@ -237,7 +244,7 @@ class AppendContract(DurablePart):
                 except RuntimeError as error:
                     failed.append(error)
 
-        run_threads([lambda: [extend(store, good, said(str(i))) for i in range(50)], spoil])
+        run_threads([lambda: [extend(store, good, message(str(i))) for i in range(50)], spoil])
         assert texts(store, good) == [str(i) for i in range(50)]
         assert len(failed) == 20
         assert store.log(bad).tip == 1

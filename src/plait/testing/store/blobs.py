@@ -16,7 +16,7 @@ from plait.testing.writing import (
     begin,
     check_refused,
     extend,
-    sealed,
+    seal_events,
 )
 
 
@@ -56,7 +56,9 @@ class BlobContract:
         log = begin(store)
         head, content = store.log(log).head, b"carried"
         digest = digest_of(content)
-        events = sealed([MessageSaid("user", (File("a", "text/plain", digest),))], log, 2, (head,))
+        events = seal_events(
+            [MessageSaid("user", (File("a", "text/plain", digest),))], log, 2, (head,)
+        )
         with check_refused(CommitmentBroken, store):
             store.append(log, events, after=head, blobs={digest: b"swapped"})
         store.append(log, events, after=head, blobs={digest: content})

@@ -17,9 +17,9 @@ from plait.testing.writing import (
     begin,
     extend,
     fork,
+    message,
     new_log,
-    said,
-    sealed,
+    seal_events,
     texts,
     verify,
 )
@@ -30,7 +30,7 @@ class DurabilityContract(DurablePart):
         store = opened()
         for wanted in ("full", "async"):
             log = new_log()
-            store.begin(log, sealed([SessionOpened(durability=wanted)], log))
+            store.begin(log, seal_events([SessionOpened(durability=wanted)], log))
             child = fork(store, log, 1)
             found = {store.log(each).durability for each in (log, child)} | {
                 store.heads([log])[log].durability
@@ -42,10 +42,10 @@ class DurabilityContract(DurablePart):
 
     def test_what_is_not_yet_durable_is_there_all_the_same(self, opened: Opened) -> None:
         store, log = opened(), new_log()
-        store.begin(log, sealed([SessionOpened(durability="async")], log))
+        store.begin(log, seal_events([SessionOpened(durability="async")], log))
         now = store.log(log)
-        head = store.append(log, sealed([said("a")], log, 2, (now.head,)), after=now.head)
-        store.append(log, sealed([said("b")], log, 3, (head,)), after=head, flush=True)
+        head = store.append(log, seal_events([message("a")], log, 2, (now.head,)), after=now.head)
+        store.append(log, seal_events([message("b")], log, 3, (head,)), after=head, flush=True)
         store.flush()
         assert texts(store, log) == ["a", "b"] and verify(store) == [] and store.check() == []
         if self.durable:
@@ -63,11 +63,11 @@ class DurabilityContract(DurablePart):
             lambda: store.missing_blobs([]),
             lambda: store.heads([log]),
             lambda: list(store.feed(reverse=True)),
-            lambda: store.keep(log, 1, b"x"),
-            lambda: store.kept(log, 1),
-            lambda: store.all_kept(log),
-            lambda: store.forget_kept(),
-            lambda: extend(store, log, said("x")),
+            lambda: store.keep_snapshot(log, 1, b"x"),
+            lambda: store.nearest_snapshot(log, 1),
+            lambda: store.snapshots(log),
+            lambda: store.drop_snapshots(),
+            lambda: extend(store, log, message("x")),
         ):
             try:
                 ask()
@@ -79,7 +79,7 @@ class DurabilityContract(DurablePart):
         if not self.durable:
             return
         store = opened(Tally())
-        log = begin(store, said("kept"), ScratchSet("a", 1))
+        log = begin(store, message("kept"), ScratchSet("a", 1))
         blob, id = store.put_blob(b"kept"), store.id
         facts = store.log(log), store.rows("tally", "count")
         store.close()

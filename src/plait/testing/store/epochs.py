@@ -26,10 +26,10 @@ from plait.testing.writing import (
     check_refused,
     extend,
     fork,
+    message,
     new_log,
     run_threads,
-    said,
-    sealed,
+    seal_events,
     texts,
     verify,
 )
@@ -38,7 +38,7 @@ from plait.testing.writing import (
 class EpochContract(DurablePart):
     def test_a_log_is_at_the_epoch_that_its_own_events_say(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("one"))
+        log = begin(store, message("one"))
         assert store.log(log).epoch == 0
         turns = (
             RunStarted("a:B"),
@@ -49,13 +49,13 @@ class EpochContract(DurablePart):
             RunCancelled(),
         )
         for epoch, body in enumerate(turns, 1):
-            extend(store, log, said("nothing turns"), body)
+            extend(store, log, message("nothing turns"), body)
             assert store.log(log).epoch == epoch
         extend(store, log, RunStarted("a:B"), RunResumed("b", 1), RunFinished())
         child = fork(store, log, 5)
         extend(store, child, RunResumed("b", 1, branch=True))
         whole = new_log()
-        store.begin(whole, sealed([SessionOpened(), RunStarted("a:B"), RunFinished()], whole))
+        store.begin(whole, seal_events([SessionOpened(), RunStarted("a:B"), RunFinished()], whole))
         found = {log: 9, child: 1, whole: 2}
         assert {each: store.log(each).epoch for each in found} == found
         assert {each.id: each.epoch for each in store.heads([log, child, whole]).values()} == found
@@ -73,32 +73,32 @@ class EpochContract(DurablePart):
             now = store.log(each)
             store.append(
                 each,
-                sealed([said("held")], each, now.tip + 1, (now.head,)),
+                seal_events([message("held")], each, now.tip + 1, (now.head,)),
                 after=now.head,
                 fences=[mine],
             )
         extend(store, log, RunResumed("b", 1))
         for each in (log, other):
             now = store.log(each)
-            late = sealed([said("late")], each, now.tip + 1, (now.head,))
+            late = seal_events([message("late")], each, now.tip + 1, (now.head,))
             for stale in ([mine], [Fence(log, 3)], [Fence(log, 2), Fence(other, 1)], [mine, mine]):
                 with check_refused(StaleEpoch, store):
                     store.append(each, late, after=now.head, fences=stale)
             with check_refused(StaleEpoch, store):  # also where the head is another
-                gone = sealed(
-                    [said("late")], each, now.tip, (store.event(now.head).header.parents[0],)
+                gone = seal_events(
+                    [message("late")], each, now.tip, (store.event(now.head).header.parents[0],)
                 )
                 store.append(each, gone, after=gone[0].header.parents[0], fences=[mine])
             store.append(each, late, after=now.head, fences=[Fence(log, 2), Fence(other, 0)])
-            extend(store, each, said("by others, who hold nothing"))
+            extend(store, each, message("by others, who hold nothing"))
         assert texts(store, other) == ["held", "late", "by others, who hold nothing"]
 
     def test_begin_refuses_another_epoch(self, opened: Opened) -> None:
         store = opened()
         log = begin(store, RunStarted("a:B"))
         point, child, root = store.log(log).head, new_log(), new_log()
-        events = sealed([ForkedFrom(log, 2)], child, 3, (point,))
-        opening = sealed([SessionOpened()], root)
+        events = seal_events([ForkedFrom(log, 2)], child, 3, (point,))
+        opening = seal_events([SessionOpened()], root)
         extend(store, log, RunResumed("b", 1))
         with check_refused(StaleEpoch, store):
             store.begin(child, events, parent=log, fences=[Fence(log, 1)])
@@ -116,11 +116,11 @@ class EpochContract(DurablePart):
         store = opened()
         log = begin(store, RunStarted("a:B"))
         now = store.log(log)
-        one, other = (sealed([RunResumed(name, 1)], log, 3, (now.head,)) for name in "ab")
+        one, other = (seal_events([RunResumed(name, 1)], log, 3, (now.head,)) for name in "ab")
         store.append(log, one, after=now.head, fences=[Fence(log, 1)])
         with check_refused(StaleEpoch, store):
             store.append(log, other, after=now.head, fences=[Fence(log, 1)])
-        again = sealed([RunResumed("b", 1)], log, 4, (one[-1].id,))
+        again = seal_events([RunResumed("b", 1)], log, 4, (one[-1].id,))
         with check_refused(StaleEpoch, store):
             store.append(log, again, after=one[-1].id, fences=[Fence(log, 1)])
         assert store.log(log).epoch == 2
@@ -129,8 +129,8 @@ class EpochContract(DurablePart):
         store = opened()
         log = begin(store, RunStarted("a:B"))
         head = store.log(log).head
-        taken = sealed([RunResumed("a", 1)], log, 3, (head,))
-        held = sealed([said("held")], log, 4, (taken[-1].id,))
+        taken = seal_events([RunResumed("a", 1)], log, 3, (head,))
+        held = seal_events([message("held")], log, 4, (taken[-1].id,))
         # an unknown outcome is settled, also that of the append that raised the epoch
         for _ in range(2):
             assert store.append(log, taken, after=head, fences=[Fence(log, 1)]) == taken[-1].id
@@ -152,13 +152,13 @@ class EpochContract(DurablePart):
         with check_refused(UnknownLog, store):
             store.append(
                 log,
-                sealed([said("x")], log, 2, (now.head,)),
+                seal_events([message("x")], log, 2, (now.head,)),
                 after=now.head,
                 fences=[Fence(gone, 0)],
             )
         with check_refused(UnknownLog, store):
             other = new_log()
-            store.begin(other, sealed([SessionOpened()], other), fences=[Fence(gone, 0)])
+            store.begin(other, seal_events([SessionOpened()], other), fences=[Fence(gone, 0)])
 
     def test_nothing_of_a_holder_is_committed_after_it_was_replaced(self, opened: Opened) -> None:
         store = opened()
@@ -169,7 +169,7 @@ class EpochContract(DurablePart):
         def hold(branch: LogId) -> None:
             for i in range(40):
                 now = store.log(branch)
-                events = sealed([said(str(i))], branch, now.tip + 1, (now.head,))
+                events = seal_events([message(str(i))], branch, now.tip + 1, (now.head,))
                 try:
                     store.append(branch, events, after=now.head, fences=[Fence(log, 1)])
                 except StaleEpoch:

@@ -24,9 +24,9 @@ from plait.testing.writing import (
     check_refused,
     extend,
     fork,
+    message,
     new_log,
-    said,
-    sealed,
+    seal_events,
     texts,
     verify,
 )
@@ -35,9 +35,9 @@ from plait.testing.writing import (
 class ReadContract(DurablePart):
     def test_reading_ranges(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, *(said(str(i)) for i in range(2, 21)))
+        log = begin(store, *(message(str(i)) for i in range(2, 21)))
         child = fork(store, log, 10)
-        extend(store, child, *(said(str(i)) for i in range(12, 31)))
+        extend(store, child, *(message(str(i)) for i in range(12, 31)))
 
         def seqs(first: int = 1, last: int | None = None, reverse: bool = False) -> list[int]:
             return [event.seq for event in store.read(child, first, last, reverse=reverse)]
@@ -65,8 +65,8 @@ class ReadContract(DurablePart):
             lambda: store.read(log, "1"),  # type: ignore[arg-type]
             lambda: store.logs(limit=-1),
             lambda: store.rows("tally", "count", {"key": ["a", "b"]}),  # type: ignore[dict-item]
-            lambda: store.append(log, said("not sealed"), after=store.log(log).head),  # type: ignore[arg-type]
-            lambda: store.append(log, [said("not sealed")], after=store.log(log).head),  # type: ignore[list-item]
+            lambda: store.append(log, message("not sealed"), after=store.log(log).head),  # type: ignore[arg-type]
+            lambda: store.append(log, [message("not sealed")], after=store.log(log).head),  # type: ignore[list-item]
             lambda: store.put_blob("text"),  # type: ignore[arg-type]
             lambda: store.put_blobs(["text"]),  # type: ignore[arg-type]
             lambda: store.missing_blobs(["text"]),  # type: ignore[list-item]
@@ -74,7 +74,7 @@ class ReadContract(DurablePart):
             lambda: store.rows("tally", "count", before=["a"]),  # type: ignore[arg-type]
             lambda: store.append(
                 log,
-                sealed([said("x")], log, 2, (store.log(log).head,)),
+                seal_events([message("x")], log, 2, (store.log(log).head,)),
                 after=store.log(log).head,
                 blobs=[1],  # pyright: ignore[reportArgumentType]
             ),
@@ -85,7 +85,7 @@ class ReadContract(DurablePart):
     def test_reading_more_than_a_page(self, opened: Opened) -> None:
         store = opened()
         log = begin(store)
-        extend(store, log, *(said(str(i)) for i in range(1500)))
+        extend(store, log, *(message(str(i)) for i in range(1500)))
         assert [event.seq for event in store.read(log)] == list(range(1, 1502))
         assert [event.seq for event in store.read(log, reverse=True)] == list(range(1501, 0, -1))
         assert [number for number, _ in store.feed()] == list(range(1, 1502))
@@ -94,10 +94,10 @@ class ReadContract(DurablePart):
     def test_a_read_sees_the_log_as_it_was_when_it_began(self, opened: Opened) -> None:
         store = opened()
         log = begin(store)
-        extend(store, log, *(said(str(i)) for i in range(1000)))
+        extend(store, log, *(message(str(i)) for i in range(1000)))
         reading = store.read(log)
         next(reading)
-        extend(store, log, said("later"))
+        extend(store, log, message("later"))
         assert len(list(reading)) == 1000
 
     def test_editing_what_was_read_does_not_edit_the_past(self, opened: Opened) -> None:
@@ -113,9 +113,9 @@ class ReadContract(DurablePart):
     def test_the_feed_orders_everything_by_commit(self, opened: Opened) -> None:
         store = opened()
         one, two = begin(store), begin(store)
-        extend(store, one, said("a"))
+        extend(store, one, message("a"))
         extend(store, two, ScratchSet("b", 1))
-        extend(store, one, said("c"))
+        extend(store, one, message("c"))
         assert [(number, event.log, event.seq) for number, event in store.feed()] == [
             (1, one, 1),
             (2, two, 1),
@@ -130,7 +130,7 @@ class ReadContract(DurablePart):
     def test_the_feed_backwards(self, opened: Opened) -> None:
         store = opened()
         log = begin(store, ScratchSet("a", 1))
-        extend(store, log, *(said(str(i)) for i in range(1200)), ScratchSet("b", 2))
+        extend(store, log, *(message(str(i)) for i in range(1200)), ScratchSet("b", 2))
         forward = [(number, event.id) for number, event in store.feed()]
         assert [(number, event.id) for number, event in store.feed(reverse=True)] == forward[::-1]
         assert [number for number, _ in store.feed(1199, reverse=True)] == [1203, 1202, 1201, 1200]
@@ -148,10 +148,10 @@ class ReadContract(DurablePart):
 
     def test_the_feed_backwards_begins_where_it_began(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, *(said(str(i)) for i in range(1000)))
+        log = begin(store, *(message(str(i)) for i in range(1000)))
         feed = store.feed(reverse=True)
         assert next(feed)[0] == 1001
-        extend(store, log, said("later"))
+        extend(store, log, message("later"))
         assert [number for number, _ in feed] == list(range(1000, 0, -1))
 
     def test_listing_pages(self, opened: Opened) -> None:
@@ -164,14 +164,14 @@ class ReadContract(DurablePart):
 
     def test_many_heads_at_once(self, opened: Opened) -> None:
         store = opened()
-        roots = [begin(store, said("one")) for _ in range(600)]
+        roots = [begin(store, message("one")) for _ in range(600)]
         forks = [fork(store, log, 2) for log in roots[:5]]
         asked = [*forks, *roots[::-1], new_log(), roots[0]]
         heads = store.heads(asked)
         assert list(heads) == [*forks, *roots[::-1]]
         assert heads == {log: store.log(log) for log in heads}
         assert store.heads([]) == store.heads([new_log()]) == {}
-        (event,) = extend(store, roots[3], said("two"))
+        (event,) = extend(store, roots[3], message("two"))
         assert store.heads(roots[3:4])[roots[3]].head == event.id
         for odd in ("../../etc/passwd", roots[0].upper(), ""):
             with check_refused(InvalidValue, store):
@@ -192,8 +192,8 @@ class ReadContract(DurablePart):
         store = opened()
         log = begin(store)
         name = inbox_of(log)
-        store.begin(name, sealed([said("hello")], name))
-        extend(store, name, said("again"))
+        store.begin(name, seal_events([message("hello")], name))
+        extend(store, name, message("again"))
         assert texts(store, name) == ["hello", "again"]
         assert inbox_of(log) != house_of(store.id) != log
         assert verify(store) == []
@@ -212,8 +212,8 @@ class ReadContract(DurablePart):
         assert store.describe()["logs"] == store.describe()["events"] == 0
         assert verify(store) == []
         with check_refused(LogExists, store):
-            store.begin(house, sealed([said("mine")], house))
-        (event,) = extend(store, house, said("an act that belongs to no session"))
+            store.begin(house, seal_events([message("mine")], house))
+        (event,) = extend(store, house, message("an act that belongs to no session"))
         log = begin(store)
         assert [(number, each.log) for number, each in store.feed()] == [(1, house), (2, log)]
         assert [log for _, log in store.logs()] == [store.log(log)] and store.number_of(
@@ -229,7 +229,7 @@ class ReadContract(DurablePart):
 
     def test_events_have_numbers_and_blobs_are_listed(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("one"))
+        log = begin(store, message("one"))
         numbers = [store.number_of(event.id) for event in store.read(log)]
         assert numbers == [1, 2] and store.number_of(Digest("0" * 64)) is None
         contents = [b"%d" % i for i in range(1100)]
@@ -252,7 +252,7 @@ class ReadContract(DurablePart):
             "é",
         ]
         hard += ["x" * 3000 + "\u2028", "\0" * 10_000, '\\"\\u0000', "\x7f\x1b[31m"]
-        log = begin(store, *(said(text) for text in hard))
+        log = begin(store, *(message(text) for text in hard))
         store.close()
         if self.durable:
             assert texts(opened(), log) == hard
@@ -260,7 +260,7 @@ class ReadContract(DurablePart):
     def test_long_bodies_are_kept_apart_and_once(self, opened: Opened) -> None:
         store = opened()
         text = "".join(chr(0x4E00 + i % 5000) for i in range(50_000))
-        log = begin(store, said(text))
-        other = begin(store, said(text))
+        log = begin(store, message(text))
+        other = begin(store, message(text))
         assert texts(store, log) == texts(store, other) == [text]
         assert verify(store) == []

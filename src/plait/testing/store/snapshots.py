@@ -15,8 +15,8 @@ from plait.testing.writing import (
     check_refused,
     extend,
     fork,
+    message,
     new_log,
-    said,
     texts,
     verify,
 )
@@ -25,66 +25,81 @@ from plait.testing.writing import (
 class SnapshotContract(DurablePart):
     def test_what_is_kept_comes_back(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, *(said(str(i)) for i in range(9)))
-        assert store.kept(log, 10) is None
+        log = begin(store, *(message(str(i)) for i in range(9)))
+        assert store.nearest_snapshot(log, 10) is None
         for seq, data in ((8, b"state " * 1000), (3, b""), (5, bytes(range(256)))):
-            store.keep(log, seq, data)
-        assert store.all_kept(log) == [(3, b""), (5, bytes(range(256))), (8, b"state " * 1000)]
+            store.keep_snapshot(log, seq, data)
+        assert store.snapshots(log) == [(3, b""), (5, bytes(range(256))), (8, b"state " * 1000)]
         assert (
-            store.kept(log, 10)
-            == store.kept(log, 8)
-            == store.kept(log, 10**9)
+            store.nearest_snapshot(log, 10)
+            == store.nearest_snapshot(log, 8)
+            == store.nearest_snapshot(log, 10**9)
             == (log, 8, b"state " * 1000)
         )
-        assert store.kept(log, 7) == store.kept(log, 5) == (log, 5, bytes(range(256)))
-        assert store.kept(log, 3) == (log, 3, b"")
-        assert store.kept(log, 2) is store.kept(log, 0) is store.kept(log, -1) is None
-        store.keep(log, 5, b"another")
-        assert store.kept(log, 7) == (log, 5, b"another")
-        assert [seq for seq, _ in store.all_kept(log)] == [3, 5, 8]
+        assert (
+            store.nearest_snapshot(log, 7)
+            == store.nearest_snapshot(log, 5)
+            == (log, 5, bytes(range(256)))
+        )
+        assert store.nearest_snapshot(log, 3) == (log, 3, b"")
+        assert (
+            store.nearest_snapshot(log, 2)
+            is store.nearest_snapshot(log, 0)
+            is store.nearest_snapshot(log, -1)
+            is None
+        )
+        store.keep_snapshot(log, 5, b"another")
+        assert store.nearest_snapshot(log, 7) == (log, 5, b"another")
+        assert [seq for seq, _ in store.snapshots(log)] == [3, 5, 8]
         store.close()
         if self.durable:
-            assert opened().kept(log, 6) == (log, 5, b"another")
+            assert opened().nearest_snapshot(log, 6) == (log, 5, b"another")
 
     def test_what_is_kept_is_found_through_the_lineage(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, *(said(str(i)) for i in range(9)))
+        log = begin(store, *(message(str(i)) for i in range(9)))
         child = fork(store, log, 6)
-        extend(store, child, said("mine"), said("too"))
+        extend(store, child, message("mine"), message("too"))
         grandchild = fork(store, child, 8)
         low = fork(store, child, 4)
         for at, seq in ((log, 4), (log, 7), (log, 10), (child, 8), (child, 9)):
-            store.keep(at, seq, f"{seq}".encode())
-        assert store.kept(child, 9) == (child, 9, b"9")
-        assert store.kept(grandchild, 9) == store.kept(child, 8) == (child, 8, b"8")
-        assert store.kept(grandchild, 7) == store.kept(child, 6) == (log, 4, b"4"), (
-            "never beyond the fork"
+            store.keep_snapshot(at, seq, f"{seq}".encode())
+        assert store.nearest_snapshot(child, 9) == (child, 9, b"9")
+        assert (
+            store.nearest_snapshot(grandchild, 9)
+            == store.nearest_snapshot(child, 8)
+            == (child, 8, b"8")
         )
-        assert store.kept(low, 5) == (log, 4, b"4")
-        assert store.kept(low, 3) is None
-        assert store.all_kept(grandchild) == store.all_kept(low) == []
-        store.keep(low, 5, b"low")
-        assert store.kept(low, 5) == (low, 5, b"low")
-        assert store.kept(child, 7) == (log, 4, b"4")
+        assert (
+            store.nearest_snapshot(grandchild, 7)
+            == store.nearest_snapshot(child, 6)
+            == (log, 4, b"4")
+        ), "never beyond the fork"
+        assert store.nearest_snapshot(low, 5) == (log, 4, b"4")
+        assert store.nearest_snapshot(low, 3) is None
+        assert store.snapshots(grandchild) == store.snapshots(low) == []
+        store.keep_snapshot(low, 5, b"low")
+        assert store.nearest_snapshot(low, 5) == (low, 5, b"low")
+        assert store.nearest_snapshot(child, 7) == (log, 4, b"4")
 
     def test_what_is_kept_can_be_dropped(self, opened: Opened) -> None:
         store = opened()
-        one, two = begin(store, said("one")), begin(store, said("two"))
+        one, two = begin(store, message("one")), begin(store, message("two"))
         for log, seq in ((one, 1), (one, 2), (two, 1), (two, 2)):
-            store.keep(log, seq, b"state")
-        assert store.forget_kept(one) == 2
-        assert store.forget_kept(one) == 0
-        assert store.all_kept(one) == []
-        assert store.kept(two, 2) == (two, 2, b"state")
-        assert store.forget_kept() == 2
-        assert store.forget_kept() == 0
-        assert store.kept(two, 2) is None
+            store.keep_snapshot(log, seq, b"state")
+        assert store.drop_snapshots(one) == 2
+        assert store.drop_snapshots(one) == 0
+        assert store.snapshots(one) == []
+        assert store.nearest_snapshot(two, 2) == (two, 2, b"state")
+        assert store.drop_snapshots() == 2
+        assert store.drop_snapshots() == 0
+        assert store.nearest_snapshot(two, 2) is None
         assert texts(store, two) == ["two"]
         assert verify(store) == []
 
     def test_only_own_places_are_kept(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("one"), said("two"))
+        log = begin(store, message("one"), message("two"))
         child = fork(store, log, 2)
         odd: Any
         for at, odd in (
@@ -99,29 +114,29 @@ class SnapshotContract(DurablePart):
             (child, 4),
         ):
             with check_refused(InvalidValue, store):
-                store.keep(at, odd, b"state")
+                store.keep_snapshot(at, odd, b"state")
         for odd in ("text", None):
             with check_refused(InvalidValue, store):
-                store.keep(log, 1, odd)
+                store.keep_snapshot(log, 1, odd)
             with check_refused(InvalidValue, store):
-                store.kept(log, odd)
-        assert store.forget_kept() == 0
+                store.nearest_snapshot(log, odd)
+        assert store.drop_snapshots() == 0
         unknown = new_log()
         for ask in (
-            lambda: store.keep(unknown, 1, b"state"),
-            lambda: store.kept(unknown, 1),
-            lambda: store.all_kept(unknown),
-            lambda: store.forget_kept(unknown),
+            lambda: store.keep_snapshot(unknown, 1, b"state"),
+            lambda: store.nearest_snapshot(unknown, 1),
+            lambda: store.snapshots(unknown),
+            lambda: store.drop_snapshots(unknown),
         ):
             with check_refused(UnknownLog, store):
                 ask()
 
     def test_keeping_changes_nothing_else(self, opened: Opened) -> None:
         store = opened()
-        log = begin(store, said("one"))
+        log = begin(store, message("one"))
         before = store.number, store.log(log)
-        store.keep(log, 2, b"state")
+        store.keep_snapshot(log, 2, b"state")
         assert (store.number, store.log(log)) == before
-        extend(store, log, said("two"))
-        assert store.kept(log, 3) == (log, 2, b"state")
+        extend(store, log, message("two"))
+        assert store.nearest_snapshot(log, 3) == (log, 2, b"state")
         assert verify(store) == []
