@@ -5,7 +5,8 @@
 Each checkout has a process of its own. In every round both do the same operation once, in an order
 drawn anew, so that whatever else the machine does hits both. Printed is the CPU time of each (p50)
 and their ratio, and the ratio of the fastest tenths (p10), which other work on the machine disturbs
-less; a ratio above 1.02 deserves a look, and a second run.
+less; a ratio above 1.02 deserves a look, and a second run. `--count` compares the number of Python
+functions that one operation calls instead, which other work on the machine does not disturb at all.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 ROUNDS = {"open and read 1,000 messages": 40, "replay of 200 effects": 30, "import plait": 15}
 ROUNDS_ELSE = 400
 WARM_UP = 0.1  # of the rounds, not counted
+TIME, COUNT = "time", "count"  # ways to measure
 
 
 # ── in the process of one checkout ───────────────────────────────────────────────────────────
@@ -96,9 +98,31 @@ def serve(folder: Path) -> None:
     known = operations(folder)
     print(json.dumps(list(known)), flush=True)
     for line in sys.stdin:
-        act, before = known[line.rstrip("\n")], _cpu()
+        way, _, name = line.rstrip("\n").partition(" ")
+        print(_calls_of(known[name]) if way == COUNT else _cpu_of(known[name]), flush=True)
+
+
+def _cpu_of(act: Callable[[], object]) -> float:
+    before = _cpu()
+    act()
+    return _cpu() - before
+
+
+def _calls_of(act: Callable[[], object]) -> int:
+    """Return how many Python functions an operation calls in this thread."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    act()  # caches are filled
+    sys.setprofile(count)
+    try:
         act()
-        print(_cpu() - before, flush=True)
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def _cpu() -> float:
@@ -127,9 +151,9 @@ class Checkout:
         assert line, "the checkout's process has ended: what it said is above"
         return line
 
-    def perform(self, name: str) -> float:
+    def perform(self, name: str, way: str) -> float:
         assert self.process.stdin is not None
-        self.process.stdin.write(name + "\n")
+        self.process.stdin.write(f"{way} {name}\n")
         self.process.stdin.flush()
         return float(self._line())
 
@@ -139,6 +163,7 @@ def main() -> None:
     parser.add_argument("--before", help="the interpreter of the checkout to compare with")
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--share", type=float, default=1.0, help="of the rounds")
+    parser.add_argument("--count", action="store_true", help="count calls instead of time")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.serve:
@@ -150,21 +175,34 @@ def main() -> None:
             Checkout(python, Path(place) / name)
             for python, name in ((chosen.before, "before"), (sys.executable, "after"))
         ]
-        print(f"{'':40}{'before':>10}{'after':>10}{'ratio':>8}{'p10':>8}   CPU, µs, p50")
-        for name in [name for name in pair[0].names if chosen.only in name]:
-            taken: list[list[float]] = [[], []]
-            rounds = max(10, int(ROUNDS.get(name, ROUNDS_ELSE) * chosen.share))
-            for number in range(rounds):
-                for side in random.sample((0, 1), 2):
-                    cost = pair[side].perform(name)
-                    if number >= rounds * WARM_UP:
-                        taken[side].append(cost)
-            before, after = map(statistics.median, taken)
-            low, high = (statistics.quantiles(costs, n=10)[0] for costs in taken)
-            print(
-                f"{name:40}{before * 1e6:10.0f}{after * 1e6:10.0f}{after / before:8.3f}{high / low:8.3f}",  # noqa: E501
-                flush=True,
-            )
+        names = [name for name in pair[0].names if chosen.only in name]
+        if chosen.count:
+            compare_counts(pair, names)
+        else:
+            compare_times(pair, names, chosen.share)
+
+
+def compare_counts(pair: list[Checkout], names: list[str]) -> None:
+    print(f"{'':40}{'before':>10}{'after':>10}{'ratio':>8}   Python functions called")
+    for name in names:
+        before, after = (int(each.perform(name, COUNT)) for each in pair)
+        print(f"{name:40}{before:10}{after:10}{after / max(1, before):8.3f}", flush=True)
+
+
+def compare_times(pair: list[Checkout], names: list[str], share: float) -> None:
+    print(f"{'':40}{'before':>10}{'after':>10}{'ratio':>8}{'p10':>8}   CPU, µs, p50")
+    for name in names:
+        taken: list[list[float]] = [[], []]
+        rounds = max(10, int(ROUNDS.get(name, ROUNDS_ELSE) * share))
+        for number in range(rounds):
+            for side in random.sample((0, 1), 2):
+                cost = pair[side].perform(name, TIME)
+                if number >= rounds * WARM_UP:
+                    taken[side].append(cost)
+        before, after = map(statistics.median, taken)
+        low, high = (statistics.quantiles(costs, n=10)[0] for costs in taken)
+        figures = f"{before * 1e6:10.0f}{after * 1e6:10.0f}{after / before:8.3f}{high / low:8.3f}"
+        print(f"{name:40}{figures}", flush=True)
 
 
 if __name__ == "__main__":
