@@ -194,39 +194,34 @@ def check_header(header: Header) -> None:
     """Check everything about a header that its types do not say."""
     if header.version != HEADER_VERSION:
         raise UnknownVersion("the event header", header.version, HEADER_VERSION)
-    _check_place(header.seq, header.parents)
-    _check_time(header.time)
-    _check_ids("causes", header.causes)
-    _check_names(header.log, header.actor, header.behalf, header.origin, header.run)
-    _check_word("call", header.call)
+    _check_fields(header)
     parse_digest(header.body, "body")
 
 
-def _check_place(seq: int, parents: tuple[Digest, ...]) -> None:
+def _check_fields(header: Header) -> None:
+    """Check the fields that a caller of `seal` chooses; one function, for every append has it."""
+    seq, parents, time, call = header.seq, header.parents, header.time, header.call
     if type(seq) is not int or not 1 <= seq < 2**62:
         raise InvalidValue("seq", f"{seq!r} is not a position: they are counted from 1")
-    _check_ids("parents", parents)
+    for name, ids in (("parents", parents), ("causes", header.causes)):
+        if type(ids) is not tuple:
+            raise InvalidValue(name, f"a {type(ids).__name__} is not a tuple")
+        for id in ids:
+            parse_digest(id, name)
     if seq > 1 and not parents:
         raise InvalidValue("parents", "only the first event of a root has none")
     if len(parents) > 1 and len(set(parents)) != len(parents):
         raise InvalidValue("parents", "the same event stands twice")
+    if type(time) is not int or not 0 <= time < 2**63:
+        raise InvalidValue("time", f"{time!r} is not a count of microseconds since 1970")
+    _check_names(header.log, header.actor, header.behalf, header.origin, header.run)
+    if call is not None:  # not among those names: every call has one of its own
+        _check_word("call", call)
 
 
 def _check_salt(salt: bytes) -> None:
     if type(salt) is not bytes or len(salt) != SALT_SIZE:
         raise InvalidValue("salt", f"{salt!r} is not {SALT_SIZE} bytes")
-
-
-def _check_time(time: Micros) -> None:
-    if type(time) is not int or not 0 <= time < 2**63:
-        raise InvalidValue("time", f"{time!r} is not a count of microseconds since 1970")
-
-
-def _check_ids(name: str, ids: tuple[Digest, ...]) -> None:
-    if type(ids) is not tuple:
-        raise InvalidValue(name, f"a {type(ids).__name__} is not a tuple")
-    for id in ids:
-        parse_digest(id, name)
 
 
 @lru_cache(4096)  # the same few names stand in every header of a session
@@ -236,7 +231,8 @@ def _check_names(log: str, actor: str, behalf: str | None, origin: str, run: str
     if behalf is not None:
         _check_principal(behalf, "behalf")
     check_origin(origin)
-    _check_word("run", run)
+    if run is not None:
+        _check_word("run", run)
 
 
 def check_origin(origin: str) -> str:
@@ -249,8 +245,8 @@ def check_origin(origin: str) -> str:
     return origin
 
 
-def _check_word(name: str, text: str | None) -> None:
-    if text is not None and not (0 < len(text) <= 200 and text.isprintable()):
+def _check_word(name: str, text: str) -> None:
+    if not (0 < len(text) <= 200 and text.isprintable()):
         raise InvalidValue(name, f"{text!r} is not an id of 1 to 200 printable characters")
 
 
@@ -284,11 +280,6 @@ def seal(
     content = VOCABULARY.encode(body)
     commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
     try:
-        _check_place(seq, parents)
-        _check_time(time)
-        _check_ids("causes", causes)
-        _check_names(log, actor, behalf, origin, run)
-        _check_word("call", call)  # not among those names: every call has one of its own
         kind = type(body).__name__
         header = Header(
             HEADER_VERSION,
@@ -305,6 +296,7 @@ def seal(
             causes,
             commitment,
         )
+        _check_fields(header)
         raw = encode_canonical(header)
     except (TypeError, AttributeError, UnicodeError, OverflowError) as error:
         raise InvalidValue("header", str(error)) from error

@@ -9,11 +9,9 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
-from types import CodeType, FunctionType, MethodType, ModuleType
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, cast
-
-import msgspec
 
 from plait.fingerprint.code import (
     CodeFacts,
@@ -22,9 +20,10 @@ from plait.fingerprint.code import (
     encode_sorted,
     facts_of,
 )
+from plait.fingerprint.declarations import read_declarations
+from plait.fingerprint.descriptors import DESCRIPTORS
 from plait.fingerprint.imports import read_imports
 from plait.fingerprint.objects import (
-    ATTRS_FIELD,
     CONTENTS,
     CONTEXT_TYPES,
     HEAP_TYPE,
@@ -33,7 +32,6 @@ from plait.fingerprint.objects import (
     NOT_CODE,
     PLAIN_TYPES,
     PROCESS_TYPES,
-    PYDANTIC_FIELD,
     PYDANTIC_PREFIXES,
     TARGET,
     WEAK_TYPES,
@@ -43,7 +41,6 @@ from plait.fingerprint.objects import (
     is_code,
     is_constant,
     label_of,
-    named_items,
     tells_its_own_state,
 )
 from plait.fingerprint.ownership import (
@@ -98,6 +95,8 @@ class ValueReader:
         read = _READERS.get(kind)
         if read is not None:
             return read(self, value)
+        if kind in DESCRIPTORS:
+            return DESCRIPTORS[kind](value, self.read_value)
         if isinstance(value, ModuleType):
             read = ["module", value.__name__]
             is_read = not is_own(value.__name__, getattr(value, "__file__", None))
@@ -292,31 +291,6 @@ class ValueReader:
             return ["builtin", getattr(function, "__module__", None) or "", name]
         return ["builtin", name, self.read_value(bound, name)]
 
-    def read_descriptor(self, value: Any) -> Any:
-        return ["descriptor", value.__objclass__.__qualname__, value.__name__]
-
-    def read_code(self, code: CodeType) -> Any:
-        return ["code", facts_of(code).digest]
-
-    def read_wrapped(self, value: Any) -> Any:
-        return [type(value).__name__, self.read_value(value.__func__)]
-
-    def read_property(self, value: property) -> Any:
-        return [
-            "property",
-            self.read_value(value.fget),
-            self.read_value(value.fset),
-            self.read_value(value.fdel),
-        ]
-
-    def read_cached(self, value: Any) -> Any:
-        """Read a cached function without the results in its cache: they change no behaviour."""
-        return [
-            "cached",
-            self.read_value(value.cache_parameters()),
-            self.read_value(value.__wrapped__),
-        ]
-
     def _class(self, cls: type[Any]) -> Any:
         if not is_own_class(cls):
             return ["class", f"{home_of(cls)}:{cls.__qualname__}"]
@@ -333,49 +307,7 @@ class ValueReader:
         bases = [self.read_value(base) for base in cls.__bases__ if base is not object]
         names = [name for name in vars(cls) if not name.startswith(PYDANTIC_PREFIXES)]
         read = ["class", cls.__qualname__, bases, self._attributes(cls, names)]
-        return [*read, *self._declarations(cls)]
-
-    def _declarations(self, cls: type[Any]) -> Iterable[Any]:
-        """Read code and values of a class that are no attributes of it: its metaclass, defaults
-        and validators of its fields.
-        """
-        if is_own_class(type(cls)):
-            yield ["metaclass", self.read_value(type(cls))]
-        is_struct = issubclass(type(cls), type(msgspec.Struct))
-        defaults = cast("tuple[Any, ...]", cls.__struct_defaults__) if is_struct else ()
-        if defaults:
-            yield [
-                "defaults",
-                [self.read_value(getattr(each, "factory", each)) for each in defaults],
-            ]
-        if "__attrs_attrs__" in vars(cls):
-            yield ["fields", [self._field(each, ATTRS_FIELD) for each in cls.__attrs_attrs__]]
-        if "__pydantic_fields__" in vars(cls):
-            yield [
-                "fields",
-                [
-                    [name, self._field(each, PYDANTIC_FIELD)]
-                    for name, each in cls.__pydantic_fields__.items()
-                ],
-            ]
-            yield [
-                "settings",
-                self.read_value(vars(cls).get("model_config")),
-                self.read_value(vars(cls).get("__private_attributes__")),
-            ]
-            groups = fields_of(vars(cls).get("__pydantic_decorators__"))
-            marked = [
-                (group, name, each.info)
-                for group, held in sorted(groups.items())
-                for name, each in named_items(held)
-            ]
-            yield [
-                "decorators",
-                [[group, name, self.read_value(info)] for group, name, info in marked],
-            ]
-
-    def _field(self, field: Any, parts: Iterable[str]) -> Any:
-        return [self.read_value(getattr(field, part, None)) for part in parts]
+        return [*read, *read_declarations(cls, self.read_value)]
 
     def _attributes(self, cls: type[Any], names: Iterable[str]) -> Any:
         held = vars(cls)
@@ -427,12 +359,6 @@ class ValueReader:
             return ["model", cls.__qualname__, value.name]
         return self._fields(value) if tells_its_own_state(value) else self._read_account(value)
 
-    def read_proxy(self, value: Any) -> Any:
-        try:
-            return ["weakref", self.read_value(value.__reduce_ex__.__self__)]
-        except ReferenceError:
-            return ["weakref", None]
-
     def _fields(self, value: Any) -> Any:
         """Read an object field by field, without calling its code."""
         cls = cast("type[Any]", type(value))
@@ -481,19 +407,7 @@ _READERS: dict[type[Any], Callable[[ValueReader, Any], Any]] = {
     types.MappingProxyType: ValueReader.read_dict,
     FunctionType: ValueReader.read_function,
     MethodType: ValueReader.read_method,
-    CodeType: ValueReader.read_code,
     partial: ValueReader.read_partial,
     types.BuiltinFunctionType: ValueReader.read_builtin,
     types.MethodWrapperType: ValueReader.read_builtin,
-    types.MemberDescriptorType: ValueReader.read_descriptor,
-    types.GetSetDescriptorType: ValueReader.read_descriptor,
-    types.WrapperDescriptorType: ValueReader.read_descriptor,
-    types.MethodDescriptorType: ValueReader.read_descriptor,
-    types.ClassMethodDescriptorType: ValueReader.read_descriptor,
-    staticmethod: ValueReader.read_wrapped,
-    classmethod: ValueReader.read_wrapped,
-    property: ValueReader.read_property,
-    type(lru_cache(len)): ValueReader.read_cached,
-    weakref.ProxyType: ValueReader.read_proxy,
-    weakref.CallableProxyType: ValueReader.read_proxy,
 }
