@@ -145,7 +145,7 @@ class LocalSandbox:
         self._wanted, self._copy, self._rung = wanted, copy, rung
         self._passed = dict(passed)
         self._residents: dict[str, LocalResident] = {}
-        self._files = copy.files.closing(self._closed_paths())
+        self._files = copy.files.closing(_closed_paths(wanted, rung))
         if rung == "landlock":
             launcher.check(self._room())
 
@@ -224,7 +224,7 @@ class LocalSandbox:
         try:
             return self._begin_beside_residents(
                 lambda: process.run_command(
-                    self._start(room, invocation), self._bounds(room, most), stdin, spool, on_output
+                    self._start(room, invocation), _bounds(room, most), stdin, spool, on_output
                 )
             )
         except SandboxFailed as error:
@@ -289,7 +289,7 @@ class LocalSandbox:
             _cache_path(wanted.store),
             _real_path(wanted.folder),
             wanted.heavy,
-            self._hidden_paths(),
+            _hidden_paths(wanted),
             wanted.network,
         )
         return Room(
@@ -298,32 +298,6 @@ class LocalSandbox:
             *around,
             shared=any(each.alive for each in self._residents.values()),
         )
-
-    def _hidden_paths(self) -> tuple[str, ...]:
-        """Return the paths of the store, and of folders named like one in the session's folder: at
-        any depth if commands work in place, else at its top.
-        """
-        folder = _real_path(self._wanted.folder)
-        nested = (
-            stores_in(folder, self._wanted.rules) if folder and self._wanted.in_place else [STORE]
-        )
-        return tuple([*self._store_folder(), *(f"{folder}/{name}" for name in nested if folder)])
-
-    def _store_folder(self) -> list[str]:
-        folder = self._wanted.store.folder
-        return [] if folder is None else [os.path.realpath(folder)]
-
-    def _closed_paths(self) -> Closed:
-        """Return the paths that the tools for files may not change, as commands may not."""
-        folder = _real_path(self._wanted.folder)
-        heavy = frozenset(self._wanted.heavy if self._rung != "host" and folder else ())
-        inside = [
-            path
-            for path in self._store_folder()
-            if self._wanted.in_place and folder and path.startswith(f"{folder}/")
-        ]
-        own = frozenset(path[len(folder) + 1 :] for path in inside if folder)
-        return Closed(own, heavy, Path(folder) if folder else None)
 
     def _start(self, room: Room, invocation: Invocation, *, stays: bool = False) -> process.Start:
         if not self._in_namespaces:
@@ -344,11 +318,6 @@ class LocalSandbox:
         if can_mount_by_thread() and not stays:
             return bubblewrap.start(room, invocation, program)._replace(overlay=layers)
         return bubblewrap.start(room, invocation, program, rungs.overlay_prefix(layers))
-
-    def _bounds(self, room: Room, most: Limits) -> process.Bounds:
-        if isinstance(room.layers, Layered):
-            return process.Bounds(most, grows=(str(room.layers.upper), room.scratch))
-        return process.Bounds(most, grows=(room.scratch,), changes=(str(room.layers.folder),))
 
     def _working_folder(self, cwd: str) -> str:
         path = os.path.normpath(cwd or ".")
@@ -455,3 +424,36 @@ def _check_words(words: Sequence[str]) -> None:
 
 def _real_path(folder: str | None) -> str | None:
     return os.path.realpath(folder) if folder is not None else None
+
+
+def _hidden_paths(wanted: Wanted) -> tuple[str, ...]:
+    """Return the paths of the store, and of folders named like one in the session's folder: at
+    any depth if commands work in place, else at its top.
+    """
+    folder = _real_path(wanted.folder)
+    nested = stores_in(folder, wanted.rules) if folder and wanted.in_place else [STORE]
+    return tuple([*_store_folder(wanted), *(f"{folder}/{name}" for name in nested if folder)])
+
+
+def _store_folder(wanted: Wanted) -> list[str]:
+    folder = wanted.store.folder
+    return [] if folder is None else [os.path.realpath(folder)]
+
+
+def _closed_paths(wanted: Wanted, rung: str) -> Closed:
+    """Return the paths that the tools for files may not change, as commands may not."""
+    folder = _real_path(wanted.folder)
+    heavy = frozenset(wanted.heavy if rung != "host" and folder else ())
+    inside = [
+        path
+        for path in _store_folder(wanted)
+        if wanted.in_place and folder and path.startswith(f"{folder}/")
+    ]
+    own = frozenset(path[len(folder) + 1 :] for path in inside if folder)
+    return Closed(own, heavy, Path(folder) if folder else None)
+
+
+def _bounds(room: Room, most: Limits) -> process.Bounds:
+    if isinstance(room.layers, Layered):
+        return process.Bounds(most, grows=(str(room.layers.upper), room.scratch))
+    return process.Bounds(most, grows=(room.scratch,), changes=(str(room.layers.folder),))
