@@ -30,37 +30,33 @@ def run_tool(job: Job, clock: Any) -> Done:
         inside.enter_code(),
     )
     try:
-        return _execute(job, clock)
+        started, before = clock(), observe_before(job)
+        sandbox = before if isinstance(before, Failure) else enter_sandbox(job)
+        if isinstance(sandbox, Failure):
+            return Done(job.number, failure=sandbox, duration_us=clock() - started)
+        more = {SANDBOX: sandbox.sandbox} if sandbox is not None else {}
+        try:
+            value, failure = job.tool.function(**job.arguments, **more), None
+        except BaseException as error:  # of any class: the call failed, and nothing else did
+            if inside.ends_run(error):
+                raise
+            value, failure = None, failure_of(error)
+        if inspect.isawaitable(value):
+            if inspect.iscoroutine(value):
+                value.close()
+            why = "it returned something to be awaited: write it as async def"
+            value, failure = None, Failure("BadResult", why)
+        return conclude(job, value, failure, before, started, clock, sandbox)
     finally:
         inside.leave_code(outer)
         doing.reset(mine)
         tool_act.reset(handed)
 
 
-def _execute(job: Job, clock: Any) -> Done:
-    started, before = clock(), observe_before(job)
-    visit = before if isinstance(before, Failure) else enter_sandbox(job)
-    if isinstance(visit, Failure):
-        return Done(job.number, failure=visit, duration_us=clock() - started)
-    try:
-        value, failure = job.tool.function(**job.arguments, **sandbox_argument(visit)), None
-    except BaseException as error:  # whatever class it has: the call failed, and nothing else did
-        if inside.ends_run(error):
-            raise
-        value, failure = None, failure_of(error)
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()
-        value, failure = (
-            None,
-            Failure("BadResult", "it returned something to be awaited: write it as async def"),
-        )
-    return conclude(job, value, failure, before, started, clock, visit)
-
-
 def enter_sandbox(job: Job) -> SandboxCall | Failure | None:
-    """The sandbox of a tool that takes one; a failure if it cannot be had: then the tool is not
-    run.
+    """Return the sandbox of a tool that takes one.
+
+    If there is none to be had, return the failure: then the tool is not run.
     """
     if job.site is None:
         return None
@@ -71,17 +67,15 @@ def enter_sandbox(job: Job) -> SandboxCall | Failure | None:
         return Failure(failed.kind, f"not run: {failed.message}", failed.traceback)
 
 
-def sandbox_argument(visit: SandboxCall | None) -> dict[str, Any]:
-    return {SANDBOX: visit.sandbox} if visit is not None else {}
-
-
 class _Nothing:
     """Nothing was observed."""
 
 
 def observe_before(job: Job) -> Any:
-    """What is observed before the call; a failure if that cannot be had: then the tool is not run,
-    since its delta could not be told.
+    """Return the state that the tool observes, before the call.
+
+    If it cannot be observed, return the failure: the tool is not run, since its delta would not be
+    known.
     """
     if job.tool.observe is None:
         return _Nothing
@@ -105,15 +99,18 @@ def conclude(
     before: Any,
     started: int,
     clock: Any,
-    visit: SandboxCall | None = None,
+    sandbox: SandboxCall | None = None,
 ) -> Done:
+    """Leave the sandbox, observe the state again, and return the outcome."""
     duration_us, delta, exit_code = clock() - started, None, None
     if isinstance(value, Result):
         exit_code, delta = (
             value.exit_code,
             _recordable_delta(value.delta) if value.delta is not None else None,
         )
-    worked, failure = _leave_sandbox(visit, failure)
+    worked = SandboxOutcome()
+    if sandbox is not None:
+        worked, failure = _leave_sandbox(sandbox, failure)
     if before is not _Nothing:
         try:
             after = job.tool.observe_state(job.arguments)
@@ -128,15 +125,11 @@ def conclude(
 
 
 def _leave_sandbox(
-    visit: SandboxCall | None, failure: Failure | None
+    sandbox: SandboxCall, failure: Failure | None
 ) -> tuple[SandboxOutcome, Failure | None]:
-    """What is recorded of the files; if that cannot be had, the call has failed, whatever it
-    returned.
-    """
-    if visit is None:
-        return SandboxOutcome(), failure
+    """Return the changed files; if they cannot be recorded, the call has failed, too."""
     try:
-        return visit.leave(), failure
+        return sandbox.leave(), failure
     except Exception as error:
         failed = failure_of(error)
         said = (
@@ -152,7 +145,7 @@ def _leave_sandbox(
 
 
 def _recordable_delta(delta: Json) -> Json:
-    """An observation that cannot be recorded says so; it is not the tool's fault."""
+    """Return the delta, or a note that it cannot be recorded: that is not the tool's fault."""
     try:
         if len(VOCABULARY.encode(k.ScratchSet("delta", delta))) > DELTA_MAX:
             return {"unobserved": "it is too large to be recorded"}

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from plait.event.kinds import Failure
-from plait.runtime.execute import conclude, enter_sandbox, observe_before, sandbox_argument
+from plait.runtime.execute import conclude, enter_sandbox, observe_before
 from plait.runtime.failures import failure_of
 from plait.runtime.reads import doing, tool_act
+from plait.runtime.sandboxes import SandboxCall
 from plait.runtime.waits import Done, Job
+from plait.tool import SANDBOX
 
 # tools of one reply that run at the same time: a model decides how many calls there are
 SIDE_BY_SIDE = 32
@@ -30,18 +32,18 @@ async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
 
 async def _outcome_of(job: Job, clock: Callable[[], int]) -> Done:
     started, before = clock(), observe_before(job)
-    visit = (
+    sandbox = (
         before
         if isinstance(before, Failure)
         else await asyncio.to_thread(enter_sandbox, job)
         if job.site is not None
         else None
     )
-    if isinstance(visit, Failure):
-        return Done(job.number, failure=visit, duration_us=clock() - started)
+    if isinstance(sandbox, Failure):
+        return Done(job.number, failure=sandbox, duration_us=clock() - started)
     # In a task of its own: a tool that cancels the task it runs in cancels itself, and not the
     # task that waits for it.
-    work = asyncio.ensure_future(_value_or_failure(job, sandbox_argument(visit)))
+    work = asyncio.ensure_future(_value_or_failure(job, sandbox))
     try:
         value, failure = await asyncio.wait_for(work, job.tool.timeout_s)
     except TimeoutError:
@@ -49,19 +51,20 @@ async def _outcome_of(job: Job, clock: Callable[[], int]) -> Done:
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            if visit is not None:
-                visit.abandon()
+            if sandbox is not None:
+                sandbox.abandon()
             raise
         value, failure = None, failure_of(error)
-    if visit is None:
+    if sandbox is None:
         return conclude(job, value, failure, before, started, clock)
-    return await asyncio.to_thread(conclude, job, value, failure, before, started, clock, visit)
+    return await asyncio.to_thread(conclude, job, value, failure, before, started, clock, sandbox)
 
 
-async def _value_or_failure(job: Job, lent_to_it: dict[str, Any]) -> tuple[Any, Failure | None]:
+async def _value_or_failure(job: Job, sandbox: SandboxCall | None) -> tuple[Any, Failure | None]:
     """Await a coroutine function. An error that would end the loop ends the tool."""
+    more = {SANDBOX: sandbox.sandbox} if sandbox is not None else {}
     try:
-        return await job.tool.function(**job.arguments, **lent_to_it), None
+        return await job.tool.function(**job.arguments, **more), None
     except asyncio.CancelledError:
         raise
     except BaseException as error:
