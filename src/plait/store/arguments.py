@@ -31,9 +31,6 @@ def check_kinds(kinds: Collection[str] | None, known: Container[str]) -> None:
     """Raise unless these are names of known kinds: a typo would look like an empty log."""
     if isinstance(kinds, str):
         raise InvalidValue("kinds", f"{kinds!r} is one text, not several", f"pass {{{kinds!r}}}")
-    # as ours are: a look at each name is more than reading a few events takes
-    if isinstance(kinds, frozenset) and kinds <= _KINDS:
-        return
     for kind in kinds or ():
         if not isinstance(kind, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
             raise InvalidValue(
@@ -50,13 +47,18 @@ def check_prefix(text: str) -> None:
         )
 
 
-def check_span(first: int, last: int | None) -> None:
-    check_place("first", first)
-    if last is not None:
+def check_read(
+    first: int, last: int | None, kinds: Collection[str] | None, known: Container[str]
+) -> None:
+    """Raise unless a log can be read so; one quick look, for every read begins with it."""
+    if type(first) is not int or (last is not None and type(last) is not int):
+        check_place("first", first)
         check_place("last", last)
+    if kinds is not None and not (isinstance(kinds, frozenset) and kinds <= _KINDS):
+        check_kinds(kinds, known)
 
 
-def check_place(name: str, place: int) -> None:
+def check_place(name: str, place: object) -> None:
     if type(place) is not int:
         raise InvalidValue(name, f"{place!r} is not a position", "pass a number, counted from 1")
 

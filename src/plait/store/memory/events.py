@@ -21,7 +21,7 @@ from plait.store.arguments import (
     check_limit,
     check_number,
     check_prefix,
-    check_span,
+    check_read,
 )
 from plait.store.base import Log, StoredRecord
 from plait.store.blobs import checked_blobs
@@ -149,8 +149,7 @@ class MemoryEvents(MemoryBlobs):
         kinds: Collection[str] | None = None,
         reverse: bool = False,
     ) -> Iterator[Event]:
-        check_span(first, last)
-        check_kinds(kinds, VOCABULARY)
+        check_read(first, last, kinds, VOCABULARY)
         with self._open():
             known = self._find(log)
             tip = known.tip

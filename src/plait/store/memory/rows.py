@@ -37,10 +37,17 @@ class MemoryRows:
     def put(self, table: str, row: Row) -> None:
         shape = self._shapes[table]
         kept = checked_row(shape, row)
-        self._set_row(table, tuple([kept[column] for column in shape.key]), kept)
+        key = tuple([kept[column] for column in shape.key])
+        if self._base is None:
+            self._tables[table][key] = kept
+        else:
+            self._changes[table, key] = kept
 
     def delete(self, table: str, *key: Scalar) -> None:
-        self._set_row(table, key, None)
+        if self._base is None:
+            self._tables[table].pop(key, None)
+        else:
+            self._changes[table, key] = None
 
     def draft(self) -> MemoryRows:
         return MemoryRows(self._projection, self)
@@ -48,7 +55,10 @@ class MemoryRows:
     def apply_draft(self) -> MemoryRows:
         assert self._base is not None
         for (table, key), row in self._changes.items():
-            _assign(self._tables[table], key, row)
+            if row is None:
+                self._tables[table].pop(key, None)
+            else:
+                self._tables[table][key] = row
         return self._base
 
     def scan(
@@ -84,19 +94,6 @@ class MemoryRows:
             reverse=descending,
         )
         return [dict(row) for row in rows[:limit]]
-
-    def _set_row(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:
-        if self._base is None:
-            _assign(self._tables[table], key, row)
-        else:
-            self._changes[table, key] = row
-
-
-def _assign(table: dict[tuple[Scalar, ...], Row], key: tuple[Scalar, ...], row: Row | None) -> None:
-    if row is None:
-        table.pop(key, None)
-    else:
-        table[key] = row
 
 
 def _is_past(value: Any, mark: Any, descending: bool) -> bool:

@@ -27,7 +27,7 @@ from plait.store.arguments import (
     check_limit,
     check_number,
     check_prefix,
-    check_span,
+    check_read,
 )
 from plait.store.base import Log, StoredRecord
 from plait.store.chain import check_chain, check_fork, first_parent, is_async
@@ -154,8 +154,7 @@ class SqliteEvents(SqliteBlobs):
         kinds: Collection[str] | None = None,
         reverse: bool = False,
     ) -> Iterator[Event]:
-        check_span(first, last)
-        check_kinds(kinds, self._work.codes)
+        check_read(first, last, kinds, self._work.codes)
         known = self._find(log)
         with self._reader() as db:
             tip = self._log(db, log).tip
