@@ -1,4 +1,4 @@
-"""The writer outside of any run: seals what a session says and appends it, and that is all."""
+"""The writer of sessions outside of any run: seals drafts into events, and appends them."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
 
 _DECISIONS = frozenset({ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved})
-# in its own log a run may bound itself; what comes by the inbox raises its limit
+# A run may bound itself in its own log; a budget that comes by the inbox raises its limit.
 _POSTED_DECISIONS = _DECISIONS | {BudgetSet}
-# code of a run that does not go by the values of its run: it speaks for no person, and for no
-# workflow
+# The name of code of a run that acts around the values of its run: it speaks for no person, and
+# for no workflow.
 RUN_CODE = "service:run"
 
 
 def check_decisions(
     address: str, log: LogId, drafts: Sequence[Draft], decisions: frozenset[type[Body]] = _DECISIONS
 ) -> None:
-    """Raises if code of a run is about to decide for people.
+    """Raise MayNotApprove if code of a run is about to decide for people.
 
-    What the runtime records for them does not come by here.
+    Decisions that the runtime records for people take another way.
     """
     for draft in drafts:
         if type(draft.body) in decisions and (why := is_inside(address, shared_names)):
@@ -59,25 +59,27 @@ def check_decisions(
 
 
 class Insider(Protocol):
-    """Who knows which run the code that executes belongs to: what that code writes, anywhere, rests
-    on the run being held.
+    """Knows which run the executing code belongs to.
+
+    Whatever that code writes, anywhere, is refused once another process has the run.
     """
 
     def fences(self, address: str, by: str | None) -> Sequence[Fence]:
-        """What a write to this store, by a value of this run, rests on; none: this is no code of a
-        run.
+        """Return the fences of a write to this store, by a value of this run.
+
+        There are none if the executing code belongs to no run.
         """
         ...
 
     def loss_error(
-        self, error: StaleEpoch, by: str | None, spot: Position | None, drafts: Sequence[Draft]
+        self, error: StaleEpoch, by: str | None, position: Position | None, drafts: Sequence[Draft]
     ) -> BaseException:
-        """What to raise if such a write is refused; what it brought too late is kept."""
+        """Return the error to raise if such a write is refused; its drafts go to the inbox."""
         ...
 
 
 class _Bound:
-    """What the rooms above bind once."""
+    """The parts that the rooms above bind, once per process."""
 
     direct: DirectWriter
     insider: Insider | None = None
@@ -93,7 +95,7 @@ def bind_fences(insider: Insider) -> None:
 
 
 def bind_acting(acting: Callable[[str, Position | None], Act]) -> None:
-    """Let this say how code of a run acts on values that are not the run's."""
+    """Let `acting` say how code of a run acts on values that are not the run's."""
     _bound.acting = acting
 
 
@@ -123,24 +125,22 @@ class DirectWriter:
         return self._open(address)
 
     def source(self, address: str) -> Source:
-        """Where time, ids and salt for this store come from."""
+        """Return the source of time, ids and salt for a store."""
         return self._sources.get(address, self._source)
 
     def bind_source(self, address: str, source: Source) -> None:
-        """From now on this source is asked for what goes to this store: a simulation's own clock
-        and chance.
-        """
+        """Use this source for a store from now on: a simulation has its own clock and chance."""
         self._sources[address] = source
 
     def process(self, address: str) -> str:
-        """A name of this process; in a simulation it follows from the seed."""
+        """Return a name of this process; in a simulation it follows from the seed."""
         key = os.getpid(), address  # a forked child is another process
         if key not in self._processes:
             self._processes[key] = str(self.source(address).fresh("process"))
         return self._processes[key]
 
     def principal(self, log: LogId | None = None) -> str:
-        """PLAIT_ACTOR, else the person who is logged in."""
+        """Return PLAIT_ACTOR, else the name of the person who is logged in."""
         given = os.environ.get("PLAIT_ACTOR")
         if given is not None:
             if not _PRINCIPAL.match(given):
@@ -152,8 +152,8 @@ class DirectWriter:
             return given
         return _login()
 
-    def acting(self, store: str, spot: Position | None = None) -> Act:
-        return _bound.acting(store, spot) if _bound.acting is not None else UNNAMED
+    def acting(self, store: str, position: Position | None = None) -> Act:
+        return _bound.acting(store, position) if _bound.acting is not None else UNNAMED
 
     def judges(self, log: LogId, store: str) -> tuple[str, ...]:
         return (RUN_CODE,) if is_inside(store, shared_names) else ()
@@ -161,15 +161,15 @@ class DirectWriter:
     def path_of(self, log: LogId, workflow: object) -> str | None:
         return None
 
-    def has_in_hand(self, spot: Position) -> bool:
+    def has_in_hand(self, position: Position) -> bool:
         return True
 
-    def is_current(self, spot: Position) -> bool:
-        return self._open(spot.store).log(spot.id).head == spot.head
+    def is_current(self, position: Position) -> bool:
+        return self._open(position.store).log(position.id).head == position.head
 
-    def latest(self, spot: Position) -> Position:
-        log = self._open(spot.store).log(spot.id)
-        return Position(spot.store, log.id, log.tip, log.head, spot.run)
+    def latest(self, position: Position) -> Position:
+        log = self._open(position.store).log(position.id)
+        return Position(position.store, log.id, log.tip, log.head, position.run)
 
     def begin(
         self,
@@ -188,14 +188,14 @@ class DirectWriter:
 
     def append(
         self,
-        spot: Position,
+        position: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
     ) -> Position:
-        check_decisions(spot.store, spot.id, drafts)
-        return self.write(spot, drafts, merges=merges, blobs=blobs)[0]
+        check_decisions(position.store, position.id, drafts)
+        return self.write(position, drafts, merges=merges, blobs=blobs)[0]
 
     def post(
         self,
@@ -210,9 +210,9 @@ class DirectWriter:
     ) -> list[Event]:
         check_decisions(address, log, drafts, _POSTED_DECISIONS)
         store, inbox = self._open(address), inbox_of(log)
-        store.log(log)  # nobody reads the inbox of a log that is not there
+        store.log(log)  # raises if there is no such log, whose inbox would never be read
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
-        while True:  # each time around somebody else got something written
+        while True:  # each time around, another writer was first
             head, tip = _end_of(store, inbox)
             events = _seal(
                 self.source(store.address), drafts, inbox, tip + 1, (head,) if head else (), run
@@ -248,8 +248,7 @@ class DirectWriter:
     ) -> tuple[Position, list[Event]]:
         """Begin a log under this id.
 
-        `fences` are what that rests on; None: on the run whose code this is, or whose value it is
-        by.
+        `fences` None: those of the run whose code this is, or of the run `by`.
         """
         source = self.source(store.address)
         events = _seal(
@@ -272,7 +271,7 @@ class DirectWriter:
 
     def write(
         self,
-        spot: Position,
+        position: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
@@ -282,50 +281,52 @@ class DirectWriter:
         held: Sequence[Event] = (),
         fences: Sequence[Fence] | None = None,
     ) -> tuple[Position, list[Event]]:
-        """Append, and return the events as they were written. `merging` is the draft whose further
-        parents `merges` are.
+        """Append, and return the events as they were written.
 
-        `held` are events that were sealed before, up to this spot, and are written only now.
-        `fences` are as for `start`.
+        `merges` are further parents of the draft with the number `merging`. `held` are events that
+        were sealed before, up to this position, and are written only now. `fences` are as for
+        `start`.
         """
-        store = self._open(spot.store)
-        after, events = self.seal(spot, drafts, merges=merges, merging=merging, behalf=behalf)
+        store = self._open(position.store)
+        after, events = self.seal(position, drafts, merges=merges, merging=merging, behalf=behalf)
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
-        first = held[0].header.parents[0] if held else spot.head
+        first = held[0].header.parents[0] if held else position.head
         every = [*held, *events] if held else events
 
         def write(resting: Sequence[Fence]) -> Digest:
             return store.append(
-                spot.id, every, after=first, blobs=blobs, flush=flush, fences=resting
+                position.id, every, after=first, blobs=blobs, flush=flush, fences=resting
             )
 
-        _write_surely(write, store, fences, spot.run, spot, drafts)
+        _write_surely(write, store, fences, position.run, position, drafts)
         return after, events
 
     def seal(
         self,
-        spot: Position,
+        position: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         merging: int = 0,
         behalf: str | None = None,
     ) -> tuple[Position, list[Event]]:
-        """The events as they would be written after this spot, and where that would lead."""
+        """Return the position after these drafts, and the events as they would be written."""
         events = _seal(
-            self.source(spot.store),
+            self.source(position.store),
             drafts,
-            spot.id,
-            spot.seq + 1,
-            (spot.head,),
-            spot.run,
+            position.id,
+            position.seq + 1,
+            (position.head,),
+            position.run,
             behalf,
             merges,
             merging,
         )
         last = events[-1] if events else None
         return (
-            Position(spot.store, spot.id, last.seq, last.id, spot.run) if last else spot
+            Position(position.store, position.id, last.seq, last.id, position.run)
+            if last
+            else position
         ), events
 
 
@@ -336,13 +337,13 @@ def _seal(
     seq: int,
     parents: tuple[Digest, ...],
     run: str | None,
-    behalf: str | None = None,  # on whose behalf everybody acts who does not say otherwise
+    behalf: str | None = None,  # the principal for which drafts without one are written
     merges: tuple[Digest, ...] = (),
     merging: int = 0,
 ) -> list[Event]:
     events: list[Event] = []
     if secrets.is_armed():
-        drafts = [Draft(without_secrets(body), _unnamed(act)) for body, act in drafts]
+        drafts = [Draft(without_secrets(body), _act_without_secrets(act)) for body, act in drafts]
         behalf = _plain_name(behalf) if behalf else behalf
     for index, (body, act) in enumerate(drafts):
         place = seq + index
@@ -370,7 +371,7 @@ def _seal(
 
 
 def _end_of(store: Store, log: LogId) -> tuple[Digest | None, int]:
-    """The head of a log and its place; None and 0, if it has yet to begin."""
+    """Return the head and the seq of a log's end; None and 0 if it has yet to begin."""
     try:
         found = store.log(log)
     except UnknownLog:
@@ -378,10 +379,10 @@ def _end_of(store: Store, log: LogId) -> tuple[Digest | None, int]:
     return found.head, found.tip
 
 
-def _unnamed(act: Act) -> Act:
-    """Who acts is a name, and somebody may have put a secret into it."""
-    told = f"{act.actor} {act.behalf or ''} {act.origin}"
-    if secrets.hide_text(told) == told:
+def _act_without_secrets(act: Act) -> Act:
+    """Hide secrets in the names of an act: a program may have put one there."""
+    names = f"{act.actor} {act.behalf or ''} {act.origin}"
+    if secrets.hide_text(names) == names:
         return act
     origin = re.sub(r"[^a-z0-9_.:/-]+", "-", secrets.hide_text(act.origin).lower()).strip("-")
     return act._replace(
@@ -392,15 +393,15 @@ def _unnamed(act: Act) -> Act:
 
 
 def _plain_name(name: str) -> str:
-    """A principal has no spaces."""
+    """Hide secrets in the name of a principal, which has no spaces."""
     return secrets.hide_text(name).replace("[secret ", "[secret:")
 
 
 @cache
 def _login() -> str:
-    """Who is logged in.
+    """Return the principal of the person who is logged in.
 
-    Looked up once: it is asked at every append, and may mean reading a user database.
+    It is looked up once: every append asks for it, and may mean reading a user database.
     """
     try:
         return f"human:{re.sub(r'[^!-~]', '_', getpass.getuser())}"
@@ -413,10 +414,10 @@ def _write_surely(
     store: Store,
     fences: Sequence[Fence] | None,
     by: str | None,
-    spot: Position | None = None,
+    position: Position | None = None,
     drafts: Sequence[Draft] = (),
 ) -> None:
-    """Write; if it is unknown whether that stands, the very same events once more settle it."""
+    """Write; if the outcome is unknown, write the very same events again, which settles it."""
     insider = _bound.insider if fences is None else None
     if insider is not None:
         fences = insider.fences(store.address, by)
@@ -428,4 +429,4 @@ def _write_surely(
     except StaleEpoch as error:
         if insider is None:
             raise
-        raise insider.loss_error(error, by, spot, drafts) from None
+        raise insider.loss_error(error, by, position, drafts) from None

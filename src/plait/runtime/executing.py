@@ -96,10 +96,10 @@ def check_running(session: Session) -> None:
 class _RunReader:
     """Notes what the code of a run reads, also of values that are not the run's."""
 
-    def read(self, spot: Position, whole: bool) -> None:
-        run = run_by_id(spot.run) or _run_here()
+    def read(self, position: Position, whole: bool) -> None:
+        run = run_by_id(position.run) or _run_here()
         if run is not None and not run.closed:
-            run.reads.note(run.calls(spot.id), spot, whole=whole)
+            run.reads.note(run.calls(position.id), position, whole=whole)
 
 
 def note_error(error: BaseException) -> None:
@@ -124,13 +124,13 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
 # ── writes around the run ────────────────────────────────────────────────────────────────────
 
 
-def _act_here(store: str, spot: Position | None) -> Act:
+def _act_here(store: str, position: Position | None) -> Act:
     """Return how code of a run, or of a tool, acts on a value that is not the run's."""
     run = _run_here()
     if run is not None and not run.closed:
-        return run.act_of(store, spot)
+        return run.act_of(store, position)
     handed = tool_act.get()
-    is_handed = handed is not None and spot is not None and spot.id == handed[0]
+    is_handed = handed is not None and position is not None and position.id == handed[0]
     return handed[1] if handed is not None and is_handed else UNNAMED
 
 
@@ -150,12 +150,12 @@ class _FencesHere:
         return (*own, *run.journal.fence.fences_in(address))
 
     def loss_error(
-        self, error: StaleEpoch, by: str | None, spot: Position | None, drafts: Sequence[Draft]
+        self, error: StaleEpoch, by: str | None, position: Position | None, drafts: Sequence[Draft]
     ) -> BaseException:
         run, past = _run_here(), released_run(by)
         if past is not None and error.log in [fence.log for fence in past.fences]:
-            if spot is not None:
-                post_late(direct_writer(), spot, drafts)
+            if position is not None:
+                post_late(direct_writer(), position, drafts)
             return RunLost(short(past.root), past.id, "another process")
         return error if run is None else run.journal.fence.halt_lost(error)
 

@@ -29,8 +29,8 @@ class RunWriter:
     def principal(self, log: LogId | None = None) -> str:
         return self._run.stack.principal(log) or self._direct.principal()
 
-    def acting(self, store: str, spot: Position | None = None) -> Act:
-        return self._run.act_of(store, spot)
+    def acting(self, store: str, position: Position | None = None) -> Act:
+        return self._run.act_of(store, position)
 
     def judges(self, log: LogId, store: str) -> tuple[str, ...]:
         return self._run.stack.judges(log, self.principal(log))
@@ -38,14 +38,14 @@ class RunWriter:
     def path_of(self, log: LogId, workflow: object) -> str | None:
         return self._run.stack.path_of(log, workflow)
 
-    def has_in_hand(self, spot: Position) -> bool:
-        return self._run.stack.has_in_hand(spot)
+    def has_in_hand(self, position: Position) -> bool:
+        return self._run.stack.has_in_hand(position)
 
-    def is_current(self, spot: Position) -> bool:
-        return self._run.journal.is_current(spot)
+    def is_current(self, position: Position) -> bool:
+        return self._run.journal.is_current(position)
 
-    def latest(self, spot: Position) -> Position:
-        return self._run.journal.latest(spot)
+    def latest(self, position: Position) -> Position:
+        return self._run.journal.latest(position)
 
     def begin(
         self,
@@ -66,14 +66,14 @@ class RunWriter:
 
     def append(
         self,
-        spot: Position,
+        position: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
     ) -> Position:
-        check_decisions(spot.store, spot.id, drafts)
-        return self._run.journal.append(spot, drafts, merges=merges, blobs=blobs)[0]
+        check_decisions(position.store, position.id, drafts)
+        return self._run.journal.append(position, drafts, merges=merges, blobs=blobs)[0]
 
     def post(
         self,

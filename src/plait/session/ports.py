@@ -65,7 +65,7 @@ class Writer(Protocol):
         """
         ...
 
-    def acting(self, store: str, spot: Position | None = None) -> Act:
+    def acting(self, store: str, position: Position | None = None) -> Act:
         """How a value of this writer acts when nobody is named. An empty actor or origin is for the
         caller to fill in.
 
@@ -100,32 +100,32 @@ class Writer(Protocol):
         """
         ...
 
-    def has_in_hand(self, spot: Position) -> bool:
-        """Whether the code that executes may append after this spot.
+    def has_in_hand(self, position: Position) -> bool:
+        """Whether the code that executes may append after this position.
 
         In a run another thread may not: it writes from outside.
         """
         ...
 
-    def is_current(self, spot: Position) -> bool:
-        """Whether the next append may come after this spot."""
+    def is_current(self, position: Position) -> bool:
+        """Whether the next append may come after this position."""
         ...
 
-    def latest(self, spot: Position) -> Position:
-        """Where the log of this spot ends now; to a run that is taken up again, where it ended
+    def latest(self, position: Position) -> Position:
+        """Where the log of this position ends now; to a run that is taken up again, where it ended
         then.
         """
         ...
 
     def append(
         self,
-        spot: Position,
+        position: Position,
         drafts: Sequence[Draft],
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
     ) -> Position:
-        """Append after exactly this spot, or raise StaleHead.
+        """Append after exactly this position, or raise StaleHead.
 
         `merges` are further parents of the first event.
         """
@@ -154,8 +154,8 @@ class Writer(Protocol):
 class Reader(Protocol):
     """Who is told what the program reads."""
 
-    def read(self, spot: Position, whole: bool) -> None:
-        """The program was handed content of the value at this spot; `whole`: rewound parts
+    def read(self, position: Position, whole: bool) -> None:
+        """The program was handed content of the value at this position; `whole`: rewound parts
         included.
         """
         ...
@@ -224,9 +224,9 @@ def bind_reader(reader: Reader) -> None:
     _readers[:] = [reader]
 
 
-def note_read(spot: Position, *, whole: bool = False) -> None:
+def note_read(position: Position, *, whole: bool = False) -> None:
     for reader in _readers:
-        reader.read(spot, whole)
+        reader.read(position, whole)
 
 
 def bind_host(host: Host) -> None:
