@@ -735,7 +735,7 @@ def test_what_acts_is_not_loaded_for_help() -> None:
     )
     loaded = set(python(code).stderr.split())
     assert not loaded & {
-        "plait.durable",
+        "plait.runs.resume",
         "plait.workflow",
         "plait.agent",
         "plait.runtime.run",
