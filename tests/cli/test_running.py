@@ -422,6 +422,7 @@ def test_interrupted_for_programs(shell: Shell, folder: Path) -> None:
         130,
         session.id,
     )
+    assert found["type"] == "Interrupted"
     assert found["resume"] == f"plait resume {session.short}"
 
 
