@@ -97,7 +97,7 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
             _module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where),
             name,
         )
-        if why := _no_workflow(found):  # its source said otherwise
+        if why := _objection_to_value(found):  # its source said otherwise
             raise NeedsWorkflow(session, workflow, why)
         made: Any = found if isinstance(found, Workflow) else cast("type[Workflow]", found)()
     except InvalidValue as error:
@@ -235,7 +235,7 @@ def _objection(where: str, name: str) -> str:
     loaded = _loaded_module(file) if file.is_file() else sys.modules.get(where)
     if loaded is not None:
         found = _value_named(loaded, name)
-        return f"{where} has no {name!r}" if found is None else _no_workflow(found)
+        return f"{where} has no {name!r}" if found is None else _objection_to_value(found)
     if file.is_file():
         if not _is_ours(file):
             return f"{where} belongs to another user, or everybody may write it"
@@ -266,7 +266,7 @@ def _value_named(module: ModuleType, name: str) -> Any:
     return found
 
 
-def _no_workflow(found: Any) -> str:
+def _objection_to_value(found: Any) -> str:
     if isinstance(found, Workflow) or (isinstance(found, type) and issubclass(found, Workflow)):
         return ""
     kind = type(cast("object", found)).__name__

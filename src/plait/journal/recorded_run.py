@@ -173,24 +173,26 @@ def _recording_of(session: Session, run: RecordedRun, start: Session, is_replay:
     if source is not None:
         before, ends = _source_steps(store, source)
         merged = counted_logs(session_at(_position_of(store, source)))
+    events = list(store.read(session.id, run.started.seq + 1, session.seq))
+    _check_start_stands(session, run, events)
+    steps, loose, restated = steps_of(run.id, events), len(before), 0
+    if source is not None and run.overrides.get("replaced"):
+        steps, count = _without_words_of_others(store, run, source, steps)
+        restated = run.started.seq + count
+        loose += sum(step.seq <= restated for step in steps)
+    is_failed = isinstance(run.last.body, k.RunFailed)
     recording = Recording(
         run.id,
         session.id,
         strict=is_replay,
         open=not (is_replay and run.is_over),
+        finished=is_replay and run.is_finished,
         merged=merged,
+        before=tuple(dict.fromkeys(step.header.run or "" for step in before)),
+        restated=restated,
+        # a replay tries nothing again
+        reopened=frozenset(run.last.header.causes if is_failed and not is_replay else ()),
     )
-    recording.finished = is_replay and run.is_finished
-    if not is_replay and isinstance(run.last.body, k.RunFailed):
-        recording.reopened = frozenset(run.last.header.causes)
-    recording.before = tuple(dict.fromkeys(step.header.run or "" for step in before))
-    events = list(store.read(session.id, run.started.seq + 1, session.seq))
-    _check_start_stands(session, run, events)
-    steps, loose = steps_of(run.id, events), len(before)
-    if source is not None and run.overrides.get("replaced"):
-        steps, count = _without_words_of_others(store, run, source, steps)
-        recording.restated = run.started.seq + count
-        loose += sum(step.seq <= recording.restated for step in steps)
     cursor = Cursor(
         session.id,
         [*before, *steps],
