@@ -39,10 +39,12 @@ from plait.tool import tool
 if _TYPE_CHECKING:
     from plait.agent import Agent
     from plait.compactor import Compactor
-    from plait.durable import replay, resume, whatif
     from plait.journal.stops import Cancelled, Parked
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
+    from plait.runs.replay import replay
+    from plait.runs.resume import resume
+    from plait.runs.whatif import whatif
     from plait.runtime.effects import Retry
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
@@ -154,9 +156,9 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
-    "replay": "plait.durable",
-    "resume": "plait.durable",
-    "whatif": "plait.durable",
+    "replay": "plait.runs.replay",
+    "resume": "plait.runs.resume",
+    "whatif": "plait.runs.whatif",
 }
 
 

@@ -1,4 +1,4 @@
-"""Programs: the workflow that a person names, or that the log of a run names.
+"""Programs: the workflow that a person names, or that the log of a run names, and its arguments.
 
 A person may name a class, an object, or a function that makes one: `load`. A log is not a person,
 and may come from elsewhere: `recorded_program` calls nothing but a Workflow, and imports a module
@@ -12,6 +12,7 @@ only when it has changed.
 from __future__ import annotations
 
 import importlib
+import inspect
 import linecache
 import os
 import stat
@@ -24,14 +25,18 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from plait.bindings import objection
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
+from plait.journal.recorded_run import RecordedRun, first_run
+from plait.secrets import stand_ins
+from plait.session import Session
+from plait.session.ports import store_at
 from plait.tool import Tool
-from plait.workflow import Workflow, name_target, target_of
+from plait.workflow import Workflow, name_target, original, target_of
 
 PRIVATE = "@"  # between the name of a file and the digest of its path, in the name of its module
 
@@ -92,7 +97,7 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
             _module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where),
             name,
         )
-        if why := _no_workflow(found):  # its source said otherwise
+        if why := _objection_to_value(found):  # its source said otherwise
             raise NeedsWorkflow(session, workflow, why)
         made: Any = found if isinstance(found, Workflow) else cast("type[Workflow]", found)()
     except InvalidValue as error:
@@ -112,11 +117,108 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
     return made
 
 
+def check_workflow(workflow: object) -> None:
+    """Raise if a caller passed something else than a workflow, or None."""
+    if workflow is not None and not isinstance(workflow, Workflow):
+        what = "the class itself" if isinstance(workflow, type) else f"a {type(workflow).__name__}"
+        raise InvalidValue(
+            "workflow", f"{what} is not a workflow", "pass an object of it: Repair()"
+        )
+
+
 def _is_from(value: Any, module: str) -> bool:
     """Return True if it is a workflow, or a class of them, that was written in this module."""
     return isinstance(value, Workflow) or (
         isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module
     )
+
+
+# ── calling a program again ──────────────────────────────────────────────────────────────────
+
+
+class ProgramCall(NamedTuple):
+    """A program, and the arguments of its `forward` after the session."""
+
+    program: Workflow
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def find_program_call(
+    session: Session,
+    run: RecordedRun,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    is_live: bool = True,
+) -> ProgramCall:
+    """Return the call that a run is of: workflow and arguments as passed, else as recorded.
+
+    A replay, which is not live, may be called with stand-ins for secrets.
+    """
+    first = first_run(store_at(session.store), run)
+    program = workflow
+    if program is None:
+        program = recorded_program(session.short, first.workflow, first.environment)
+    if args or kwargs:
+        _check_arguments(session, program, args, kwargs)
+        return ProgramCall(program, args, kwargs)
+    args, kwargs = _recorded_arguments(session, first)
+    if is_live:
+        _check_no_stand_ins(session, run.workflow, program, args, kwargs)
+    return ProgramCall(program, args, kwargs)
+
+
+def _check_arguments(
+    session: Session, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    try:
+        inspect.signature(original(type(program))).bind(program, session, *args, **kwargs)
+    except TypeError as error:
+        raise InvalidValue(
+            type(program).__qualname__,
+            f"its forward does not take that: {error}",
+            "pass what forward takes besides the session",
+        ) from error
+
+
+def _recorded_arguments(
+    session: Session, run: RecordedRun
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    recorded: Any = getattr(run.started.body, "arguments", None)
+    if recorded is None:
+        return (), {}
+    if "repr" in recorded:
+        raise NeedsWorkflow(
+            session.short,
+            run.workflow,
+            f"its arguments are not on record, only how they look: {recorded['repr'][:200]}",
+        )
+    return tuple(recorded.get("args", ())), dict(recorded.get("kwargs", {}))
+
+
+def _check_no_stand_ins(
+    session: Session,
+    workflow: str,
+    program: Workflow,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Raise if a secret was taken out of the recorded arguments.
+
+    The program must not take the text that stands there for the secret: the caller passes it again.
+    """
+    names = [*inspect.signature(original(type(program))).parameters][2:]
+    passed = {**dict(zip(names, args, strict=False)), **kwargs}
+    hidden = {name: found for name, value in passed.items() if (found := stand_ins(value))}
+    if hidden:
+        secrets = ", ".join(f"{name} ({', '.join(found)})" for name, found in hidden.items())
+        why = (
+            "of what its forward takes besides the session a secret was taken out, which is not on"
+            f" record: {secrets}"
+        )
+        raise NeedsWorkflow(session.short, workflow, why, ", ".join(f"{name}=…" for name in passed))
 
 
 # ── names in a log ───────────────────────────────────────────────────────────────────────────
@@ -133,7 +235,7 @@ def _objection(where: str, name: str) -> str:
     loaded = _loaded_module(file) if file.is_file() else sys.modules.get(where)
     if loaded is not None:
         found = _value_named(loaded, name)
-        return f"{where} has no {name!r}" if found is None else _no_workflow(found)
+        return f"{where} has no {name!r}" if found is None else _objection_to_value(found)
     if file.is_file():
         if not _is_ours(file):
             return f"{where} belongs to another user, or everybody may write it"
@@ -164,7 +266,7 @@ def _value_named(module: ModuleType, name: str) -> Any:
     return found
 
 
-def _no_workflow(found: Any) -> str:
+def _objection_to_value(found: Any) -> str:
     if isinstance(found, Workflow) or (isinstance(found, type) and issubclass(found, Workflow)):
         return ""
     kind = type(cast("object", found)).__name__

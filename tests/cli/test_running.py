@@ -422,6 +422,7 @@ def test_interrupted_for_programs(shell: Shell, folder: Path) -> None:
         130,
         session.id,
     )
+    assert found["type"] == "Interrupted"
     assert found["resume"] == f"plait resume {session.short}"
 
 
@@ -735,7 +736,7 @@ def test_what_acts_is_not_loaded_for_help() -> None:
     )
     loaded = set(python(code).stderr.split())
     assert not loaded & {
-        "plait.durable",
+        "plait.runs.resume",
         "plait.workflow",
         "plait.agent",
         "plait.runtime.run",

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
-from plait.durable import _resume  # pyright: ignore[reportPrivateUsage]
 from plait.errors import PlaitError
 from plait.journal.stops import Parked
+from plait.runs.resume import resume_run
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
 from plait.session.ports import Draft
@@ -385,7 +385,7 @@ def take_and_die(workflow: Workflow, session: Session) -> None:
     def started(run: Run) -> None:
         run.journal.on_write = die
 
-    _resume(session, workflow, (), {}, NOBODY, None, started)
+    resume_run(session, workflow, (), {}, NOBODY, None, started)
 
 
 if __name__ == "__main__":

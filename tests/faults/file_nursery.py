@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from plait import Session, Workflow, open_store, tool
-from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
+from plait.runs.replay import replay
+from plait.runs.resume import resume_run
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
 from plait.sandbox import Sandbox
@@ -57,7 +58,7 @@ class Story(Workflow):
 
 def live(arm: Callable[[Run], None]) -> None:
     if (where / "id").exists():
-        _resume(
+        resume_run(
             Session.open((where / "id").read_text(), store=where / ".plait"),
             Story(),
             (),

@@ -35,9 +35,10 @@ from plait import (
     open_store,
     tool,
 )
-from plait.durable import _resume, replay  # pyright: ignore[reportPrivateUsage]
 from plait.journal.stops import Parked
 from plait.policy import Ask, Policy
+from plait.runs.replay import replay
+from plait.runs.resume import resume_run
 from plait.runtime.call import NOBODY
 from plait.runtime.run import Run
 from plait.session import verify
@@ -138,7 +139,7 @@ def live(arm: Callable[[Run], None]) -> int:
     """One life of the run: from its start, or from where it was left."""
     try:
         if (where / "id").exists():
-            _resume(the_session(), Story(), (), {}, NOBODY, None, arm)
+            resume_run(the_session(), Story(), (), {}, NOBODY, None, arm)
         else:
             session = Session("go", store=store(), user="u")
             (where / "id").write_text(session.id)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from plait import Workflow, open_store
-from plait.durable import replay, resume
 from plait.ids import LogId, inbox_of
+from plait.runs.replay import replay
+from plait.runs.resume import resume
 from plait.session.value import open_run_of
 from plait.store import Log
 from tests.faults import fenced_story

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from plait.durable import replay, resume
 from plait.errors import RunHeld
 from plait.event import kinds as k
 from plait.journal.stops import Parked
+from plait.runs.replay import replay
+from plait.runs.resume import resume
 from tests.faults import held_story
 from tests.faults.held_story import Held
 from tests.faults.holder import Holder, playing

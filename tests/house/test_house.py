@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 
 import pytest
@@ -45,6 +46,16 @@ def test_what_is_visible_is_what_is_promised() -> None:
     assert re.match(r"\d+\.\d+", plait.__version__)
     with pytest.raises(AttributeError):
         plait.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_no_module_takes_the_place_of_a_function_that_is_loaded_later() -> None:
+    """Importing a module of `plait` puts it on the package under its name. `tool` is loaded with
+    the package, which puts the function there afterwards.
+    """
+    code = "import plait; print(*[name for name in plait.__all__ if name in vars(plait)])"
+    at_once = set(python(code).stdout.split())
+    modules = {each.name for each in iter_modules(plait.__path__)}
+    assert not modules & (set(plait.__all__) - at_once)
 
 
 @pytest.mark.parametrize(

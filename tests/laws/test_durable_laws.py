@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from plait import Session
-from plait.durable import replay
 from plait.event import Event
 from plait.event import kinds as k
+from plait.runs.replay import replay
 from plait.session import verify
 from plait.session.ports import store_at
 from plait.testing import Simulation

@@ -23,13 +23,14 @@ from hypothesis.stateful import (
 )
 
 from plait import Session, open_store
-from plait.durable import _branches, _say_resumed  # pyright: ignore[reportPrivateUsage]
 from plait.errors import RunLost, StaleEpoch, StaleHead
 from plait.event import kinds as k
 from plait.event.kinds import Place
 from plait.ids import LogId
+from plait.journal.recorded_run import unmerged_branches
 from plait.journal.stops import Halted
 from plait.journal.writer import direct_writer
+from plait.runs.resume import write_resumed
 from plait.runtime.appends import append_around_run
 from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.run import Run
@@ -175,16 +176,16 @@ class Holders(RuleBasedStateMachine):
         now = self.store.log(self.session.id).epoch
         if epoch != now:
             with pytest.raises(StaleEpoch):
-                _say_resumed(run, self.store, self.session.id, epoch)
+                write_resumed(run, self.store, self.session.id, epoch)
             assert self.store.log(self.session.id).epoch == now
             return
-        _say_resumed(run, self.store, self.session.id, epoch)
+        write_resumed(run, self.store, self.session.id, epoch)
         run.journal.fence.hold(epoch + 1)
         self.replaced()
         self.holders.append(run)
         if all_branches:  # else it dies here, and the branches never hear of it
-            for log in list(_branches(self.store, self.session.reload(), self.id)):
-                _say_resumed(run, self.store, log, epoch, branch=True)
+            for log in list(unmerged_branches(self.session.reload(), self.id)):
+                write_resumed(run, self.store, log, epoch, branch=True)
 
     @rule()
     @precondition(lambda self: self.is_open)

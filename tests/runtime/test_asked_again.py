@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from plait import Agent, Parallel, ScriptedModel, Selector, Session, Workflow
-from plait.durable import replay, resume
 from plait.errors import BranchFailed, ChoiceInvalid, ResultInvalid
+from plait.runs.replay import replay
+from plait.runs.resume import resume
 
 WRONG = ["no", "neither", "nor this"]
 

@@ -26,7 +26,6 @@ from plait import (
     tool,
     whatif,
 )
-from plait.durable import load
 from plait.errors import (
     BranchFailed,
     BudgetExceeded,
@@ -39,6 +38,7 @@ from plait.errors import (
 )
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.policy import Ask, Policy, Refuse
+from plait.program import load
 from plait.runtime.registry import run_of
 from tests.support import RAN, parked_session, python
 

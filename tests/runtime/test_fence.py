@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from plait import Session, Workflow, open_store, tool
-from plait.durable import _resume, resume  # pyright: ignore[reportPrivateUsage]
 from plait.errors import RunHeld, RunLost, StaleEpoch
 from plait.event import kinds as k
 from plait.journal.stops import Halted, Parked
+from plait.runs.resume import resume, resume_run
 from plait.runtime.appends import append_around_run
 from plait.runtime.call import NOBODY
 from plait.runtime.registry import is_going_on
@@ -126,7 +126,7 @@ def test_of_two_that_resume_at_the_same_time_one_is_told() -> None:
     died_after_its_request(session, Paying(till.tool()))
     looked = session.reload()
     with pytest.raises(RunHeld, match="elsewhere/7/9"):
-        _resume(
+        resume_run(
             session, Paying(till.tool()), (), {}, NOBODY, None, lambda run: another_takes(session)
         )
     assert till.paid == [] and [event.kind for event in session.reload().events[looked.seq :]] == [
@@ -147,7 +147,7 @@ def test_a_run_that_ended_while_it_was_looked_at_is_not_resumed(end: k.Body) -> 
         another_ends(session, end)
 
     try:
-        _resume(session, Paying(till.tool()), (), {}, NOBODY, None, ends)
+        resume_run(session, Paying(till.tool()), (), {}, NOBODY, None, ends)
     except Exception as error:
         assert "human:boss cancelled its run" in str(error)
     assert ended[0] and till.paid == [] and session.reload().events[-1].kind == type(end).__name__

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
-from plait.durable import replay, resume
 from plait.errors import GateUnmet, InvalidValue, ToolFailed
 from plait.event.kinds import VerdictAwaited, VerdictHeard
 from plait.journal.stops import Parked
 from plait.policy import Ask, Policy
+from plait.runs.replay import replay
+from plait.runs.resume import resume
 from plait.session import verify
 from plait.session.inbox import all_waiting, due
 from plait.session.ports import store_at

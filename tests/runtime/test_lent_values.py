@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
-from plait.durable import replay, resume
 from plait.errors import PlaitError, RunOpen
+from plait.runs.replay import replay
+from plait.runs.resume import resume
 from tests.runtime.programs import Steps, look
 from tests.runtime.test_open_runs import DECISIONS, STOPS, VERBS, verbs
 

@@ -20,11 +20,11 @@ from plait import (
     ask_human,
     tool,
 )
-from plait.durable import resume
 from plait.errors import InvalidValue, ModelFailed, ResultInvalid, ToolFailed
 from plait.journal.stops import Cancelled
 from plait.model.base import Reply
 from plait.policy import Ask, Policy, Refuse
+from plait.runs.resume import resume
 from plait.tool import Tool
 from tests.runtime.programs import AsyncUses
 

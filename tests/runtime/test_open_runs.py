@@ -13,9 +13,10 @@ from typing import Any, Literal
 import pytest
 
 from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow
-from plait.durable import replay, resume
 from plait.errors import BudgetExceeded, MayNotApprove, PlaitError, RunOpen, StaleHead
 from plait.journal.stops import Parked
+from plait.runs.replay import replay
+from plait.runs.resume import resume
 from plait.session import accessors
 from plait.session.value import open_run_of, store_of_session
 from tests.runtime.programs import Steps, look

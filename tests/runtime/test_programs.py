@@ -14,11 +14,10 @@ import msgspec
 import pytest
 
 from plait import Session, replay, resume
-from plait.durable import load
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.event import kinds as k
 from plait.journal.writer import direct_writer
-from plait.program import recorded_program
+from plait.program import load, recorded_program
 from plait.session.ports import Act, Draft
 from plait.session.value import position_of
 from plait.workflow import Workflow, target_of

@@ -17,10 +17,11 @@ import pytest
 from msgspec import Meta
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
-from plait.durable import replay, resume
 from plait.errors import InvalidValue
 from plait.event.kinds import File
 from plait.journal.stops import Parked
+from plait.runs.replay import replay
+from plait.runs.resume import resume
 from plait.session.ports import store_at
 from plait.session.typed import misfit, result_schema_of, schema_of
 from plait.tool import Tool

@@ -19,10 +19,12 @@ from plait import (
     secrets,
     tool,
 )
-from plait.durable import replay, resume, whatif
 from plait.errors import InvalidValue, NeedsWorkflow
 from plait.journal.stops import Parked
 from plait.policy import Ask, Policy
+from plait.runs.replay import replay
+from plait.runs.resume import resume
+from plait.runs.whatif import whatif
 from plait.tool import Happened, Tool
 
 KEY = "sk-live-0123456789"

@@ -17,9 +17,9 @@ from plait import (
     Workflow,
     tool,
 )
-from plait.durable import resume
 from plait.journal.stops import Parked
 from plait.policy import Ask, Policy, Refuse
+from plait.runs.resume import resume
 from plait.session.inbox import all_waiting
 from plait.session.ledger import costs
 from plait.session.ports import store_at

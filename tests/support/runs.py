@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from plait import Session, Workflow
-from plait.durable import replay
 from plait.ids import LogId, Micros
 from plait.journal.stops import Parked
 from plait.journal.writer import direct_writer
+from plait.runs.replay import replay
 from plait.runtime.live import Live
 
 RAN: list[Any] = []

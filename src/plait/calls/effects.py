@@ -34,4 +34,6 @@ EFFECTS: Mapping[EffectClass, EffectRule] = {
 }
 assert set(EFFECTS) == set(get_args(EffectClass))
 
-OUTWARD = tuple(effect for effect, rule in EFFECTS.items() if rule.is_outward)
+OUTWARD: tuple[EffectClass, ...] = tuple(
+    effect for effect, rule in EFFECTS.items() if rule.is_outward
+)

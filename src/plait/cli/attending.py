@@ -181,7 +181,7 @@ class RunAttendant:
             else f"{again} {session.short}{store_option(self.given)}"
         )
         if self.given.form == "json":
-            details = {"type": "_Interrupted", "session": session.id, "resume": resume}
+            details = {"type": "Interrupted", "session": session.id, "resume": resume}
             raise ShellError(_RunStopped("interrupted"), [], INTERRUPTED, details)
         if self.progress.out.tty:
             click.echo(err=True)  # the terminal has put ^C there
@@ -211,7 +211,7 @@ class RunAttendant:
         if isinstance(error, Exception):
             known = error
         else:
-            known, details = _RunStopped(outcome.why), {"type": "_Cancelled", **details}
+            known, details = _RunStopped(outcome.why), {"type": "Cancelled", **details}
         raise ShellError(known, lines, code_of(known), details)
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def load_workflow(target: str, model: str | None = None) -> Workflow:
     """Return the workflow that is named, or raise an error with the next step."""
-    from plait.durable import load
     from plait.model import find
+    from plait.program import load
     from plait.workflow import name_target, target_of
 
     import_from_here()

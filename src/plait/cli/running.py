@@ -215,7 +215,7 @@ def resume_command(
 
 
 def _resumer(session: Session, program: Workflow | None) -> Do:
-    from plait.durable import resume
+    from plait.runs.resume import resume
 
     return lambda watch: resume(session, program, **watch)
 
@@ -286,7 +286,7 @@ def replay_command(given: Options, name: str, target: str | None) -> None:
 
     The exit code is 7 if the program goes another way than the record.
     """
-    from plait.durable import replay
+    from plait.runs.replay import replay
 
     import_from_here()
     session = given.open(name)

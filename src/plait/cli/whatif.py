@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -75,7 +75,7 @@ def whatif_command(
 
     Up to S@K it goes by the record, beyond that live. The session itself is not touched.
     """
-    from plait import durable
+    from plait.runs.whatif import whatif
 
     mode = mode_of(approve)
     act_as(given)
@@ -93,7 +93,6 @@ def whatif_command(
         "effects": effects,
         "budget": parse_budget(budget),
     }
-    whatif: Callable[..., Session] = durable.whatif
     running, before = RunAttendant(given, mode, quiet), _latest_branch(session)
 
     def now() -> Session:

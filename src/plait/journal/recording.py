@@ -77,21 +77,25 @@ class Recording:
         is_live: bool = False,
         strict: bool = False,
         open: bool = True,
+        finished: bool = False,
         merged: Mapping[LogId, int] | None = None,
+        before: tuple[str, ...] = (),
+        restated: int = 0,
+        reopened: frozenset[Digest] = frozenset(),
     ) -> None:
         self.run, self.root = run, root
         self.is_live = is_live  # the run was begun in this process
         self.strict = strict  # a replay: nothing may be done beyond the recording
         self.open = open  # the recording does not tell of the run's end
-        self.finished = False  # the run came to its end
+        self.finished = finished  # the run came to its end
         # branches that were merged before this run was branched off, with their last seq
         self.merged = merged or {}
         self.branched = merged is not None
         self.cursors: dict[LogId, Cursor] = {}
         self.frontier: dict[LogId, int] = {}  # the seq at which each log ended
-        self.before: tuple[str, ...] = ()  # the runs it was branched off, the first one first
-        self.restated = 0  # the seq up to which a branch repeats the past with other words
-        self.reopened: frozenset[Digest] = frozenset()  # failures that ended the run: tried again
+        self.before = before  # the runs it was branched off, the first one first
+        self.restated = restated  # the seq up to which a branch repeats the past with other words
+        self.reopened = reopened  # failures that ended the run: tried again
         self._walls: dict[LogId, float] = {}
 
     def held_s(self, log: LogId) -> float:

@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from plait.durable import _resume  # pyright: ignore[reportPrivateUsage]
 from plait.event import Event, Json, without_measured
 from plait.event.kinds import (
     Failure,
@@ -41,6 +40,7 @@ from plait.ids import Digest, digest
 from plait.journal.stops import Halted, Parked
 from plait.journal.writer import direct_writer
 from plait.model.base import Fault, Reply
+from plait.runs.resume import resume_run
 from plait.runtime import loop
 from plait.runtime.call import NOBODY, Entry
 from plait.runtime.drivers.blocking import Blocking
@@ -143,7 +143,9 @@ class Simulation:
         while True:
             self._see_to(session, last, oracle, answer, between)
             try:
-                return _resume(session, made(), (), {}, NOBODY, self.waiter(), self._watch_resumed)
+                return resume_run(
+                    session, made(), (), {}, NOBODY, self.waiter(), self._watch_resumed
+                )
             except (Halted, Parked) as stop:
                 last = stop
 

@@ -1,0 +1,136 @@
+"""The overrides of a what-if: checked, recorded, and applied again when the branch goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from plait.calls.effects import OUTWARD
+from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
+from plait.ids import short
+from plait.journal.recorded_run import RecordedRun
+from plait.model import find
+from plait.runtime.policy import Ask, Policy
+from plait.runtime.run import Run
+from plait.runtime.settings import Overrides
+from plait.tool import as_tool
+from plait.workflow import Workflow
+
+
+def check_overrides(program: Workflow, model: Any, instruction: Any, tools: Any) -> Overrides:
+    """Return the overrides with models and tools found.
+
+    Raises if one is for an agent that the program does not have, or is no model or tool.
+    """
+    for change in (model, instruction, tools):
+        if isinstance(change, Mapping):
+            _check_agents(program, cast("Mapping[str, Any]", change))
+    return Overrides(_find_models(model), instruction, _find_tools(tools))
+
+
+def describe_overrides(overrides: Overrides) -> dict[str, Any]:
+    """Return the names of what is changed, for the record."""
+    names = {
+        "model": _names_of(overrides.model),
+        "instruction": _names_of(overrides.instruction),
+        "tools": _names_of(overrides.tools),
+    }
+    return {change: name for change, name in names.items() if name is not None}
+
+
+def apply_recorded_overrides(run: Run, recorded: RecordedRun, *, is_replay: bool = False) -> None:
+    """Apply the changes of a what-if to a run that goes on from its recording.
+
+    Raises NeedsWorkflow if the record does not have enough of them.
+    """
+    if recorded.source is None:
+        return
+    said = recorded.overrides
+    if said.get("tools"):
+        raise NeedsWorkflow(
+            short(run.root),
+            recorded.workflow,
+            "its tools were replaced in a what-if, which can only be asked again",
+        )
+    try:
+        model = (_stand_ins if is_replay else _find_models)(said.get("model"))
+    except PlaitError as error:
+        why = (
+            "its model was replaced in a what-if by one that cannot be found by its name"
+            f" ({error}), so it can only be asked again"
+        )
+        raise NeedsWorkflow(short(run.root), recorded.workflow, why) from error
+    run.settings.overrides = Overrides(model, said.get("instruction"))
+    run.settings.policies = policies_for(said.get("effects"))
+
+
+def policies_for(effects: object) -> tuple[Policy, ...]:
+    """Return the policies of a what-if: effects beyond the workspace need consent, unless live."""
+    if effects == "live":
+        return ()
+    return (Policy(Ask(effect=OUTWARD, name="what-if: it reaches beyond the workspace")),)
+
+
+def _check_agents(program: Workflow, change: Mapping[str, Any]) -> None:
+    paths = [path for path, _ in program.named_parts()]
+    known = {name for path in paths for name in (path.rpartition("/")[2], *path.split("."))}
+    known |= {program.name or "", type(program).__name__.lower()}
+    for name in change:
+        if name.rpartition("/")[2] not in known:
+            raise InvalidValue(
+                "whatif",
+                f"no agent is called {name!r}",
+                f"there are: {', '.join(paths) or 'none below it'}",
+            )
+
+
+def _find_models(model: Any) -> Any:
+    """Return a model, or models by agent, each found if only its name is given."""
+    if isinstance(model, Mapping):
+        by_agent = cast("Mapping[str, Any]", model)
+        return {name: _find_models(each) for name, each in by_agent.items()}
+    if isinstance(model, str):
+        return find(model)
+    if model is not None and not callable(getattr(model, "ask", None)):
+        raise InvalidValue(
+            "model", f"a {type(model).__name__} is not a model", "pass its name, or a model"
+        )
+    return model
+
+
+def _find_tools(tools: Any) -> Any:
+    """Return a list of tools, or lists by agent, each made a tool if it is a function."""
+    if tools is None:
+        return None
+    if isinstance(tools, Mapping):
+        by_agent = cast("Mapping[str, Any]", tools)
+        return {name: _find_tools(each) for name, each in by_agent.items()}
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise InvalidValue(
+            "tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]"
+        )
+    return [as_tool(tool) for tool in cast("Iterable[Any]", tools)]
+
+
+class _UnaskedModel(NamedTuple):
+    """Stands in for a model in a replay, where only its name is compared."""
+
+    name: str
+
+
+def _stand_ins(model: Any) -> Any:
+    if isinstance(model, Mapping):
+        by_agent = cast("Mapping[str, Any]", model)
+        return {name: _stand_ins(each) for name, each in by_agent.items()}
+    return _UnaskedModel(model) if model is not None else None
+
+
+def _names_of(change: Any) -> Any:
+    if isinstance(change, Mapping):
+        by_agent = cast("Mapping[str, Any]", change)
+        return {name: _names_of(each) for name, each in by_agent.items()}
+    if isinstance(change, (list, tuple)):
+        return [as_tool(each).name for each in cast("Sequence[Any]", change)]
+    if change is None or isinstance(change, str):
+        return change
+    return getattr(change, "name", type(change).__name__)

@@ -1,0 +1,80 @@
+"""Call the program of a run by its recording alone: a replay executes and writes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from plait.errors import NothingToResume, ReplayDiverged, RunHeld
+from plait.inside import Stop
+from plait.journal.recorded_run import follow_recording, is_replay_complete, last_run, start_of
+from plait.journal.stops import Halted, Parked
+from plait.program import check_workflow, find_program_call
+from plait.runs.overrides import apply_recorded_overrides
+from plait.runtime.call import Watch, let_go, new_run, outside
+from plait.runtime.registry import is_going_on, open_run
+from plait.runtime.waits import Wait
+from plait.session import Session
+from plait.session.ports import Position
+from plait.session.session import session_at
+from plait.store import Store
+from plait.workflow import Workflow, call_again
+
+
+class NoExecutor:
+    """The waiter of a replay, which executes nothing."""
+
+    def wait(self, op: Wait) -> Any:
+        raise AssertionError(
+            f"a replay came to {type(op).__name__}: nothing may be executed in one"
+        )
+
+    def clock(self) -> int:
+        return 0
+
+
+def replay(
+    session: Session | str,
+    workflow: Workflow | None = None,
+    /,
+    *args: Any,
+    store: str | Path | Store | None = None,
+    **kwargs: Any,
+) -> Session:
+    """Go through the last run of a session by its recording alone: nothing is executed, nothing is
+    written.
+
+    Returns the session where the run ended, or as far as it came. If the program goes another way
+    than the recording: ReplayDiverged.
+    """
+    check_workflow(workflow)
+    there = outside(session if isinstance(session, Session) else Session.open(session, store=store))
+    recorded = last_run(there)
+    if recorded is None:
+        raise NothingToResume(there.short, "no run was ever started in it")
+    if is_going_on(recorded.id):
+        raise RunHeld(there.short, recorded.id, f"this process, {os.getpid()}")
+    call = find_program_call(there, recorded, workflow, args, kwargs, is_live=False)
+    start = start_of(there, recorded)
+    run = new_run(recorded.id, start, Watch(), NoExecutor(), behalf=recorded.started.actor)
+    follow_recording(run.journal, there, recorded, start, is_replay=True)
+    apply_recorded_overrides(run, recorded, is_replay=True)
+    open_run(run)
+    try:
+        return call_again(call.program, run, start, call.args, call.kwargs, Watch())
+    except ReplayDiverged:
+        raise
+    except (Exception, Stop) as error:
+        if isinstance(error, Halted) and error.error is not None:
+            raise error.error from None
+        end = run.journal.tip(run.root)
+        if recorded.is_over:
+            stopped = isinstance(error, (Halted, Parked))
+            if stopped and is_replay_complete(run.journal):
+                end = Position(there.store, there.id, recorded.last.seq, recorded.last.id)
+            elif end.head != recorded.last.id:
+                raise
+        return outside(session_at(end))
+    finally:
+        let_go(run)

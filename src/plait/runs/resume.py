@@ -1,0 +1,181 @@
+"""Call the program of a run that did not come to its end, and go on live: a resume."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from plait.errors import NothingToResume, RunHeld, StaleEpoch
+from plait.event import kinds as k
+from plait.ids import LogId
+from plait.journal.recorded_run import (
+    RecordedRun,
+    follow_recording,
+    last_run,
+    root_session,
+    start_of,
+    unmerged_branches,
+)
+from plait.program import ProgramCall, check_workflow, find_program_call
+from plait.runs.overrides import apply_recorded_overrides
+from plait.runtime.appends import append_around_run
+from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
+from plait.runtime.drivers.blocking import Waiter
+from plait.runtime.listeners import OnEvent
+from plait.runtime.policy import Approver
+from plait.runtime.registry import is_going_on, open_run
+from plait.runtime.run import Run
+from plait.runtime.spend import held_seconds_of, run_budget
+from plait.session import Session
+from plait.session.inbox import inbox_events
+from plait.session.ports import Act, Draft, Position, store_at
+from plait.store import Store
+from plait.workflow import Workflow, call_again
+
+
+def resume(
+    session: Session | str,
+    workflow: Workflow | None = None,
+    /,
+    *args: Any,
+    store: str | Path | Store | None = None,
+    on_event: OnEvent | None = None,
+    approver: Approver | None = None,
+    answerer: Answerer | None = None,
+    **kwargs: Any,
+) -> Session:
+    """Go on with the run of a session that did not come to its end: after a crash, a failure, a
+    pause, or a wait for a person.
+
+    The program and the arguments of its `forward` are found in the log, unless they are passed.
+    Recorded effects are not repeated.
+    """
+    if not isinstance(session, Session):
+        session = Session.open(session, store=store)
+    return resume_run(session, workflow, args, kwargs, Watch(on_event, approver, answerer), None)
+
+
+def resume_run(
+    session: Session,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+    waiter: Waiter | None,
+    on_start: Callable[[Run], None] | None = None,
+) -> Session:
+    """Resume as `resume` does, with this waiter for models, tools and pauses.
+
+    `on_start` is called with the run before the run writes anything.
+    """
+    session = root_session(outside(session).reload())
+    recorded = last_run(session)
+    if recorded is None:
+        raise NothingToResume(session.short, "no run was ever started in it")
+    if recorded.is_finished:
+        return _unpause(session)
+    check_workflow(workflow)
+    ended = recorded.last.body
+    if isinstance(ended, k.RunCancelled) and ended.by:
+        raise NothingToResume(
+            session.short, f"{ended.by} cancelled its run", "start another: workflow(session)"
+        )
+    call = find_program_call(session, recorded, workflow, args, kwargs)
+    if is_going_on(recorded.id):
+        raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
+    lock = store_at(session.store).lock(recorded.id, session.short)
+    try:
+        run, start = _take_up(_unpause(session), recorded, watch, waiter, on_start)
+        run.lock = lock
+    # the log has changed since it was read: another process took the run first, or ended it
+    except StaleEpoch:
+        lock.release()
+        now = last_run(session.reload())
+        if now is not None and now.id == recorded.id:
+            body = now.last.body
+            if isinstance(body, k.RunResumed):
+                raise RunHeld(session.short, recorded.id, body.holder) from None
+        return resume_run(session, workflow, args, kwargs, watch, waiter, on_start)
+    except BaseException:
+        lock.release()
+        raise
+    return call_program(call, run, start, watch)
+
+
+def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
+    """Call a program again, at the start of its run. Afterwards the run is let go of."""
+    try:
+        return call_again(call.program, run, start, call.args, call.kwargs, watch)
+    finally:
+        if not run.closed:  # it never came to its first call
+            let_go(run)
+
+
+def _take_up(
+    session: Session,
+    recorded: RecordedRun,
+    watch: Watch,
+    waiter: Waiter | None,
+    on_start: Callable[[Run], None] | None,
+) -> tuple[Run, Session]:
+    """Make this process the holder of a run, and read the recording.
+
+    RunResumed is written to the root first. From that commit on the old holder writes nothing, in
+    any log, nor does it begin a branch, so the branches that are found afterwards are all there
+    are.
+    """
+    store, times = store_at(session.store), recorded.resumes + 1
+    start = start_of(session, recorded)
+    run = new_run(recorded.id, start, watch, waiter, behalf=recorded.started.actor)
+    run.holder = f"{socket.gethostname()}/{os.getpid()}/{times}"
+    if on_start is not None:
+        on_start(run)
+    run.journal.fence.hold(recorded.epoch)
+    write_resumed(run, store, session.id, times)
+    run.journal.fence.hold(recorded.epoch + 1)
+    informed = set[LogId]()
+    while new := [log for log in unmerged_branches(session, run.id) if log not in informed]:
+        for log in new:
+            write_resumed(run, store, log, times, branch=True)
+        informed.update(new)
+    follow_recording(run.journal, session.reload(), recorded, start)
+    run.resumed_at = max((event.seq for event in inbox_events(store, session.id)), default=0)
+    apply_recorded_overrides(run, recorded)
+    if session.budget.limits is not None:  # the amounts spent are only added up under a budget
+        budget = run_budget(session, run, held_seconds_of(session, recorded.started))
+        assert budget is not None
+        run.budgets.set_root(budget)
+    draw_under(run)
+    open_run(run)
+    return run, start
+
+
+def write_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool = False) -> None:
+    """Write to a log of the run that it has a new holder.
+
+    Once this is in its root, the old holder can write no more.
+    """
+    drafts = [Draft(k.RunResumed(run.holder, times, branch), Act(run.taker, "program"))]
+    end = store.log(log)
+    if run.journal.on_write is not None:
+        run.journal.on_write("before", drafts)
+    try:
+        append_around_run(
+            Position(store.address, log, end.tip, end.head, run.id),
+            drafts,
+            run.journal.fence.fences_in(store.address),
+        )
+    except StaleEpoch as error:
+        if error.log != run.root:  # the run whose code resumes this one is lost
+            raise run.journal.fence.halt_lost(error) from None
+        raise
+    if run.journal.on_write is not None:
+        run.journal.on_write("after", drafts)
+
+
+def _unpause(session: Session) -> Session:
+    """Lift the pause of a session: to resume it is to want it to go on."""
+    return outside(session).unpause(reason="resumed") if session.status == "paused" else session
