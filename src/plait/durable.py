@@ -40,14 +40,16 @@ from plait.model import find
 from plait.program import load as load
 from plait.program import recorded_program
 from plait.runtime.appends import append_around_run
-from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
+from plait.runtime.attendants import Answerer, Watch
 from plait.runtime.drivers.blocking import Waiter
+from plait.runtime.end import let_go, outside
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver, Ask, Policy
 from plait.runtime.registry import is_going_on, open_run
 from plait.runtime.run import Run
 from plait.runtime.settings import Overrides
 from plait.runtime.spend import held_seconds_of, run_budget
+from plait.runtime.start import draw_under, new_run
 from plait.runtime.waits import Wait
 from plait.secrets import stand_ins
 from plait.session import Session

@@ -20,7 +20,7 @@ from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, t
 from plait.durable import _resume  # pyright: ignore[reportPrivateUsage]
 from plait.errors import PlaitError
 from plait.journal.stops import Parked
-from plait.runtime.call import NOBODY
+from plait.runtime.attendants import NOBODY
 from plait.runtime.run import Run
 from plait.session.ports import Draft
 from plait.tool import Tool
