@@ -50,17 +50,17 @@ class Choice:
     Call it to run that on `session`; if nothing is left to do, that changes nothing.
     """
 
-    __slots__ = ("_called", "_workflow", "_name", "_reason", "session")
+    __slots__ = ("_name", "_path", "_reason", "_workflow", "session")
 
     def __init__(
-        self, name: str, reason: str, session: Session, workflow: Workflow | None, called: str = ""
+        self, name: str, reason: str, session: Session, workflow: Workflow | None, path: str = ""
     ) -> None:
-        self._name, self._reason, self.session, self._workflow, self._called = (
+        self._name, self._reason, self.session, self._workflow, self._path = (
             name,
             reason,
             session,
             workflow,
-            called or name,
+            path or name,
         )
 
     @property
@@ -82,14 +82,14 @@ class Choice:
         return (
             self.session
             if self._workflow is None
-            else call_as(self._called, self._workflow, self.session, **kwargs)
+            else call_as(self._path, self._workflow, self.session, **kwargs)
         )
 
     async def acall(self, **kwargs: Any) -> Session:
         return (
             self.session
             if self._workflow is None
-            else await acall_as(self._called, self._workflow, self.session, **kwargs)
+            else await acall_as(self._path, self._workflow, self.session, **kwargs)
         )
 
     def __repr__(self) -> str:

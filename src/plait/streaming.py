@@ -49,10 +49,10 @@ async def astream(call: Invocation) -> AsyncIterator[Delta | Session]:
     items: asyncio.Queue[Any] = asyncio.Queue()
     here = asyncio.get_running_loop()
 
-    def put(item: Event | Delta) -> None:
+    def put_item(item: Event | Delta) -> None:
         here.call_soon_threadsafe(items.put_nowait, item)
 
-    task = asyncio.ensure_future(ainvoke(_telling_also(call, put)))
+    task = asyncio.ensure_future(ainvoke(_telling_also(call, put_item)))
     task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
     try:
         while (item := await items.get()) is not _END:

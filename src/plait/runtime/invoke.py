@@ -1,7 +1,7 @@
 """The one way into a run: a call is entered, its code acts, and the call is left.
 
-The outermost call on a value without a run starts one; every call inside, in whatever thread, finds
-the run by the id that its value carries. Workflows, agents, selectors, streams and simulations, and
+The outermost call on a value without a run starts one; every call inside, in any thread, finds the
+run by the id that its value carries. Workflows, agents, selectors, streams and simulations, and
 `resume`, `replay` and `whatif`, all describe a call as an `Invocation`. `invoke` makes the call in
 the caller's thread, `ainvoke` on the caller's event loop.
 """
@@ -78,7 +78,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     waiter: Waiter | None = None  # of a run that is started; None: it blocks
     resumed: Run | None = None  # the run whose outermost call this is, from its first value on
     on_start: Callable[[EnteredCall], object] | None = None  # called before `forward`
-    # the code's reads count for the caller, who is handed more than a session
+    # reads of its code count for the caller, which is handed more than a session
     is_read_by_caller: bool = False
 
 
@@ -132,7 +132,7 @@ def invoke(call: Invocation) -> Session:
 
 
 async def ainvoke(call: Invocation) -> Session:
-    """Make a call on this event loop: whatever writes to disk does so in a thread."""
+    """Make a call on this event loop, with its writes to disk in threads."""
     if call.watch.on_event is not None:
         watch = note_heard_events(call.watch, call.session)
         call = msgspec.structs.replace(call, watch=watch)

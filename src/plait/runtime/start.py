@@ -56,7 +56,7 @@ def start_run(
         )
         draw_under(run)
         inside = advance(session, msgspec.structs.replace(spot, run=id))
-        # Whatever raises the epoch moves the head, too: if the append finds the head, the epoch was
+        # All that raises the epoch moves the head, too: if the append finds the head, the epoch was
         # this one until then.
         epoch = store_at(spot.store).log(spot.id).epoch
         after, _ = run.journal.append(
@@ -102,7 +102,7 @@ _REPLIES = frozenset({k.ModelReplied.__name__})
 
 
 def draw_under(run: Run) -> None:
-    """Bind a run that code of another run starts, on whatever session: it may no more than that
+    """Bind a run that code of another run starts, on any session: it may no more than that
     code, and draws on its budget as well.
     """
     here = executing()

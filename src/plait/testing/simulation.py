@@ -300,7 +300,7 @@ class Simulated(Blocking):
             return super().run_job(job)
         before = self.simulation.lot("before", job.call, job.attempt) < 0.5
         if not before:
-            super().run_job(job)  # it ran, and nobody heard of it
+            super().run_job(job)  # it ran, and its outcome is lost
         return Done(
             job.number,
             failure=Failure(
