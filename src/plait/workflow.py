@@ -108,20 +108,6 @@ def _children_in(name: str, value: Any) -> Iterator[tuple[str, Nested]]:
             yield from _children_in(f"{name}.{index}", item)
 
 
-def check_setting(name: str, value: object) -> None:
-    """Raise InvalidValue for an attribute that a workflow cannot have."""
-    if name in _RESERVED:
-        raise InvalidValue(name, "a workflow has a method of that name", "use another name")
-    if value is None:
-        return
-    if name == "policy" and not isinstance(value, Policy):
-        raise InvalidValue(name, f"a {type(value).__name__} is not one", "pass Policy(…), or None")
-    choices = _CHOICES.get(name)
-    if choices is not None and value not in choices:
-        step = f"use one of {', '.join(choices)}, or None"
-        raise InvalidValue(name, f"{value!r:.80} is not one", step)
-
-
 def _missing(self: Any, session: Session) -> Session:
     raise NotImplementedError(
         f"{type(self).__name__} has no forward(self, session). Write one, and return the session"
@@ -149,7 +135,15 @@ class Workflow(Nested):
 
         Otherwise the mistake would show where the workflow is called, far from its cause.
         """
-        check_setting(name, value)
+        if name in _RESERVED:
+            raise InvalidValue(name, "a workflow has a method of that name", "use another name")
+        if name == "policy" and value is not None and not isinstance(value, Policy):
+            why = f"a {type(value).__name__} is not one"
+            raise InvalidValue(name, why, "pass Policy(…), or None")
+        choices = _CHOICES.get(name)
+        if choices is not None and value is not None and value not in choices:
+            step = f"use one of {', '.join(choices)}, or None"
+            raise InvalidValue(name, f"{value!r:.80} is not one", step)
         super().__setattr__(name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

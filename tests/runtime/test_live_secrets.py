@@ -308,7 +308,7 @@ def test_a_fault_that_nobody_caught_is_told_without_secrets(tmp_path: Path) -> N
 from plait import secrets
 from plait.cli import main
 from plait.session import Session
-secrets.known({CANARY!r}, "STRIPE_KEY")
+secrets.register({CANARY!r}, "STRIPE_KEY")
 def fail(*_, **__):
     raise ZeroDivisionError({CANARY!r})
 Session.__init__ = fail
