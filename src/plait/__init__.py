@@ -38,6 +38,7 @@ from plait.tool import tool
 
 if _TYPE_CHECKING:
     from plait.agent import Agent
+    from plait.combinators import Parallel, Sequential
     from plait.compactor import Compactor
     from plait.journal.stops import Cancelled, Parked
     from plait.model.base import Model, ToolCall
@@ -50,7 +51,7 @@ if _TYPE_CHECKING:
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
     from plait.tool import Happened, Result, ask_human
-    from plait.workflow import Parallel, Sequential, Workflow
+    from plait.workflow import Workflow
 
 __all__ = [
     "Agent",
@@ -144,14 +145,14 @@ _ACTING = {
     "Happened": "plait.tool",
     "Limits": "plait.sandbox",
     "Model": "plait.model.base",
-    "Parallel": "plait.workflow",
+    "Parallel": "plait.combinators",
     "Parked": "plait.journal.stops",
     "Result": "plait.tool",
     "Retry": "plait.runtime.effects",
     "Sandbox": "plait.sandbox",
     "ScriptedModel": "plait.model.scripted",
     "Selector": "plait.selector",
-    "Sequential": "plait.workflow",
+    "Sequential": "plait.combinators",
     "ToolCall": "plait.model.base",
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, get_args
 
+import msgspec
+
 from plait.errors import InvalidValue, NoModel, ResultInvalid
 from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
@@ -22,12 +24,12 @@ from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Model, Spec
 from plait.runtime.answer import WRAPPED, WRAPPER, play
-from plait.runtime.call import Calling
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
+from plait.runtime.invoke import Invocation
 from plait.runtime.names import principal_of
 from plait.runtime.policy import Policy
 from plait.runtime.prompt import View
@@ -172,15 +174,7 @@ class Agent(Workflow):
         assert run is not None
         return drive(play(self._turn(session)), run.io)
 
-    async def _aact(
-        self,
-        forward: Callable[..., Any],
-        session: Session,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
-        if forward is not _FORWARD:  # a subclass has one of its own
-            return await super()._aact(forward, session, args, kwargs)
+    async def _forward_on_loop(self, session: Session) -> Session:
         run = run_of(session)
         assert run is not None
         stops: list[int] = []
@@ -194,23 +188,25 @@ class Agent(Workflow):
             for stop in stops:
                 run.stops.undo(stop)
 
-    def _own_name(self) -> str:
-        """The class name and a digest of the instruction: an agent must not take the words of
-        another for its own.
+    def _default_name(self) -> str:
+        """Return the class name and a digest of the instruction: an agent must not take the words
+        of another for its own.
         """
-        return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"  # noqa: E501
+        return f"{super()._default_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"  # noqa: E501
 
-    def _calling(
-        self,
-        session: object,
-        forward: object,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        called: str | None,
-    ) -> Calling:
-        calling = super()._calling(session, forward, args, kwargs, called)
-        model_of(self.model, calling.name)  # raises before anything is written if it is missing
-        return calling._replace(agent=calling.name, setup=self._setup(self.tools).encode())
+    def invocation(self, session: Session, **how: Any) -> Invocation:
+        call = super().invocation(session, **how)
+        return msgspec.structs.replace(
+            call,
+            agent=call.name,
+            setup=self._encode_setup,
+            # a subclass may have a forward of its own
+            forward_on_loop=self._forward_on_loop if call.forward is _FORWARD else None,
+        )
+
+    def _encode_setup(self, name: str) -> bytes:
+        model_of(self.model, name)  # raises before anything is written if it is missing
+        return self._setup(self.tools).encode()
 
     def _setup(self, tools: Mapping[str, Tool[..., Any]]) -> Setup:
         specs = tuple(

@@ -7,8 +7,9 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from plait.agent import model_of
 from plait.errors import InvalidValue
@@ -16,10 +17,10 @@ from plait.event.kinds import Purpose
 from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime.answer import play
-from plait.runtime.call import Calling
 from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Retry
+from plait.runtime.invoke import Invocation
 from plait.runtime.registry import run_of
 from plait.session import Session
 from plait.workflow import Workflow
@@ -92,17 +93,13 @@ class Compactor(Workflow):
         if self.model is not None:
             self.model = model
 
-    def _calling(
-        self,
-        session: object,
-        forward: object,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        called: str | None,
-    ) -> Calling:
-        calling = super()._calling(session, forward, args, kwargs, called)
-        way = self.way(calling.name)  # raises before anything is written if a model is missing
-        return calling._replace(setup=way.setup().encode()) if way.model is not None else calling
+    def invocation(self, session: Session, **how: Any) -> Invocation:
+        call = super().invocation(session, **how)
+        return msgspec.structs.replace(call, setup=self._encode_setup)
+
+    def _encode_setup(self, name: str) -> bytes | None:
+        way = self.way(name)  # raises before anything is written if a model is missing
+        return way.setup().encode() if way.model is not None else None
 
     def _brief(self) -> str:
         if self._rule is not None:

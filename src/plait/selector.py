@@ -8,7 +8,7 @@ does, a plain function of the session. Being done is a choice like the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from plait.agent import model_of
@@ -20,17 +20,17 @@ from plait.model.base import Model
 from plait.runtime import loop
 from plait.runtime.answer import play
 from plait.runtime.appends import append_events
-from plait.runtime.call import Calling, enter, fail, leave
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
-from plait.runtime.executing import note_error
+from plait.runtime.invoke import Invocation, invoke
 from plait.runtime.names import principal_of
 from plait.runtime.prompt import View
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
+from plait.runtime.stack import Frame
 from plait.session import Session
-from plait.session.ports import Act, Draft, note_read, store_at
+from plait.session.ports import Act, Draft, note_read
 from plait.session.value import position_of
 from plait.workflow import Nested, Workflow, acall_as, call_as
 
@@ -50,17 +50,17 @@ class Choice:
     Call it to run that on `session`; if nothing is left to do, that changes nothing.
     """
 
-    __slots__ = ("_called", "_workflow", "_name", "_reason", "session")
+    __slots__ = ("_name", "_path", "_reason", "_workflow", "session")
 
     def __init__(
-        self, name: str, reason: str, session: Session, workflow: Workflow | None, called: str = ""
+        self, name: str, reason: str, session: Session, workflow: Workflow | None, path: str = ""
     ) -> None:
-        self._name, self._reason, self.session, self._workflow, self._called = (
+        self._name, self._reason, self.session, self._workflow, self._path = (
             name,
             reason,
             session,
             workflow,
-            called or name,
+            path or name,
         )
 
     @property
@@ -82,14 +82,14 @@ class Choice:
         return (
             self.session
             if self._workflow is None
-            else call_as(self._called, self._workflow, self.session, **kwargs)
+            else call_as(self._path, self._workflow, self.session, **kwargs)
         )
 
     async def acall(self, **kwargs: Any) -> Session:
         return (
             self.session
             if self._workflow is None
-            else await acall_as(self._called, self._workflow, self.session, **kwargs)
+            else await acall_as(self._path, self._workflow, self.session, **kwargs)
         )
 
     def __repr__(self) -> str:
@@ -163,39 +163,48 @@ class Selector(Nested):
     # ── choosing ─────────────────────────────────────────────────────────────────────────────
 
     def __call__(self, session: Session) -> Choice:
-        calling = self._calling(session)
-        entry = enter(session, calling)
-        try:
-            after, name = self._choose(entry.session)
-        except BaseException as error:
-            instead = fail(entry, error)
-            note_error(error)
-            if instead is not None:
-                raise instead from None
-            raise
-        routed = store_at(after.store).event(after.head).body
-        assert isinstance(routed, k.RouteSelected)
-        called = name if entry.outermost else f"{calling.name}/{name}"
-        return Choice(name, routed.reason, leave(entry, after), self._candidates.get(name), called)
+        route: k.RouteSelected | None = None
+
+        def forward(_: object, session: Session) -> Session:
+            nonlocal route
+            session, route = self._choose(session)
+            return session
+
+        run = run_of(session) if isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+        frames = run.stack.frames(session.id) if run is not None else ()
+        call = self._invocation(session, forward, frames)
+        after = invoke(call)
+        assert route is not None
+        name = route.choice
+        path = name if run is None else f"{call.name}/{name}"
+        return Choice(name, route.reason, after, self._candidates.get(name), path)
 
     async def acall(self, session: Session) -> Choice:
         """Choose in a worker thread, for callers on an event loop."""
         return await asyncio.wrap_future(loop.spawn(lambda: self(session)))
 
-    def _calling(self, session: object) -> Calling:
-        run = run_of(session) if isinstance(session, Session) else None
-        frames = run.stack.frames(session.id) if run and isinstance(session, Session) else ()
+    def _invocation(
+        self, session: Session, forward: Callable[..., Session], frames: Sequence[Frame]
+    ) -> Invocation:
         parent = frames[-1].node if frames else None
         children = parent.named_children() if isinstance(parent, Nested) else ()
-        name = next((name for name, child in children if child is self), "selector")
-        if self._rule is not None:
-            return Calling(self, self, name, "plait:Selector", purpose="route")
-        model_of(self.model, name)
-        return Calling(
-            self, self, name, "plait:Selector", purpose="route", setup=self._setup().encode()
+        return Invocation(
+            session=session,
+            node=self,
+            forward=forward,
+            name=next((name for name, child in children if child is self), "selector"),
+            workflow="plait:Selector",
+            purpose="route",
+            setup=self._encode_setup if self._rule is None else None,
+            is_read_by_caller=True,  # a choice says more than its session
         )
 
-    def _choose(self, session: Session) -> tuple[Session, str]:
+    def _encode_setup(self, name: str) -> bytes:
+        model_of(self.model, name)  # raises before anything is written if it is missing
+        return self._setup().encode()
+
+    def _choose(self, session: Session) -> tuple[Session, k.RouteSelected]:
+        """Choose a name, and record it: the session after that, and the choice as recorded."""
         run = run_of(session)
         assert run is not None
         frame = run.stack.frames(session.id)[-1]
@@ -216,9 +225,11 @@ class Selector(Nested):
             )
             prompt.put_back()
             act = Act(actor, "model", call=frame.call, causes=(session.head,))
-        return append_events(session, [Draft(k.RouteSelected(name, self.names, reason), act)])[
-            0
-        ], name
+        route = Draft(k.RouteSelected(name, self.names, reason), act)
+        session, events = append_events(session, [route])
+        recorded = events[0].body
+        assert isinstance(recorded, k.RouteSelected)
+        return session, recorded
 
     def _choose_by_rule(self, session: Session, path: str) -> tuple[str, str]:
         assert self._rule is not None

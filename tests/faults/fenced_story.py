@@ -20,7 +20,7 @@ from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, t
 from plait.errors import PlaitError
 from plait.journal.stops import Parked
 from plait.runs.resume import resume_run
-from plait.runtime.call import NOBODY
+from plait.runtime.attendants import NOBODY
 from plait.runtime.run import Run
 from plait.session.ports import Draft
 from plait.tool import Tool

@@ -19,14 +19,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from plait import Session, Workflow, open_store, tool
 from plait.runs.replay import replay
 from plait.runs.resume import resume_run
-from plait.runtime.call import NOBODY
+from plait.runtime.attendants import NOBODY
+from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.sandbox import Sandbox
 from plait.session import verify
-from plait.workflow import original
 from tests.faults.lives import exit_code, kill_at
 
 where = Path()
@@ -70,7 +72,11 @@ def live(arm: Callable[[Run], None]) -> None:
     else:
         session = Session("go", store=where / ".plait")
         (where / "id").write_text(session.id)
-        Story()._run(original(Story), session, on_start=lambda entry: arm(entry.run))  # pyright: ignore[reportPrivateUsage]
+
+        def on_start(entered: EnteredCall) -> None:
+            arm(entered.run)
+
+        invoke(msgspec.structs.replace(Story().invocation(session), on_start=on_start))
 
 
 def tell() -> None:

@@ -23,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from plait import (
     Agent,
     Compactor,
@@ -39,12 +41,12 @@ from plait.journal.stops import Parked
 from plait.policy import Ask, Policy
 from plait.runs.replay import replay
 from plait.runs.resume import resume_run
-from plait.runtime.call import NOBODY
+from plait.runtime.attendants import NOBODY
+from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.session import verify
 from plait.session.inbox import all_waiting
 from plait.session.ports import Draft, store_at
-from plait.workflow import original
 from tests.faults.lives import DONE, WRONG, exit_code, kill_at
 from tests.faults.undisturbed import Wrong
 
@@ -143,7 +145,11 @@ def live(arm: Callable[[Run], None]) -> int:
         else:
             session = Session("go", store=store(), user="u")
             (where / "id").write_text(session.id)
-            Story()._run(original(Story), session, on_start=lambda entry: arm(entry.run))  # pyright: ignore[reportPrivateUsage]
+
+            def on_start(entered: EnteredCall) -> None:
+                arm(entered.run)
+
+            invoke(msgspec.structs.replace(Story().invocation(session), on_start=on_start))
     except Parked:
         return PARKED
     return DONE

@@ -20,7 +20,7 @@ Path(__file__).with_suffix(".mark").touch()
 import contextlib, copy, functools, subprocess, sys, typing
 from dataclasses import dataclass
 from plait import Agent, Workflow
-from plait.workflow import Parallel, Sequential
+from plait.combinators import Parallel, Sequential
 
 class Plain: pass
 class Fine(Workflow):

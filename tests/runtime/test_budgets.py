@@ -37,9 +37,9 @@ from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
 from plait.policy import Ask, Policy
 from plait.runtime.drivers.blocking import Blocking
+from plait.runtime.invoke import invoke
 from plait.runtime.sent import rebuild_prompt
 from plait.session.value import open_run_of
-from plait.workflow import original
 from tests.support import RAN, assert_replays, bodies
 
 
@@ -187,9 +187,8 @@ class Ticking(Blocking):
 def test_time_is_up_before_the_next_ask() -> None:
     model, waiter = Counting(), Ticking(11)
     agent = searcher(model)
-    session = agent._run(  # pyright: ignore[reportPrivateUsage]
-        original(type(agent)), Session("go", budget=Budget(wall_s_max=60)), waiter=waiter
-    )
+    call = agent.invocation(Session("go", budget=Budget(wall_s_max=60)))
+    session = invoke(msgspec.structs.replace(call, waiter=waiter))
     # after 54 s only the answer is left
     assert session.text == "that is all" and len(model.asked) == 6
     assert bodies(session, BudgetRefused)[0].limit == "wall_s"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from plait import Session, Workflow, open_store, tool
@@ -14,7 +15,8 @@ from plait.event import kinds as k
 from plait.journal.stops import Halted, Parked
 from plait.runs.resume import resume, resume_run
 from plait.runtime.appends import append_around_run
-from plait.runtime.call import NOBODY
+from plait.runtime.attendants import NOBODY
+from plait.runtime.invoke import invoke
 from plait.runtime.registry import is_going_on
 from plait.runtime.run import Run
 from plait.session.inbox import all_waiting
@@ -80,7 +82,7 @@ def died_after_its_request(session: Session, workflow: Workflow) -> None:
         entry.run.journal.on_write = die
 
     with pytest.raises(Halted):
-        workflow._run(type(workflow).forward, session, on_start=entered)  # pyright: ignore[reportPrivateUsage]
+        invoke(msgspec.structs.replace(workflow.invocation(session), on_start=entered))
 
 
 @pytest.mark.parametrize("branch", [False, True])

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, secrets, tool
+from plait.combinators import Parallel
 from plait.errors import BranchFailed, InvalidValue, ModelFailed, PlaitError, ToolFailed
 from plait.event import Event
 from plait.event.kinds import Reasoning, Text, Usage
@@ -37,7 +38,6 @@ from plait.model.base import (
 from plait.runtime.effects import Retry
 from plait.sandbox import Sandbox
 from plait.secrets import HiddenPieces
-from plait.workflow import Parallel
 from tests.support import python
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
@@ -308,7 +308,7 @@ def test_a_fault_that_nobody_caught_is_told_without_secrets(tmp_path: Path) -> N
 from plait import secrets
 from plait.cli import main
 from plait.session import Session
-secrets.known({CANARY!r}, "STRIPE_KEY")
+secrets.register({CANARY!r}, "STRIPE_KEY")
 def fail(*_, **__):
     raise ZeroDivisionError({CANARY!r})
 Session.__init__ = fail

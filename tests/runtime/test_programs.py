@@ -150,7 +150,7 @@ Path({mark!r}).touch()
 import subprocess
 from plait import Workflow, Agent
 import plait as p
-from plait.workflow import Sequential as Row
+from plait.combinators import Sequential as Row
 
 def make(): return Fine()
 def hurt(): Path({mark!r}).write_text("called")

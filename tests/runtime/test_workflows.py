@@ -812,7 +812,8 @@ def test_on_event_sees_everything_that_is_recorded_and_cannot_break_it() -> None
     [
         ("to", "Berlin"),
         ("forward", print),
-        ("_run", 1),
+        ("invocation", 1),
+        ("_call_name", 1),
         ("policy", "strict"),
         ("purpose", "think"),
         ("bypass", True),

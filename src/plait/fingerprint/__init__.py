@@ -26,7 +26,7 @@ from typing import NamedTuple
 from plait.fingerprint.code import TAG, encode_sorted
 from plait.fingerprint.hints import own_types
 from plait.fingerprint.modules import module_spec, source_file
-from plait.fingerprint.objects import TARGET
+from plait.fingerprint.objects import TARGET, WRAPPED_FORWARD
 from plait.fingerprint.ownership import is_own
 from plait.fingerprint.reader import NODES_MAX, ValueReader
 from plait.ids import Digest, digest
@@ -34,6 +34,7 @@ from plait.ids import Digest, digest
 __all__ = (
     "NODES_MAX",
     "TARGET",
+    "WRAPPED_FORWARD",
     "Fingerprint",
     "fingerprint",
     "is_own",

@@ -26,6 +26,8 @@ from plait.fingerprint.ownership import (
 
 # the attribute with the address that a workflow object was loaded from: it changes no behaviour
 TARGET = "_plait_target"
+# the attribute of a wrapper around `forward`, with the function as it was written
+WRAPPED_FORWARD = "__plait_forward__"
 PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented))
 _CONSTANT_TYPES = (*PLAIN_TYPES, tuple, frozenset, range)
 

@@ -35,6 +35,7 @@ from plait.fingerprint.objects import (
     PYDANTIC_PREFIXES,
     TARGET,
     WEAK_TYPES,
+    WRAPPED_FORWARD,
     closure_of,
     fields_of,
     has_parts,
@@ -164,6 +165,8 @@ class ValueReader:
         return read
 
     def read_function(self, function: FunctionType) -> Any:
+        if WRAPPED_FORWARD in vars(function):  # the wrapper is Plait's, and may change
+            return self.read_value(vars(function)[WRAPPED_FORWARD])
         facts = facts_of(function.__code__)
         own = is_own_function(function)
         name = function.__qualname__ if own else f"{function.__module__}:{function.__qualname__}"

@@ -64,6 +64,11 @@ class Journal:
         self._delivered: dict[LogId, int] = {}
         self._posted: Counter[tuple[LogId, str, bytes]] = Counter()
 
+    @property
+    def is_replay(self) -> bool:
+        """True if nothing may be executed or written: every step comes from the recording."""
+        return self.recording.strict
+
     # ── appending ────────────────────────────────────────────────────────────────────────────
 
     def append(
@@ -431,7 +436,7 @@ class Journal:
         wanted = Differs(None, "(an effect that is not on record)")
         return self.fence.halt(divergence(position_of(session), wanted))
 
-    def check_all_taken(self) -> None:
+    def check_recording_used(self) -> None:
         """Raise if a branch has a recorded step that the program never came to."""
         left = self.recording.untaken_step()
         if left is not None:

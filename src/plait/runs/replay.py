@@ -12,8 +12,10 @@ from plait.journal.recorded_run import follow_recording, is_replay_complete, las
 from plait.journal.stops import Halted, Parked
 from plait.program import check_workflow, find_program_call
 from plait.runs.overrides import apply_recorded_overrides
-from plait.runtime.call import Watch, let_go, new_run, outside
+from plait.runtime.attendants import Watch
+from plait.runtime.end import let_go, outside
 from plait.runtime.registry import is_going_on, open_run
+from plait.runtime.start import new_run
 from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.ports import Position

@@ -22,13 +22,16 @@ from plait.journal.recorded_run import (
 from plait.program import ProgramCall, check_workflow, find_program_call
 from plait.runs.overrides import apply_recorded_overrides
 from plait.runtime.appends import append_around_run
-from plait.runtime.call import Answerer, Watch, draw_under, let_go, new_run, outside
+from plait.runtime.attendants import Watch
 from plait.runtime.drivers.blocking import Waiter
+from plait.runtime.end import let_go, outside
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver
 from plait.runtime.registry import is_going_on, open_run
 from plait.runtime.run import Run
+from plait.runtime.settings import Answerer
 from plait.runtime.spend import held_seconds_of, run_budget
+from plait.runtime.start import draw_under, new_run
 from plait.session import Session
 from plait.session.inbox import inbox_events
 from plait.session.ports import Act, Draft, Position, store_at

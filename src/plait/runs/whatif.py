@@ -24,11 +24,14 @@ from plait.journal.writer import direct_writer
 from plait.program import check_workflow, find_program_call
 from plait.runs.overrides import check_overrides, describe_overrides, policies_for
 from plait.runs.resume import call_program
-from plait.runtime.call import Answerer, Watch, draw_under, new_run, outside
+from plait.runtime.attendants import Watch
+from plait.runtime.end import outside
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver
 from plait.runtime.registry import open_run
+from plait.runtime.settings import Answerer
 from plait.runtime.spend import run_budget
+from plait.runtime.start import draw_under, new_run
 from plait.session import Session
 from plait.session.content import contents, pack
 from plait.session.ports import Act, Draft, store_at

@@ -13,10 +13,10 @@ import msgspec
 from plait.errors import EffectError, PlaitError
 from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
-from plait.runtime.call import end_unheld
 from plait.runtime.consent import User
 from plait.runtime.drivers.blocking import Blocking, Waiter, drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
+from plait.runtime.end import end_unheld
 from plait.runtime.executing import note_error
 from plait.runtime.mail import past_gates
 from plait.runtime.names import principal_of

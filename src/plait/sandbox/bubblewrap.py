@@ -253,7 +253,7 @@ def search_path(room: Room) -> str:
     )
 
 
-class Invocation(NamedTuple):
+class RoomCommand(NamedTuple):
     """A command with its folder, environment and limits."""
 
     command: Sequence[str]
@@ -262,7 +262,7 @@ class Invocation(NamedTuple):
     limits: Limits
 
 
-def start(room: Room, invocation: Invocation, bwrap: str, overlay: Sequence[str] = ()) -> Start:
+def start(room: Room, invocation: RoomCommand, bwrap: str, overlay: Sequence[str] = ()) -> Start:
     """Return the command line and pipes for a command in this room.
 
     `overlay`: words before bubblewrap that mount the layers.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from plait.errors import NotSupported
 from plait.sandbox import bubblewrap, confine, etc, seccomp
-from plait.sandbox.bubblewrap import Invocation, Room
+from plait.sandbox.bubblewrap import Room, RoomCommand
 from plait.sandbox.mounts import readable_parts
 from plait.sandbox.process import Start, memory_file
 from plait.workspace.copies import Plain
@@ -18,7 +18,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 
-def start(room: Room, invocation: Invocation, *, isolated: bool) -> Start:
+def start(room: Room, invocation: RoomCommand, *, isolated: bool) -> Start:
     """Return the command line and pipes for a command in this room.
 
     `isolated`: confined by landlock and a filter of system calls; else a process like any other.

@@ -22,7 +22,7 @@ from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.sandbox import bubblewrap, launcher, process, rungs
 from plait.sandbox.base import Capability, Limits, OnOutput, Output, Probe, Ran, SandboxInfo, Wanted
-from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Invocation, Room
+from plait.sandbox.bubblewrap import SCRATCH, WORKDIR, Room, RoomCommand
 from plait.sandbox.limits import counted_by, narrow_limits
 from plait.sandbox.mounts import Overlay, can_mount_by_thread
 from plait.sandbox.output import Spool, keep_output
@@ -268,10 +268,10 @@ class LocalSandbox:
 
     def _invocation(
         self, room: Room, command: Sequence[str], cwd: str, env: Mapping[str, str], most: Limits
-    ) -> Invocation:
+    ) -> RoomCommand:
         given = self._environment(room, env)
         _check_words([*command, cwd, *given, *given.values()])
-        return Invocation(command, self._working_folder(cwd), given, most)
+        return RoomCommand(command, self._working_folder(cwd), given, most)
 
     def resident(self, name: str) -> LocalResident | None:
         found = self._residents.get(name)
@@ -299,7 +299,7 @@ class LocalSandbox:
             shared=any(each.alive for each in self._residents.values()),
         )
 
-    def _start(self, room: Room, invocation: Invocation, *, stays: bool = False) -> process.Start:
+    def _start(self, room: Room, invocation: RoomCommand, *, stays: bool = False) -> process.Start:
         if not self._in_namespaces:
             return launcher.start(room, invocation, isolated=self._rung == "landlock")
         program = rungs.bwrap()

@@ -42,8 +42,9 @@ from plait.journal.writer import direct_writer
 from plait.model.base import Fault, Reply
 from plait.runs.resume import resume_run
 from plait.runtime import loop
-from plait.runtime.call import NOBODY, Entry
+from plait.runtime.attendants import NOBODY
 from plait.runtime.drivers.blocking import Blocking
+from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.runtime.run_tools import is_there
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
@@ -55,7 +56,7 @@ from plait.session.session import session_at
 from plait.session.views import Waiting
 from plait.testing.seeded import Seeded
 from plait.tool import Happened
-from plait.workflow import Workflow, original
+from plait.workflow import Workflow
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -134,9 +135,9 @@ class Simulation:
         )
         made = _maker(workflow)
         try:
-            first = made()
-            return first._run(  # pyright: ignore[reportPrivateUsage]
-                original(type(first)), session, waiter=self.waiter(), on_start=self._watch_entry
+            call = made().invocation(session)
+            return invoke(
+                msgspec.structs.replace(call, waiter=self.waiter(), on_start=self._watch_entered)
             )
         except (Halted, Parked) as stop:
             last: Halted | Parked = stop
@@ -173,8 +174,8 @@ class Simulation:
     def may_crash(self) -> bool:
         return bool(self.crash_rate or self.crash_at)
 
-    def _watch_entry(self, entry: Entry) -> None:
-        self._watch(entry.run)
+    def _watch_entered(self, entered: EnteredCall) -> None:
+        self._watch(entered.run)
 
     def _watch_resumed(self, run: Run) -> None:
         run.holder, run.taker = f"{USER}/{run.holder.rpartition('/')[2]}", f"human:{USER}"
@@ -301,7 +302,7 @@ class Simulated(Blocking):
             return super().run_job(job)
         before = self.simulation.lot("before", job.call, job.attempt) < 0.5
         if not before:
-            super().run_job(job)  # it ran, and nobody heard of it
+            super().run_job(job)  # it ran, and its outcome is lost
         return Done(
             job.number,
             failure=Failure(

@@ -1,0 +1,124 @@
+"""Ending a run: the deferred events of its logs, the event that ends it, and its release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from plait.errors import (
+    BudgetExceeded,
+    ChoiceInvalid,
+    ModelFailed,
+    ResultInvalid,
+    RunHeld,
+    ToolFailed,
+)
+from plait.event import kinds as k
+from plait.event.kinds import Body
+from plait.ids import Digest
+from plait.journal.standing import Standing
+from plait.runtime.answer import SERVICE
+from plait.runtime.appends import append_around_run, append_at_tip
+from plait.runtime.mail import undelivered
+from plait.runtime.registry import close_run, is_going_on
+from plait.runtime.run import Run
+from plait.session import Session
+from plait.session.ports import Act, Draft, store_at
+from plait.session.session import session_at
+from plait.session.value import advance, open_run_of, position_of
+
+
+def end_run(
+    run: Run,
+    session: Session,
+    body: Callable[[Session, int], Body],
+    *,
+    is_complete: bool = False,
+    causes: tuple[Digest, ...] = (),
+) -> Session:
+    """Write the deferred events of every log of a run, and the end of the run in its own log.
+
+    `session` is a value of that log, `body` makes the end from the value before it and the number
+    of events that are written with it. `is_complete`: the program came to its end.
+    """
+    for log, scope in run.journal.waiting_logs():
+        if (log, scope) != (run.root, run.id):
+            append_at_tip(session_at(run.journal.tip(log, scope)), ())
+    tip = session_at(run.journal.tip(run.root))
+    # events that are recorded already are not written with the end
+    if (
+        run.journal.deferred.count(run.root, run.id)
+        and run.journal.standing(tip) is not Standing.LIVE
+    ):
+        append_at_tip(tip, ())
+    if is_complete:
+        run.journal.check_recording_used()
+    session = run.journal.catch_up(advance(session, run.journal.tip(run.root)))
+    session, _ = append_at_tip(
+        session,
+        lambda at: [
+            Draft(
+                body(at, run.journal.deferred.count(run.root, run.id)), Act(SERVICE, causes=causes)
+            )
+        ],
+    )
+    return outside(session)
+
+
+def failure_causes(error: BaseException) -> tuple[Digest, ...]:
+    """Return the recorded failure that an error comes from, if there is one: a resume of the run
+    tries it again.
+    """
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(
+            at.session, Session
+        ):
+            return (at.session.head,)
+        if isinstance(at, (ResultInvalid, ChoiceInvalid)) and isinstance(at.session, Session):
+            last = store_at(at.session.store).event(at.session.head)
+            # a rule that chose wrongly asked no model
+            return (last.id,) if last.kind == k.ModelReplied.__name__ else ()
+        at = at.__cause__
+    return ()
+
+
+def end_unheld(session: Session, reason: str) -> None:
+    """Cancel the open run of a session, if no process has it. A process that has the run finds the
+    wish to cancel in the inbox, before its next effect.
+    """
+    at = outside(session).reload()
+    run = open_run_of(at)
+    if run is None or is_going_on(run):
+        return
+    try:
+        lock = store_at(at.store).lock(run, at.short)
+    except RunHeld:
+        return
+    try:
+        inside = advance(at, msgspec.structs.replace(position_of(at), run=run))
+        news = undelivered(inside)
+        wish = next(
+            (draft.act.actor for draft in news if isinstance(draft.body, k.CancelRequested)),
+            SERVICE,
+        )
+        append_around_run(
+            position_of(inside), [*news, Draft(k.RunCancelled(reason, wish), Act(SERVICE))]
+        )
+    finally:
+        lock.release()
+
+
+def let_go(run: Run) -> None:
+    """Close a run in this process, and release its lock."""
+    close_run(run)
+    if run.lock is not None:
+        run.lock.release()
+
+
+def outside(session: Session) -> Session:
+    """Return the value without its run, as code outside of the run has it."""
+    return advance(session, msgspec.structs.replace(position_of(session), run=None))

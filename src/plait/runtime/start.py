@@ -1,0 +1,163 @@
+"""Starting a run: its lock, its parts, and the event that begins it."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from threading import Lock
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from plait.errors import InvalidInput, RunOpen
+from plait.event import Json
+from plait.event import kinds as k
+from plait.event.vocabulary import VOCABULARY
+from plait.ids import digest
+from plait.journal.writer import direct_writer
+from plait.runtime.attendants import Watch, check_attendants
+from plait.runtime.drivers.blocking import Blocking, Waiter
+from plait.runtime.executing import executing
+from plait.runtime.names import principal_of
+from plait.runtime.registry import open_run, released_run
+from plait.runtime.run import Run, running
+from plait.runtime.spend import run_budget
+from plait.session import Session
+from plait.session.inbox import inbox_events
+from plait.session.ports import Act, Draft, store_at
+from plait.session.rows import run_of_branch
+from plait.session.typed import to_json
+from plait.session.value import advance, open_run_of, position_of
+
+
+def start_run(
+    session: Session, started: k.RunStarted, watch: Watch, waiter: Waiter | None
+) -> tuple[Run, Session]:
+    """Start a run on a session; return it and the value that its outermost call has in hand."""
+    if (
+        open_now := open_run_of(session) or run_of_branch(store_at(session.store), session.id)
+    ) is not None:
+        raise RunOpen(session.short, open_now)
+    spot = position_of(session)
+    id = str(direct_writer().source(spot.store).fresh("run", spot.id, spot.seq))
+    lock = store_at(spot.store).lock(id, session.short)
+    run = None
+    try:
+        run = new_run(id, session, watch, waiter)
+        run.lock = lock
+        if (budget := run_budget(session, run)) is not None:
+            run.budgets.set_root(budget)
+        run.started_at = run.resumed_at = max(
+            (event.seq for event in inbox_events(store_at(spot.store), spot.id)), default=0
+        )
+        draw_under(run)
+        inside = advance(session, msgspec.structs.replace(spot, run=id))
+        # All that raises the epoch moves the head, too: if the append finds the head, the epoch was
+        # this one until then.
+        epoch = store_at(spot.store).log(spot.id).epoch
+        after, _ = run.journal.append(
+            position_of(inside), [Draft(started, Act(run.settings.behalf, "program"))]
+        )
+        run.journal.fence.hold(epoch + 1)
+    except BaseException:
+        if run is not None:
+            run.journal.fence.is_closed = True
+        lock.release()
+        raise
+    open_run(run)
+    return run, advance(inside, after, k.RunStarted.__name__)
+
+
+def new_run(
+    id: str, session: Session, watch: Watch, waiter: Waiter | None, behalf: str | None = None
+) -> Run:
+    """Return a run on a session that stands where the run starts."""
+    check_attendants(session, watch)
+    direct = direct_writer()
+    behalf = behalf or (
+        f"human:{principal_of(session.user)}" if session.user else direct.principal()
+    )
+    run = Run(id, session, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
+    run.settings.approver, run.settings.answerer = watch.approver, watch.answerer
+    outer = running.get()
+    past = released_run(session.run) if session.run != id else None
+    is_here = past is not None and past.home == session.store
+    run.journal.fence.rest_on(
+        outer.journal.fence if outer is not None else None,
+        past.fences if past is not None and is_here else (),
+    )
+    run.journal.requires_verdicts = bool(session.checks.gates)
+    # the agent that spoke last, in whichever run, has the session until another is called
+    replies = store_at(session.store).read(session.id, 1, session.seq, kinds=_REPLIES, reverse=True)
+    if (reply := next(replies, None)) is not None:
+        run.stack.hand_over(session.id, id, unquote(reply.actor.partition(":")[2]))
+    return run
+
+
+_REPLIES = frozenset({k.ModelReplied.__name__})
+
+
+def draw_under(run: Run) -> None:
+    """Bind a run that code of another run starts, on any session: it may no more than that
+    code, and draws on its budget as well.
+    """
+    here = executing()
+    if here is None or here[0] is run:
+        return
+    outer, frame = here
+    run.reads = outer.reads
+    run.settings.policies = (
+        *run.settings.policies,
+        *outer.settings.policies,
+        *(frame.policies if frame is not None else ()),
+    )
+    above = outer.budgets.of(frame.log if frame is not None else outer.root)
+    if above is not None:
+        run.budgets.draw_on(above)
+
+
+# ── the fields of RunStarted ─────────────────────────────────────────────────────────────────
+
+
+def forward_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
+    """Return the arguments of `forward` besides the session, as far as JSON can carry them."""
+    try:
+        plain = to_json({"args": list(args), "kwargs": dict(kwargs)})
+        VOCABULARY.encode(k.ScratchSet("arguments", plain))
+    except (TypeError, ValueError, RecursionError, InvalidInput):
+        return {
+            "repr": repr((args, dict(kwargs)))[:1000].encode("utf-8", "backslashreplace").decode()
+        }
+    return plain
+
+
+_parsing = Lock()
+
+
+@cache
+def source_revision(cls: type) -> str:
+    """Return a digest of a class's source, for people to compare: nothing depends on it."""
+    try:
+        with _parsing:  # Python's own parser may fail when two threads are in it
+            source = inspect.getsource(cls)
+    except Exception:  # a notebook, an interpreter, a frozen program
+        return ""
+    return digest(b"plait/revision/1", source.encode("utf-8", "surrogatepass"))[:16]
+
+
+@cache
+def environment_facts() -> tuple[tuple[str, str], ...]:
+    """Return the versions that a run notes of its process."""
+    try:
+        version = metadata.version("plait")
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    return (
+        ("plait", version),
+        ("python", platform.python_version()),
+        ("system", platform.system()),
+    )

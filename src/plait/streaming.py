@@ -1,0 +1,78 @@
+"""Streams: a call of a workflow that yields the deltas of its models as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from plait.event import Event
+from plait.model.base import Delta
+from plait.runtime import loop
+from plait.runtime.drivers.on_loop import await_to_end
+from plait.runtime.invoke import EnteredCall, Invocation, ainvoke, invoke
+from plait.session import Session
+
+_END: Any = object()
+
+
+def stream(call: Invocation) -> Iterator[Delta | Session]:
+    """Make a call in a thread; yield its deltas, and last the new session.
+
+    If the caller stops reading, the call is stopped before its next effect, and waited for.
+    """
+    items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    entered: list[EnteredCall] = []
+    call = msgspec.structs.replace(_telling_also(call, items.put), on_start=entered.append)
+    future = loop.spawn(lambda: invoke(call), "plait-stream")
+    future.add_done_callback(lambda _: items.put(_END))
+    try:
+        while (item := items.get()) is not _END:
+            if not isinstance(item, Event):
+                yield item
+        yield future.result()
+    finally:
+        if not future.done():
+            stops = [(each.run, each.run.stops.stop(each.frame.log)) for each in entered]
+            while items.get() is not _END:
+                pass
+            for run, stop in stops:
+                run.stops.undo(stop)
+
+
+async def astream(call: Invocation) -> AsyncIterator[Delta | Session]:
+    """Make a call on this event loop; yield its deltas, and last the new session."""
+    items: asyncio.Queue[Any] = asyncio.Queue()
+    here = asyncio.get_running_loop()
+
+    def put_item(item: Event | Delta) -> None:
+        here.call_soon_threadsafe(items.put_nowait, item)
+
+    task = asyncio.ensure_future(ainvoke(_telling_also(call, put_item)))
+    task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
+    try:
+        while (item := await items.get()) is not _END:
+            if not isinstance(item, Event):
+                yield item
+        yield await task
+    finally:
+        if not task.done():
+            task.cancel()
+            with suppress(BaseException):
+                await await_to_end(task)
+
+
+def _telling_also(call: Invocation, put: Callable[[Event | Delta], object]) -> Invocation:
+    """Return the call with one more listener, before its own."""
+    on_event = call.watch.on_event
+
+    def put_and_tell(item: Event | Delta) -> None:
+        put(item)
+        if on_event is not None:
+            on_event(item)
+
+    return msgspec.structs.replace(call, watch=call.watch._replace(on_event=put_and_tell))
