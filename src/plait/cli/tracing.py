@@ -29,8 +29,9 @@ from plait.errors import NotPlaced
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, lines
-from plait.session.graph import Node, prompt_lines
+from plait.session.graph import Node
 from plait.session.state import tokens_text
+from plait.session.trace import prompt_lines
 
 # ── why and influence ────────────────────────────────────────────────────────────────────────
 

@@ -38,10 +38,11 @@ from plait.session.diff import Diff, compare
 from plait.session.events import Events, along
 from plait.session.files import first_tree
 from plait.session.finding import list_values, open_value
-from plait.session.graph import Trace, why
 from plait.session.life import Status
 from plait.session.ports import host, note_read
+from plait.session.provenance import why
 from plait.session.state import Pending
+from plait.session.trace import Trace
 from plait.session.typed import name_of, to_type
 from plait.session.value import SessionValue, core_of, reload, value_at_seq
 from plait.session.views import (

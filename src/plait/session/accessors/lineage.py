@@ -13,10 +13,12 @@ from plait.session.acting import Because
 from plait.session.appending import append_to
 from plait.session.arguments import check_key
 from plait.session.events import along
-from plait.session.graph import Graph, Trace, graph, influence
+from plait.session.graph import Graph, graph
 from plait.session.life import LIFE_KINDS, Life, live_on
 from plait.session.origins import origins_of
 from plait.session.ports import Position, note_read
+from plait.session.provenance import influence
+from plait.session.trace import Trace
 from plait.session.value import S, value_at
 from plait.session.views import Change, Link
 
