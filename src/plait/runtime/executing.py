@@ -96,7 +96,7 @@ def check_running(session: Session) -> None:
 class _RunReader:
     """Notes what the code of a run reads, also of values that are not the run's."""
 
-    def read(self, spot: Position, whole: bool) -> None:
+    def note(self, spot: Position, whole: bool) -> None:
         run = run_by_id(spot.run) or _run_here()
         if run is not None and not run.closed:
             run.reads.note(run.calls(spot.id), spot, whole=whole)

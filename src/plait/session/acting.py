@@ -17,10 +17,10 @@ from plait.session.finding import open_value
 from plait.session.origins import ORDINARY
 from plait.session.ports import UNNAMED, Act, is_bound, writer_of
 from plait.session.value import SessionValue, core_of
-from plait.session.views import Attachment, Effect, Link, Message, Run, Validation
+from plait.session.views import Attachment, Effect, Link, Message, RunView, Validation
 
 Cause: TypeAlias = (
-    "Event | SessionValue | Message | Effect | Attachment | Validation | Link | Run | int | str"
+    "Event | SessionValue | Message | Effect | Attachment | Validation | Link | RunView | int | str"
 )
 # Events, values that stand for one (an effect, say, or a run for its end), places of this session,
 # sessions for their last event, names of facts, pending work, verdicts and evidence, the id of an
@@ -103,7 +103,7 @@ def _cause_id(session: SessionValue, item: object, where: str) -> Digest:
         return item.head
     if isinstance(item, (Event, Message)):
         return item.id
-    if isinstance(item, (Effect, Attachment, Validation, Link, Run)):
+    if isinstance(item, (Effect, Attachment, Validation, Link, RunView)):
         return events_about(session, item, where)[0][0].id
     if isinstance(item, int) and not isinstance(item, bool):
         seq = revision.place_in(session.id, item, session.seq)

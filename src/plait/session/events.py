@@ -9,7 +9,7 @@ from typing import overload
 from plait.errors import InvalidValue
 from plait.event import KINDS, Body, Event
 from plait.session.ports import Position, store_at
-from plait.session.state import Stretch
+from plait.session.state import Span
 from plait.session.times import When, parse_when
 from plait.store import Store
 
@@ -125,16 +125,14 @@ def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:
     return names
 
 
-def along(
+def path_events(
     store: Store,
-    path: Sequence[Stretch],
+    path: Sequence[Span],
     kinds: Collection[str] | None = None,
     *,
     reverse: bool = False,
-) -> Iterator[tuple[Stretch, Event]]:
-    """The events of a path in its order, each with the stretch it came on."""
-    for stretch in reversed(path) if reverse else path:
-        for event in store.read(
-            stretch.log, stretch.first, stretch.last, kinds=kinds, reverse=reverse
-        ):
-            yield stretch, event
+) -> Iterator[tuple[Span, Event]]:
+    """The events of a path in its order, each with the span it came on."""
+    for span in reversed(path) if reverse else path:
+        for event in store.read(span.log, span.first, span.last, kinds=kinds, reverse=reverse):
+            yield span, event

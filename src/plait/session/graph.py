@@ -20,8 +20,8 @@ from plait.event.kinds import (
     ToolReturned,
 )
 from plait.ids import Digest, LogId, short
+from plait.session.event_text import event_text, place_text
 from plait.session.listing import session_row
-from plait.session.saying import place_text, saying
 from plait.session.trace import event_causes
 from plait.store import Store, ancestry
 
@@ -125,7 +125,9 @@ class _Drawing:
         if isinstance(body, FactRecorded) and body.kind != "fact":
             type, how = body.kind, "decided" if body.kind == "decision" else how
         detail: Detail = {"kind": event.kind, "actor": header.actor}
-        self._nodes[event.id] = Node(event.id, type, saying(event), event.log, event.seq, detail)
+        self._nodes[event.id] = Node(
+            event.id, type, event_text(event), event.log, event.seq, detail
+        )
         self._edges.append(Edge(how, event.log, event.id, event.seq))
         if isinstance(body, Merged):
             places = [Edge("merged", event.id, place.log, place.seq) for place in body.branches]
@@ -186,7 +188,7 @@ class _Drawing:
                 type = _TYPES.get(cause.kind, ("message", ""))[0]
                 detail: Detail = {"kind": cause.kind}
                 self._nodes[edge.target] = Node(
-                    edge.target, type, saying(cause), cause.log, cause.seq, detail
+                    edge.target, type, event_text(cause), cause.log, cause.seq, detail
                 )
         return Graph(tuple(self._nodes.values()), (*self._edges, *self._caused))
 

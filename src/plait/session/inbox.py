@@ -27,7 +27,15 @@ from plait.errors import (
 from plait.event import Body, Event
 from plait.event.kinds import ToolRequested, ValidationRecorded
 from plait.ids import Digest, LogId, Micros, inbox_of, short
-from plait.session.asks import ASKS, LIFE_OF_ASKS, answers, ask_of, is_late, not_allowed, open_asks
+from plait.session.asks import (
+    ASKS,
+    LIFE_OF_ASKS,
+    ask_of,
+    is_answer,
+    is_late,
+    open_asks,
+    refusal_reason,
+)
 from plait.session.gates import is_judge
 from plait.session.ports import Act, Draft, Position, store_at, writer_of
 from plait.session.rows import InboxRows, is_run_over, waiting_of
@@ -82,7 +90,7 @@ def waiting_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]
     return [
         with_request(store, ask)
         for ask in found
-        if not any(answers(ask, event) for event in given[ask.of or ask.log])
+        if not any(is_answer(ask, event) for event in given[ask.of or ask.log])
     ]
 
 
@@ -113,7 +121,7 @@ def waiting_in_branches(store: Store, run: str, root: LogId) -> list[Waiting]:
     return [with_request(store, waiting_of(store, row)) for row in rows if row["log"] != root]
 
 
-def due(store: Store, now: Micros) -> list[LogId]:
+def due_sessions(store: Store, now: Micros) -> list[LogId]:
     """Sessions that could go on if somebody resumed them: a time is over, an answer is there, or
     they are to be cancelled.
 
@@ -211,7 +219,7 @@ def find_ask(
         raise UnknownAsk(
             session,
             text,
-            f"nothing that waits for {' or '.join(map(_wanted, kinds))} is called that{short}",
+            f"nothing that waits for {' or '.join(map(_kind_text, kinds))} is called that{short}",
         )
     return found[0]
 
@@ -246,7 +254,7 @@ def ask_now(spot: Position, name: Waiting | Event | str, *kinds: WaitKind) -> Wa
     )
 
 
-def _wanted(kind: WaitKind) -> str:
+def _kind_text(kind: WaitKind) -> str:
     return {
         "approval": "an approval",
         "question": "an answer",
@@ -267,7 +275,7 @@ def reply(
     """Put an answer into the inbox, if whoever gives it may and nobody was first."""
     store = store_at(spot.store)
     session = short(spot.id)
-    if (why := not_allowed(ask, act.actor)) is not None:
+    if (why := refusal_reason(ask, act.actor)) is not None:
         raise MayNotApprove(session, act.actor, why)
 
     def check(events: Sequence[Event]) -> None:
@@ -286,5 +294,5 @@ def reply(
 
 def refuse_second(store: Store, ask: Waiting) -> None:
     for event in inbox_events(store, ask.log):
-        if answers(ask, event):
+        if is_answer(ask, event):
             raise AlreadyAnswered(short(ask.log), ask.event, event.kind, event.actor)

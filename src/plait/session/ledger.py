@@ -59,11 +59,11 @@ def costs(
         [name for text in ([by] if isinstance(by, str) else by) for name in text.split(",")]
     )
     first, last = _moments(store, since, until, session)
-    about = _About(store, session)
+    about = _Filing(store, session)
     sums: dict[tuple[str, ...], list[Spent]] = {}
     for event in _events(store, session, losing="run" in names):
         body: Any = event.body
-        about.hear(event, body)
+        about.note_model(event, body)
         if (first is None or event.time >= first) and (last is None or event.time <= last):
             spent = NOTHING if _is_refused(body) else spent_by(body)
             if spent is not NOTHING:
@@ -172,7 +172,7 @@ def _sum(parts: Sequence[Spent]) -> Spent:
     )
 
 
-class _About:
+class _Filing:
     """What an event is filed under."""
 
     def __init__(self, store: Store, session: Reading | None) -> None:
@@ -183,7 +183,7 @@ class _About:
         # which model a call asked: a failure does not say it
         self._asked: dict[tuple[LogId, str | None], str] = {}
 
-    def hear(self, event: Event, body: Any) -> None:
+    def note_model(self, event: Event, body: Any) -> None:
         if isinstance(body, ModelAsked):
             self._asked[event.log, event.header.call] = body.model
 
@@ -236,7 +236,7 @@ class _About:
             waiting.pop()
         return self._counted[log]
 
-    def named(self, name: str, event: Event) -> str:
+    def row_text(self, name: str, event: Event) -> str:
         return str(self._row(event.log)[name] or "")
 
     def _row(self, log: LogId) -> dict[str, Any]:
@@ -250,18 +250,18 @@ class _About:
         return self._rows[log]
 
 
-def _agent(about: _About, event: Event, body: Any) -> str:
+def _agent(about: _Filing, event: Event, body: Any) -> str:
     kind, _, name = event.actor.partition(":")
     return name if kind == "agent" else event.actor
 
 
-def _day(about: _About, event: Event, body: Any) -> str:
+def _day(about: _Filing, event: Event, body: Any) -> str:
     return datetime.fromtimestamp(event.time / 1e6, UTC).date().isoformat()
 
 
-_VALUES: dict[str, Callable[[_About, Event, Any], str]] = {
-    "user": lambda about, event, body: about.named("user", event),
-    "project": lambda about, event, body: about.named("project", event),
+_VALUES: dict[str, Callable[[_Filing, Event, Any], str]] = {
+    "user": lambda about, event, body: about.row_text("user", event),
+    "project": lambda about, event, body: about.row_text("project", event),
     "agent": _agent,
     "model": lambda about, event, body: about.model(event, body),
     "session": lambda about, event, body: event.log,

@@ -30,7 +30,7 @@ from plait.event.kinds import (
 )
 from plait.ids import LogId
 from plait.session.graph_rows import CAUSE_DIGITS
-from plait.session.state import Stretch
+from plait.session.state import Span
 from plait.session.trace import Prompted, Trace, TraceWalk, event_causes, event_details
 from plait.store import Store
 
@@ -66,7 +66,7 @@ _FOLLOWERS = _MESSAGES | _WRITTEN_BY_TOOLS | {"RouteSelected"}
 
 def why(
     store: Store,
-    path: tuple[Stretch, ...],
+    path: tuple[Span, ...],
     log: LogId,
     events: list[Event],
     about: str,
@@ -85,12 +85,12 @@ def why(
         walk.add(first, "between", event)
         came = next(
             (
-                stretch
-                for stretch in path
-                if stretch.via
-                and not stretch.apart
-                and stretch.log == event.log
-                and stretch.first <= event.seq <= stretch.last
+                span
+                for span in path
+                if span.via
+                and not span.apart
+                and span.log == event.log
+                and span.first <= event.seq <= span.last
             ),
             None,
         )
@@ -125,9 +125,9 @@ def _message_before(store: Store, event: Event) -> Event | None:
     seq = event.seq - 1
     if isinstance(body := event.body, Rewound):
         seq = body.to
-    span = 16
+    count = 16
     while seq >= 1:
-        first = max(1, seq - span + 1)
+        first = max(1, seq - count + 1)
         for found in store.read(event.log, first, seq, kinds=_BACK, reverse=True):
             if found.kind != Rewound.__name__:
                 return found
@@ -136,7 +136,7 @@ def _message_before(store: Store, event: Event) -> Event | None:
             seq = min(body.to, found.seq - 1)
             break
         else:
-            seq, span = first - 1, span * 4
+            seq, count = first - 1, count * 4
     return None
 
 
@@ -228,10 +228,10 @@ def _followers(store: Store, event: Event, log: LogId) -> Iterator[Event]:
     """
     if event.kind not in _MESSAGES:
         return
-    first, span, tip = event.seq + 1, 16, store.log(log).tip
+    first, count, tip = event.seq + 1, 16, store.log(log).tip
     while first <= tip:
         for found in store.read(
-            log, first, min(tip, first + span - 1), kinds=_FOLLOWERS | {Rewound.__name__}
+            log, first, min(tip, first + count - 1), kinds=_FOLLOWERS | {Rewound.__name__}
         ):
             if found.kind == Rewound.__name__:
                 return
@@ -239,7 +239,7 @@ def _followers(store: Store, event: Event, log: LogId) -> Iterator[Event]:
                 yield found
             if found.kind in _MESSAGES:
                 return
-        first, span = first + span, span * 4
+        first, count = first + count, count * 4
 
 
 def _event_at(store: Store, log: object, seq: object) -> Event | None:

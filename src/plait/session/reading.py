@@ -35,7 +35,7 @@ from plait.session.accessors import (
 from plait.session.branching import durability_of
 from plait.session.content import unpack
 from plait.session.diff import Diff, compare
-from plait.session.events import Events, along
+from plait.session.events import Events, path_events
 from plait.session.files import first_tree
 from plait.session.finding import list_values, open_value
 from plait.session.life import Status
@@ -51,7 +51,7 @@ from plait.session.views import (
     Effect,
     Facts,
     Message,
-    Run,
+    RunView,
     effects_of,
     message_of,
 )
@@ -186,8 +186,8 @@ class Reading(SessionValue):
         note_read(self._core.position)
         store = self._core.store
         found = (
-            message_of(event, stretch, store.get_blob)
-            for stretch, event in along(store, self._core.state.story.path, MESSAGE_KINDS)
+            message_of(event, span, store.get_blob)
+            for span, event in path_events(store, self._core.state.story.path, MESSAGE_KINDS)
         )
         return [message for message in found if message is not None]
 
@@ -227,17 +227,17 @@ class Reading(SessionValue):
         core = self._core
         note_read(core.position)
         return effects_of(
-            along(core.store, core.state.story.path, EFFECT_KINDS), core.store.get_blob
+            path_events(core.store, core.state.story.path, EFFECT_KINDS), core.store.get_blob
         )
 
     @property
-    def runs(self) -> builtins.list[Run]:
+    def runs(self) -> builtins.list[RunView]:
         """The runs that began on this very log, in their order, and the status of each."""
-        found: dict[str, Run] = {}
+        found: dict[str, RunView] = {}
         for event in self._core.own_events(_RUN_KINDS):
             body, id = event.body, event.header.run or event.id
             if isinstance(body, (RunStarted, RunBranched)):
-                found[id] = Run(id, body.workflow, "open", "", event.seq, None)
+                found[id] = RunView(id, body.workflow, "open", "", event.seq, None)
             elif id in found:
                 ended, why = _ENDS[event.kind], getattr(body, "reason", "")
                 why = (

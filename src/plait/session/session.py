@@ -54,9 +54,9 @@ from plait.session.arguments import (
 from plait.session.branching import (
     detach_from,
     fork_from,
+    open_successor,
     recorded_durability,
     rewind_to,
-    succeed,
 )
 from plait.session.content import Content, file, image, pack
 from plait.session.core import Core
@@ -67,7 +67,7 @@ from plait.session.merging import Resolve, merge_into
 from plait.session.ports import Draft, Position, host, is_bound, writer_of
 from plait.session.reading import Reading
 from plait.session.state import FactKind, PendingKind, state_digest
-from plait.session.value import next_value, open_run_of, value_at
+from plait.session.value import next_value, open_run_of, value_with
 from plait.session.views import Facts
 from plait.store import Store, check_durability
 
@@ -322,7 +322,7 @@ class Session(Reading):
         """Open a new session with an empty transcript that carries facts, decisions, pending work
         and files, and links back.
         """
-        return succeed(self, brief, title=title, budget=budget, actor=actor)
+        return open_successor(self, brief, title=title, budget=budget, actor=actor)
 
     def rewind(self, to: int | Event, *, reason: str = "", actor: str | None = None) -> Session:
         """Go on from the story at an earlier place.
@@ -491,4 +491,4 @@ class Session(Reading):
 
 def session_at(position: Position) -> Session:
     """Return the session at a position without reading or checking anything."""
-    return value_at(Session, position)
+    return value_with(Session, Core(position))

@@ -16,8 +16,8 @@ from plait.errors import PlaitError
 from plait.event import KINDS, Event, Json
 from plait.event.kinds import ModelAsked, Placement, PlacementChanged, Trees, ValidationRecorded
 from plait.ids import Digest, LogId, Micros, short
+from plait.session.event_text import event_text, place_text
 from plait.session.listing import session_row
-from plait.session.saying import place_text, saying
 from plait.store import Store
 
 Prompted = Callable[[Event], Json]  # the prompt that a model was sent, by the event that asked it
@@ -148,7 +148,7 @@ class TraceWalk:
                     self.branch(header.log),
                     header.actor,
                     header.time,
-                    saying(event),
+                    event_text(event),
                     _RELATIONS.get(how, "decision"),
                     *event_details(event),
                     (
