@@ -1,4 +1,4 @@
-"""Decides who acts when a session appends, with which origin, and because of which events."""
+"""Finds the actor, the origin and the causes of an event that a session appends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def acting_in(
     because: Because = (),
     origin: str | None = None,
 ) -> Act:
-    """The act that an append records: as its caller says, else as the writer knows."""
+    """Return the act that an append records: as its caller says, else as the writer knows."""
     position = core_of(session).position
     known = writer_of(position.run).acting(position.store, position)
     if known is UNNAMED:  # as outside of runs

@@ -40,7 +40,7 @@ def append_to(
     # True: it may be appended all the same while no process holds that run
     unheld: bool = False,
 ) -> S:
-    """Append one event and return the next value. `verb` says in an error what was attempted."""
+    """Append one event and return the next value. `verb` names the attempt in an error."""
     core = core_of(session)
     life = core.life
     check_may(core.short, life.status, verb)

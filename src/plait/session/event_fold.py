@@ -95,7 +95,7 @@ class EventFold:
             self._first = self._path.pop().first
         self._covers, self._bills = {**self._state.covers}, {**self._state.bills}
         self._lineage = log
-        # What events of `_log` spent, not added up yet: structs are dear, numbers are not. Usage,
+        # Amounts of `_log` that are not added up yet: structs are dear, numbers are not. Usage,
         # nano dollars, replies without a price, model calls, tool calls.
         self._owed: list[tuple[Usage | None, int, int, int, int]] = []
 

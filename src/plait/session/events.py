@@ -64,7 +64,7 @@ class Events(Sequence[Event]):
         since: When | None = None,
         until: When | None = None,
     ) -> list[Event]:
-        """The events of these kinds, by this actor, within this time.
+        """Return the events of these kinds, by this actor, within this time.
 
         A span such as "10m" counts back from the last event.
         """
@@ -107,7 +107,7 @@ class Events(Sequence[Event]):
 
 
 def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:
-    """Kinds by name or class; a name that nobody ever heard of is a typo, not an empty answer."""
+    """Return the names of kinds. An unknown name raises: it is a typo."""
     if kind is None:
         return None
     names = {
@@ -132,7 +132,7 @@ def path_events(
     *,
     reverse: bool = False,
 ) -> Iterator[tuple[Span, Event]]:
-    """The events of a path in its order, each with the span it came on."""
+    """Yield the events of a path in its order, each with its span."""
     for span in reversed(path) if reverse else path:
         for event in store.read(span.log, span.first, span.last, kinds=kinds, reverse=reverse):
             yield span, event

@@ -1,8 +1,8 @@
-"""What was spent, added up over many sessions: by whom, on what, with which model, on which day.
+"""Costs, added up over many sessions: by user, project, agent, model, session, run, day or tag.
 
 Every event stands in the store once, however many forks and merges take it along, so each is
-counted once. What is counted, and how, is what a session's own `spent` counts: over all that a
-session covers, the total is the same, less tool calls that a policy refused.
+counted once. The rules are those of a session's own `spent`: over all that a session covers, the
+total is the same, less tool calls that a policy refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _tags = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Costs(NamedTuple):
-    """Sums by what was asked for, the dearest first, and the sum of all."""
+    """Sums by the names in `by`, the dearest first, and the sum of all."""
 
     by: tuple[str, ...]
     # "": there is none, as there is no model to a call of the program's own
@@ -51,7 +51,7 @@ def costs(
     until: When | None = None,
     session: Reading | None = None,
 ) -> Costs:
-    """What the sessions of a store spent, or one session and all that it covers.
+    """Add up the costs of the sessions of a store, or of one session and all that it covers.
 
     A span such as "7d" counts back from the last event.
     """
@@ -76,16 +76,13 @@ def costs(
 
 
 def _is_refused(body: Any) -> bool:
-    """Say whether a policy refused this call: it was asked for and not made.
-
-    A budget counts what was asked for.
-    """
+    """Return True if a policy refused this call. A budget counts it all the same."""
     return isinstance(body, ToolRequested) and body.decision == "refuse"
 
 
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     given = [name.strip() for name in names if name.strip()]
-    # A run also tells what was spent in branches that were never merged.
+    # With runs the cost of branches that were never merged stands in rows of its own.
     found = tuple(
         dict.fromkeys(
             [part for name in given for part in ((name, BRANCH) if name == "run" else (name,))]
@@ -135,8 +132,8 @@ def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[
 
 
 def _branches_of_runs(store: Store, covers: Mapping[LogId, int]) -> Iterator[LogId]:
-    """Yield the logs that runs forked from these logs, and their forks, where they go beyond what
-    is covered.
+    """Yield the logs that runs forked from these logs, and their forks, if they have events that
+    are not covered.
     """
     logs, seen = list(covers), set[LogId]()
     while logs:
@@ -157,7 +154,7 @@ def _branches_of_runs(store: Store, covers: Mapping[LogId, int]) -> Iterator[Log
 
 
 def _is_of_run(store: Store, log: LogId) -> bool:
-    """Say whether a run made this log, as a branch of its own."""
+    """Return True if a run made this log, as a branch of its own."""
     first = store.log(log).place + 1
     return next(store.read(log, first, first)).header.run is not None
 
@@ -173,7 +170,7 @@ def _sum(parts: Sequence[Spent]) -> Spent:
 
 
 class _Filing:
-    """What an event is filed under."""
+    """Finds the values that an event is summed under: its user, model, day and so on."""
 
     def __init__(self, store: Store, session: Reading | None) -> None:
         self._store = store
@@ -193,7 +190,7 @@ class _Filing:
         return _VALUES[name](self, event, body)
 
     def model(self, event: Event, body: Any) -> str:
-        """As it was asked for: what a provider calls itself in its answer may differ, and the bill
+        """Return the model as it was asked for: its name in the answer may differ, and the bill
         would be in two halves.
         """
         if isinstance(body, ToolRequested):
@@ -201,15 +198,13 @@ class _Filing:
         return self._asked.get((event.log, event.header.call)) or getattr(body, "model", "")
 
     def branch(self, event: Event) -> str:
-        """Say whether what was spent here counts in the session, or stands in a branch of a run
-        that was never merged.
-        """
+        """Return LOSING if the event stands in a branch of a run that was never merged, or ""."""
         upto = self._counted.get(event.log, 0) if self._of_one else self._counted_upto(event.log)
         return "" if event.seq <= upto else LOSING
 
     def _counted_upto(self, log: LogId) -> int:
-        """Return the last place of a log that counts: its tip, or for a branch of a run what was
-        merged into a log that counts.
+        """Return the last place of a log that counts: its tip, or for a branch of a run the last
+        place that was merged into a log that counts.
         """
         waiting = [log] if log not in self._counted else []
         while waiting:

@@ -260,7 +260,7 @@ def writer_of(run: str | None) -> Writer:
 
 
 def host(verb: str) -> Host:
-    """Return the host. `verb` says in an error what it is needed for."""
+    """Return the host. `verb` names its purpose in an error."""
     if (bound := BINDINGS.host) is None:
         raise NoHost(verb)
     return bound

@@ -131,7 +131,7 @@ class Session(Reading):
     ) -> Session:
         """Add a message: texts, paths, `image(…)`, `file(…)`, dicts and lists.
 
-        `origin` says where its content comes from, as in "web", if not from whoever says it.
+        `origin` says where its content comes from, as in "web", if not from the actor.
         """
         if not content:
             raise InvalidValue("content", "nothing is said", "pass a text")
@@ -233,7 +233,7 @@ class Session(Reading):
     def settle(
         self, key: str, outcome: str = "", *, actor: str | None = None, because: Because = ()
     ) -> Session:
-        """Settle pending work, named by its key or by what it says."""
+        """Settle pending work, named by its key or by its text."""
         pending = {
             each.key: each for each in self._core.state.story.pending.values() if not each.settled
         }
@@ -267,7 +267,7 @@ class Session(Reading):
     ) -> Session:
         """Attach evidence: a file, a figure, a metric.
 
-        `origin` says where it comes from, if not from whoever attaches it.
+        `origin` says where it comes from, if not from the actor.
         """
         check_key(name, "name")
         if isinstance(content, bytes):
@@ -400,10 +400,10 @@ class Session(Reading):
         self._core.store.flush()
         return self
 
-    # ── what others do for it ────────────────────────────────────────────────────────────────
+    # ── acts of the host ─────────────────────────────────────────────────────────────────────
 
     def use(self, tool: object, /, **arguments: Json) -> Session:
-        """Run a tool as the program's own act; `session.result` is what it returned.
+        """Run a tool as the program's own act; `session.result` is its result.
 
         `reason=` says why, in words, and is recorded with the call, unless the tool has a parameter
         of that name.
@@ -412,14 +412,14 @@ class Session(Reading):
         return value_from_host(self, host("use a tool").use(self, tool, arguments))
 
     async def ause(self, tool: object, /, **arguments: Json) -> Session:
-        """The same, for whoever has an event loop."""
+        """Run a tool as `use` does, in an event loop."""
         refuse_if_busy(self, "use a tool", "use it in a fork: session.fork()")
         return value_from_host(self, await host("use a tool").ause(self, tool, arguments))
 
     def ask(self, question: str, choices: Sequence[str] = ()) -> Session:
         """Ask a person, in a workflow; `session.result` is the answer.
 
-        A run that nobody answers at once is parked.
+        A run that is not answered at once is parked.
         """
         check_text("question", question)
         if isinstance(choices, str) or not all(isinstance(each, str) for each in choices):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -451,13 +451,13 @@ class Session(Reading):
         return next_value(self, host("wait").wait_for(self, name, timeout_s), None)
 
     def to(self, backend: str, where: str | Path | None = None, **options: Any) -> Session:
-        """Place it: where its tools run, on which files. Without a folder it keeps those it has, or
-        begins with none.
+        """Place it: choose where its tools run, on which files. Without a folder it keeps those it
+        has, or begins with none.
 
-        What it may do there: `network="on"`, `isolation=` a rung by name, `limits=Limits(…)`,
-        `env=`, `egress=` hosts for the `http` tool; what is not recorded: `heavy=` folders,
-        `ignore=` names; `in_place=True` works on the folder itself, without a way back;
-        `clean=True` is a fresh sandbox with the same files and nothing else.
+        Rights there: `network="on"`, `isolation=` a rung by name, `limits=Limits(…)`, `env=`,
+        `egress=` hosts for the `http` tool. Not recorded: `heavy=` folders, `ignore=` names.
+        `in_place=True` works on the folder itself, without a way back; `clean=True` is a fresh
+        sandbox with the same files and nothing else.
         """
         check_may(self.short, self.status, "be placed")
         refuse_if_busy(self, "be placed", "place a fork: session.fork().to(…)")
