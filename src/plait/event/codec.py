@@ -194,15 +194,16 @@ def check_header(header: Header) -> None:
     """Check everything about a header that its types do not say."""
     if header.version != HEADER_VERSION:
         raise UnknownVersion("the event header", header.version, HEADER_VERSION)
-    _check_place(header.seq, header.parents)
-    _check_time(header.time)
-    _check_ids("causes", header.causes)
+    _check_links(header.seq, header.parents, header.time, header.causes)
     _check_names(header.log, header.actor, header.behalf, header.origin, header.run)
     _check_word("call", header.call)
     parse_digest(header.body, "body")
 
 
-def _check_place(seq: int, parents: tuple[Digest, ...]) -> None:
+def _check_links(
+    seq: int, parents: tuple[Digest, ...], time: Micros, causes: tuple[Digest, ...]
+) -> None:
+    """Check the place, the time and the events that a header points to."""
     if type(seq) is not int or not 1 <= seq < 2**62:
         raise InvalidValue("seq", f"{seq!r} is not a position: they are counted from 1")
     _check_ids("parents", parents)
@@ -210,16 +211,14 @@ def _check_place(seq: int, parents: tuple[Digest, ...]) -> None:
         raise InvalidValue("parents", "only the first event of a root has none")
     if len(parents) > 1 and len(set(parents)) != len(parents):
         raise InvalidValue("parents", "the same event stands twice")
+    if type(time) is not int or not 0 <= time < 2**63:
+        raise InvalidValue("time", f"{time!r} is not a count of microseconds since 1970")
+    _check_ids("causes", causes)
 
 
 def _check_salt(salt: bytes) -> None:
     if type(salt) is not bytes or len(salt) != SALT_SIZE:
         raise InvalidValue("salt", f"{salt!r} is not {SALT_SIZE} bytes")
-
-
-def _check_time(time: Micros) -> None:
-    if type(time) is not int or not 0 <= time < 2**63:
-        raise InvalidValue("time", f"{time!r} is not a count of microseconds since 1970")
 
 
 def _check_ids(name: str, ids: tuple[Digest, ...]) -> None:
@@ -284,9 +283,7 @@ def seal(
     content = VOCABULARY.encode(body)
     commitment = Digest(sha256(BODY_TAG + salt + content).hexdigest())
     try:
-        _check_place(seq, parents)
-        _check_time(time)
-        _check_ids("causes", causes)
+        _check_links(seq, parents, time, causes)
         _check_names(log, actor, behalf, origin, run)
         _check_word("call", call)  # not among those names: every call has one of its own
         kind = type(body).__name__

@@ -264,7 +264,9 @@ class InboxRows:
         )
         own = self._open_asks(rows, rows.get("lane", inbox_of(event.log)))
         elsewhere = [row for row in self._open_asks(rows, run) if row not in own]
-        kept = elsewhere if _may_go_on(event) else []
+        body = event.body
+        may_go_on = isinstance(body, RunFailed) or (isinstance(body, RunCancelled) and not body.by)
+        kept = elsewhere if may_go_on else []  # a run that ended so can be taken up again
         for row in (*own, *elsewhere):
             rows.put("ask", {**row, "over": 1}) if row in kept else self._drop_ask(rows, row)
         if run is not None:
@@ -338,12 +340,6 @@ class InboxRows:
                     ).decode(),
                 },
             )
-
-
-def _may_go_on(end: Event) -> bool:
-    """Return True if a run that ended so can be taken up again."""
-    body = end.body
-    return isinstance(body, RunFailed) or (isinstance(body, RunCancelled) and not body.by)
 
 
 def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
