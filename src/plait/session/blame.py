@@ -115,13 +115,15 @@ def blame(store: Store, state: State, name: str, path: str) -> Blame:
         raise NotAFile(path, f"a {last.kind}")
     history = _History(store, reader, path, _recorded_trees(store, state, path))
     lines = [
-        _line(number, tag, text.removesuffix(b"\n").decode("utf-8", "replace"))
-        for number, (tag, text) in enumerate(attribute(history.upto(state.log, state.place)), 1)
+        _blame_line(number, tag, text.removesuffix(b"\n").decode("utf-8", "replace"))
+        for number, (tag, text) in enumerate(
+            attribute(history.versions_at(state.log, state.place)), 1
+        )
     ]
     return Blame(shown_path(path), tuple(lines))
 
 
-def _line(number: int, written: _RecordedTree, text: str) -> Line:
+def _blame_line(number: int, written: _RecordedTree, text: str) -> Line:
     event = written.event
     return Line(
         number,
@@ -183,32 +185,34 @@ class _History:
         self._entries: list[Entry | None] = []
         self._known: dict[Digest, int] = {}  # the version that an event left
 
-    def upto(self, log: LogId, seq: int) -> list[FileVersion]:
+    def versions_at(self, log: LogId, seq: int) -> list[FileVersion]:
         """Return the versions up to a place; that of the place comes last.
 
         On a path a merge stands before the spans it brought, so this goes back from the end.
         """
-        last = self._at(log, seq)
+        last = self._tree_at(log, seq)
         open = [last] if last is not None else []
         while open:
             above = [
-                each for each in self._above(open[-1].event) if each.event.id not in self._known
+                each
+                for each in self._trees_before(open[-1].event)
+                if each.event.id not in self._known
             ]
             if above:
                 open += above
             else:
-                self._add(open.pop())
+                self._add_version(open.pop())
         return self._versions[: self._known[last.event.id] + 1] if last is not None else []
 
-    def _add(self, written: _RecordedTree) -> None:
+    def _add_version(self, written: _RecordedTree) -> None:
         if written.event.id in self._known:
             return
         entry = self._reader.find(written.tree, self._path)
         entry = entry if entry is not None and entry.kind == "file" else None
         above = list(
-            dict.fromkeys(self._known[each.event.id] for each in self._above(written.event))
+            dict.fromkeys(self._known[each.event.id] for each in self._trees_before(written.event))
         )
-        same = next((at for at in above if _same(self._entries[at], entry)), None)
+        same = next((at for at in above if _is_same_content(self._entries[at], entry)), None)
         if same is None:
             same = len(self._versions)
             self._versions.append(
@@ -217,15 +221,15 @@ class _History:
             self._entries.append(entry)
         self._known[written.event.id] = same
 
-    def _above(self, event: Event) -> Iterator[_RecordedTree]:
+    def _trees_before(self, event: Event) -> Iterator[_RecordedTree]:
         places = [(event.log, event.seq - 1)]
         if isinstance(event.body, Merged):
             places += [(branch.log, branch.seq) for branch in event.body.branches]
         for place in places:
-            if (found := self._at(*place)) is not None:
+            if (found := self._tree_at(*place)) is not None:
                 yield found
 
-    def _at(self, log: LogId, seq: int) -> _RecordedTree | None:
+    def _tree_at(self, log: LogId, seq: int) -> _RecordedTree | None:
         """Return the tree at a place: the last one in its log up to there, else that of its
         parent.
         """
@@ -234,12 +238,12 @@ class _History:
             last = bisect_right(trees, seq, key=lambda each: each.event.seq)
             if last:
                 return trees[last - 1]
-            fork = self._fork(log)
+            fork = self._fork_point(log)
             if fork is None:
                 return None
             log, seq = fork[0], min(seq, fork[1])
 
-    def _fork(self, log: LogId) -> tuple[LogId, int] | None:
+    def _fork_point(self, log: LogId) -> tuple[LogId, int] | None:
         if log not in self._forks:
             own = self._store.log(log)
             first = (
@@ -253,5 +257,5 @@ class _History:
         return self._forks[log]
 
 
-def _same(one: Entry | None, other: Entry | None) -> bool:
+def _is_same_content(one: Entry | None, other: Entry | None) -> bool:
     return (one.blobs if one else None) == (other.blobs if other else None)

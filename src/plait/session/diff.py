@@ -53,7 +53,7 @@ class Diff(msgspec.Struct, frozen=True):
         )
 
     def __str__(self) -> str:
-        return "\n".join(lines(self))
+        return "\n".join(diff_lines(self))
 
 
 def compare(
@@ -61,7 +61,7 @@ def compare(
 ) -> Diff:
     """Compare two states. `began` is the tree that files are compared with, if not the left one."""
     facts = {
-        key: Sides(*_both(left.story.facts.get(key), right.story.facts.get(key)))
+        key: Sides(*_side_values(left.story.facts.get(key), right.story.facts.get(key)))
         for key in {**left.story.facts, **right.story.facts}
         if (one.json if (one := left.story.facts.get(key)) else None)
         != (two.json if (two := right.story.facts.get(key)) else None)
@@ -69,15 +69,15 @@ def compare(
     return Diff(
         left=titles[0],
         right=titles[1],
-        messages=_messages(store, left, right),
+        messages=_compare_messages(store, left, right),
         files=Changes(store, began or tree_of(left), tree_of(right)),
         facts=facts,
-        validation=_validation(store, left, right),
+        validation=_compare_verdicts(store, left, right),
         cost=(left.spent, right.spent),
     )
 
 
-def lines(diff: Diff) -> list[str]:
+def diff_lines(diff: Diff) -> list[str]:
     """Write the difference for people: `-` only left, `+` only right."""
     found = [f"--- {diff.left}", f"+++ {diff.right}", f"messages: {diff.messages.common} in common"]
     for sign, said in (("-", diff.messages.left), ("+", diff.messages.right)):
@@ -96,12 +96,12 @@ def lines(diff: Diff) -> list[str]:
     return found
 
 
-def _both(left: object, right: object) -> tuple[Json, Json, bool, bool]:
+def _side_values(left: object, right: object) -> tuple[Json, Json, bool, bool]:
     there = [fact is not None and getattr(fact, "json", None) is not None for fact in (left, right)]
     return (getattr(left, "value", None), getattr(right, "value", None), there[0], there[1])
 
 
-def _messages(store: Store, left: State, right: State) -> Messages:
+def _compare_messages(store: Store, left: State, right: State) -> Messages:
     """Compare by event: messages on both paths are common, the others belong to one side."""
     sides: list[list[Message]] = []
     common = 0
@@ -116,7 +116,7 @@ def _messages(store: Store, left: State, right: State) -> Messages:
     return Messages(common, tuple(sides[0]), tuple(sides[1]))
 
 
-def _validation(store: Store, left: State, right: State) -> dict[str, Sides]:
+def _compare_verdicts(store: Store, left: State, right: State) -> dict[str, Sides]:
     found: list[dict[str, bool]] = []
     for state in (left, right):
         last: dict[str, bool] = {}

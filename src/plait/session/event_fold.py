@@ -46,7 +46,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, inbox_of
 from plait.session.life import LIFE_KINDS, life_after
-from plait.session.merge import combine, places_of
+from plait.session.merge import combine, needed_places
 from plait.session.state import (
     NOTHING,
     EventRef,
@@ -173,7 +173,7 @@ class EventFold:
     def fold_merge(self, event: Event, body: Merged) -> Folding:
         ours = self.state(event.seq)
         self._check_branches(event, body)
-        places = places_of(body)
+        places = needed_places(body)
         states: list[State] = []
         for place in places:
             states.append((yield place))

@@ -97,7 +97,7 @@ def choices_for(
     given = (
         {}
         if choices is None or callable(choices)
-        else {path_of(key): value for key, value in choices.items()}
+        else {path_of_key(key): value for key, value in choices.items()}
     )
     for path, sides in conflicts.items():
         if callable(choices):
@@ -122,12 +122,12 @@ def side_texts(sides: Mapping[str, ConflictSide]) -> dict[str, Any]:
     """
     alike = len({version.text for version in sides.values()}) == 1
     return {
-        side: ABSENT if version.entry is None else _name(version, alike)
+        side: ABSENT if version.entry is None else _version_text(version, alike)
         for side, version in sides.items()
     }
 
 
-def _name(version: ConflictSide, alike: bool) -> str:
+def _version_text(version: ConflictSide, alike: bool) -> str:
     if version.text is not None and not alike:
         return version.text
     pieces = ",".join(digest[:16] for digest in version.digests)
@@ -160,7 +160,7 @@ def resolution_key(path: str) -> str:
     return f"{WORKSPACE}/{shown_path(path)}"
 
 
-def path_of(key: str) -> str:
+def path_of_key(key: str) -> str:
     """Return the path that a key names: a path, or a key of `resolution_key`."""
     return key.removeprefix(f"{WORKSPACE}/").removeprefix("./")
 

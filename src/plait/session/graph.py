@@ -87,7 +87,7 @@ _TYPES: dict[str, tuple[str, str]] = {
 }
 
 
-def graph(store: Store, log: LogId) -> Graph:
+def draw_graph(store: Store, log: LogId) -> Graph:
     """Draw all that hangs together with a log by forks and merges."""
     drawing = _Drawing(store)
     for member in family(store, log):

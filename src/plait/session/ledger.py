@@ -58,7 +58,7 @@ def costs(
     names = _check_names(
         [name for text in ([by] if isinstance(by, str) else by) for name in text.split(",")]
     )
-    first, last = _moments(store, since, until, session)
+    first, last = _time_limits(store, since, until, session)
     about = _Filing(store, session)
     sums: dict[tuple[str, ...], list[Spent]] = {}
     for event in _events(store, session, losing="run" in names):
@@ -70,9 +70,9 @@ def costs(
                 sums.setdefault(
                     tuple([about.value(name, event, body) for name in names]), []
                 ).append(spent)
-    rows = [(key, _sum(parts)) for key, parts in sums.items()]
+    rows = [(key, _sum_spent(parts)) for key, parts in sums.items()]
     rows.sort(key=lambda row: (-row[1].cost_usd_nano, -row[1].tokens, row[0]))
-    return Costs(names, tuple(rows), _sum([spent for _, spent in rows]), first, last)
+    return Costs(names, tuple(rows), _sum_spent([spent for _, spent in rows]), first, last)
 
 
 def _is_refused(body: Any) -> bool:
@@ -96,7 +96,7 @@ def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def _moments(
+def _time_limits(
     store: Store, since: When | None, until: When | None, session: Reading | None
 ) -> tuple[Micros | None, Micros | None]:
     if since is None and until is None:
@@ -159,7 +159,7 @@ def _is_of_run(store: Store, log: LogId) -> bool:
     return next(store.read(log, first, first)).header.run is not None
 
 
-def _sum(parts: Sequence[Spent]) -> Spent:
+def _sum_spent(parts: Sequence[Spent]) -> Spent:
     usage = Usage(
         *(sum([getattr(part.usage, name) for part in parts]) for name in Usage.__struct_fields__)
     )

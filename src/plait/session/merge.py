@@ -62,7 +62,7 @@ def combine(
     """
     sides = [ours, *theirs]
     known = [Known(side.story.path) for side in sides]
-    names = names_of(sides)
+    names = side_names(sides)
     conflicts: dict[str, dict[str, Any]] = {}
     facts = dict(ours.story.facts)
     for key in dict.fromkeys(
@@ -190,7 +190,7 @@ def is_about_files(key: str) -> bool:
     return key == WORKSPACE or key.startswith(f"{WORKSPACE}/")
 
 
-def names_of(sides: Sequence[State]) -> list[str]:
+def side_names(sides: Sequence[State]) -> list[str]:
     """Return a name for each side; no two are the same."""
     names = [side.name for side in sides]
     return [
@@ -217,7 +217,7 @@ def _new_spans(ours: State, theirs: Sequence[State]) -> list[Span]:
         for span in side.story.path:
             pieces = [
                 msgspec.structs.replace(piece, branch=piece.branch or side.name)
-                for piece in known.without(span)
+                for piece in known.unknown_pieces(span)
             ]
             known.add(pieces)
             added.extend(pieces)
@@ -240,7 +240,7 @@ def _further_bills(
     return further, bills
 
 
-def places_of(body: Merged) -> tuple[tuple[LogId, int], ...]:
+def needed_places(body: Merged) -> tuple[tuple[LogId, int], ...]:
     """Return the places whose states are needed to fold a merge."""
     return (
         *((place.log, place.seq) for place in body.branches),

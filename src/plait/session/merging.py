@@ -18,10 +18,10 @@ from plait.event import Json
 from plait.event.kinds import Merged, Place, Resolution
 from plait.ids import Digest, parse_digest
 from plait.session.appending import append_to, refuse_if_busy, wait_for_gates
-from plait.session.files import MergedFiles, merge_files, path_of, resolution_key
+from plait.session.files import MergedFiles, merge_files, path_of_key, resolution_key
 from plait.session.fold import state_at
 from plait.session.life import check_may
-from plait.session.merge import WORKSPACE, Outcome, combine, names_of
+from plait.session.merge import WORKSPACE, Outcome, combine, side_names
 from plait.session.ports import writer_of
 from plait.session.state import ABSENT, State, share_a_place
 from plait.session.value import S, SessionValue, core_of, position_of, state_of
@@ -148,7 +148,7 @@ def _merged_files(
     else:
         chosen = None
     core = core_of(session)
-    names = names_of([core.state, *theirs])
+    names = side_names([core.state, *theirs])
     return merge_files(core.store, core.state, theirs, base, names, chosen)
 
 
@@ -203,7 +203,7 @@ def _resolutions(
     if callable(resolve):
         chosen = {key: resolve(key, sides) for key, sides in conflicts.items()}
     else:
-        of_files = [key for key in resolve if resolution_key(path_of(key)) in settled]
+        of_files = [key for key in resolve if resolution_key(path_of_key(key)) in settled]
         chosen = {
             key: value for key, value in resolve.items() if key in conflicts or key not in of_files
         }

@@ -326,7 +326,7 @@ class Known:
             default=None,
         )
 
-    def without(self, span: Span) -> list[Span]:
+    def unknown_pieces(self, span: Span) -> list[Span]:
         """Return the pieces of a span that are not known yet."""
         pieces = [(span.first, span.last)]
         for first, last in self._ranges.get(span.log, ()):

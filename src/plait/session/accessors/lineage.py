@@ -13,7 +13,7 @@ from plait.session.acting import Because
 from plait.session.appending import append_to
 from plait.session.arguments import check_key
 from plait.session.events import path_events
-from plait.session.graph import Graph, graph
+from plait.session.graph import Graph, draw_graph
 from plait.session.life import LIFE_KINDS, Life, life_after
 from plait.session.origins import origins_of
 from plait.session.ports import Position, note_read
@@ -96,7 +96,7 @@ class SessionLineage(SessionView[S]):
         """The family of this session in the store as it is now: sessions, their events and the
         edges between them.
         """
-        drawn = graph(self._core.store, self._session.id)
+        drawn = draw_graph(self._core.store, self._session.id)
         store = self._session.store
         for node in drawn.nodes:
             if node.type == "session":  # its nodes quote every one of them
