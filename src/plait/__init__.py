@@ -163,7 +163,7 @@ _ACTING = {
 }
 
 
-class _Host:
+class _LazyHost:
     """Stands in for the host until somebody needs it."""
 
     def __getattr__(self, name: str) -> _Any:
@@ -174,7 +174,7 @@ class _Host:
         return getattr(host, name)
 
 
-_bind_host(_cast("_HostPort", _Host()))
+_bind_host(_cast("_HostPort", _LazyHost()))
 
 
 def __getattr__(name: str) -> _Any:

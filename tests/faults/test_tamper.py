@@ -109,7 +109,7 @@ def judge(
         audit = Audit(store, state=True)
         found = list(audit.faults())
         if unchecked is not None:
-            unchecked += map(str, audit.unchecked())
+            unchecked += map(str, audit.unchecked_parts())
         return found
     except CORRUPT as error:
         return error

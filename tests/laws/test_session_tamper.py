@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from plait import Session, Store, open_store
 from plait.event.kinds import ModelReplied, Text, Usage
 from plait.session import SessionRows, verify
-from plait.session.graph import GraphRows
+from plait.session.graph_rows import GraphRows
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of

@@ -14,7 +14,7 @@ from plait.policy import Ask, Policy
 from plait.runs.replay import replay
 from plait.runs.resume import resume
 from plait.session import verify
-from plait.session.inbox import all_waiting, due
+from plait.session.inbox import all_waiting, due_sessions
 from plait.session.ports import store_at
 from plait.session.verdicts import last_verdict
 from tests.support import RAN, kinds, parked_session
@@ -219,21 +219,25 @@ def test_a_run_at_a_gate_waits_like_any_other() -> None:
     store = store_at(session.store)
     (ask,) = session.inbox.waiting
     assert (ask.kind, ask.name, ask.by, ask.log) == ("verdict", "tests", ANA, session.id)
-    assert session.status == "waiting" and all_waiting(store) == [ask] and due(store, 0) == []
+    assert (
+        session.status == "waiting" and all_waiting(store) == [ask] and due_sessions(store, 0) == []
+    )
     assert Session.list(status="waiting")[0].id == session.id
 
     session.checks.record("tests", True, actor="human:ben")  # recorded, and does not count
     session.checks.record("tests", False, actor=ANA)
-    assert session.inbox.waiting == [ask] and due(store, 0) == []
+    assert session.inbox.waiting == [ask] and due_sessions(store, 0) == []
     session = parked_session(lambda: resume(session, Gated(ANA)))
     assert [each.event for each in session.inbox.waiting] == [ask.event] and [
         each.counts for each in session.checks.verdicts
     ] == [False, True]
 
     session.checks.record("tests", True, actor=ANA)
-    assert session.inbox.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
+    assert session.inbox.waiting == [] == all_waiting(store) and due_sessions(store, 0) == [
+        session.id
+    ]
     done = resume(session, Gated(ANA))
-    assert done.text == "went on" and done.status == "active" and due(store, 0) == []
+    assert done.text == "went on" and done.status == "active" and due_sessions(store, 0) == []
     assert (kinds(done).count("VerdictAwaited"), kinds(done).count("VerdictHeard")) == (1, 1)
     assert replay(done, Gated(ANA)).head == done.head
     assert list(verify(store, state=True)) == []
@@ -271,7 +275,7 @@ def test_a_merge_that_waits_for_a_verdict_is_due_when_it_is_there() -> None:
     branch.checks.record("review", True, actor="human:ben")
     session = parked_session(lambda: resume(session, Merging()))
     branch.reload().checks.record("review", True, actor=ANA)
-    assert due(store, 0) == [session.id] and all_waiting(store) == []
+    assert due_sessions(store, 0) == [session.id] and all_waiting(store) == []
     done = resume(session, Merging())
     assert done.facts["merged"] is True and done.facts["done"] is True and done.status == "active"
     assert replay(done, Merging()).head == done.head
@@ -284,7 +288,7 @@ def test_a_verdict_is_about_the_place_it_was_given_at() -> None:
     # what was sent is not in what she saw
     branch.inbox.send("One more thing.").checks.record("review", True, actor=ANA)
     session = parked_session(lambda: resume(session, Merging()))
-    assert due(store_at(session.store), 0) == [] and len(session.inbox.waiting) == 1
+    assert due_sessions(store_at(session.store), 0) == [] and len(session.inbox.waiting) == 1
     branch.reload().checks.record("review", True, actor=ANA)
     assert resume(session, Merging()).facts["merged"] is True
 
@@ -365,7 +369,7 @@ def test_a_branch_that_waits_still_does_when_another_failed(
     with pytest.raises(Exception, match="broken"):
         made()(session)
     store = store_at(session.store)
-    assert all_waiting(store) == [] and due(store, 2**60) == []  # its run is over, for now
+    assert all_waiting(store) == [] and due_sessions(store, 2**60) == []  # its run is over, for now
     for _ in range(again - 1):
         with pytest.raises(Exception, match="broken"):
             resume(session, made())
@@ -379,14 +383,14 @@ def test_a_branch_that_waits_still_does_when_another_failed(
         branch.inbox.approve(ask, actor=ANA)
     elif waits is Listens:
         branch.inbox.signal("go")
-    assert due(store, 2**60 if waits is Sleeps else 0) == [branch.id]
+    assert due_sessions(store, 2**60 if waits is Sleeps else 0) == [branch.id]
     assert list(verify(store, state=True)) == []
     if waits is not Sleeps:
         done = resume(session, made())
         assert (
             done.runs[-1].status == "finished"
             and all_waiting(store) == []
-            and due(store, 2**60) == []
+            and due_sessions(store, 2**60) == []
         )
         assert RAN == ([9] if waits is Pays else [])
 

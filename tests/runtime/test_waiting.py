@@ -30,7 +30,7 @@ from plait.event.kinds import MessageSaid, ModelAsked, RunCancelled, TimerFired,
 from plait.ids import LogId, Micros
 from plait.journal.writer import direct_writer
 from plait.session import verify
-from plait.session.inbox import due
+from plait.session.inbox import due_sessions
 from plait.session.value import open_run_of
 from tests.support import RAN, assert_replays, bodies, parked_session, set_clock_ahead
 
@@ -79,16 +79,16 @@ def test_a_long_sleep_is_a_row_and_fires_once() -> None:
         [],
     )
     store = open_store(session.store)
-    assert due(store, now(session)) == [] and due(store, session.inbox.waiting[0].until or 0) == [
-        session.id
-    ]
+    assert due_sessions(store, now(session)) == [] and due_sessions(
+        store, session.inbox.waiting[0].until or 0
+    ) == [session.id]
     for _ in range(2):  # before its time: nothing is set again
         session = parked_session(lambda: resume(session, Sleeps(3600)))  # noqa: B023
         assert len(bodies(session, TimerSet)) == 1
     set_clock_ahead(session, 4000)
-    assert due(store, now(session)) == [session.id]
+    assert due_sessions(store, now(session)) == [session.id]
     session = resume(session, Sleeps(3600))
-    assert RAN == [1] and len(bodies(session, TimerFired)) == 1 and due(store, 2**60) == []
+    assert RAN == [1] and len(bodies(session, TimerFired)) == 1 and due_sessions(store, 2**60) == []
     again = resume(session, Sleeps(3600))
     assert again.head == session.head and RAN == [1] and len(bodies(again, TimerFired)) == 1
     assert_replays(session, Sleeps(3600))
@@ -388,7 +388,7 @@ def test_a_run_that_nobody_holds_is_cancelled_at_once() -> None:
     assert (
         open_run_of(session) is None and session.status == "active" and session.inbox.waiting == []
     )
-    assert [run.status for run in session.runs] == ["cancelled"] and due(
+    assert [run.status for run in session.runs] == ["cancelled"] and due_sessions(
         open_store(session.store), 2**60
     ) == []
     sound(session)

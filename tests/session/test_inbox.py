@@ -50,7 +50,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, inbox_of
 from plait.session import InboxRows, verify
-from plait.session.inbox import all_waiting, due, inbox_events, post, root_of
+from plait.session.inbox import all_waiting, due_sessions, inbox_events, post, root_of
 from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of, state_of
@@ -388,7 +388,9 @@ def test_what_is_delivered_is_counted_and_settles_the_ask(
     session.inbox.approve(
         session.inbox.waiting[0], edited={"path": "b.txt"}, note="not that one", actor="human:ana"
     )
-    assert session.inbox.waiting == [] == all_waiting(store) and due(store, 0) == [session.id]
+    assert session.inbox.waiting == [] == all_waiting(store) and due_sessions(store, 0) == [
+        session.id
+    ]
     after = copies(session)
     assert delivered(after) == 2 and inbox_events(store, after.id, delivered(after)) == []
     assert [event.kind for event in after.events][-3:] == [
@@ -402,7 +404,7 @@ def test_what_is_delivered_is_counted_and_settles_the_ask(
         {"path": "b.txt"},
         "not that one",
     )
-    assert after.inbox.waiting == [] and after.status == "active" and due(store, 0) == []
+    assert after.inbox.waiting == [] and after.status == "active" and due_sessions(store, 0) == []
     assert list(verify(store, state=True)) == []
     with pytest.raises(RunOpen, match="cannot be rewound"):  # somebody is at work on it
         after.rewind(2)
@@ -481,7 +483,11 @@ def test_an_answer_that_comes_too_late_is_refused(session: Session, store: Store
     for answer in (lambda: session.inbox.approve(B), lambda: session.inbox.deny(B)):
         with pytest.raises(AskExpired):
             answer()
-    assert session.inbox.events == [] and due(store, 0) == [] and due(store, 1) == [session.id]
+    assert (
+        session.inbox.events == []
+        and due_sessions(store, 0) == []
+        and due_sessions(store, 1) == [session.id]
+    )
 
 
 @pytest.mark.parametrize("actor", ["agent:coder", "agent:reviewer"])
@@ -514,7 +520,9 @@ def test_an_answer_that_went_around_the_rules_does_not_count(
     late = Draft(ApprovalGranted(B), Act("human:ana"))
     forged = Draft(ApprovalGranted(B), Act("agent:coder", "model"))
     post(store.address, session.id, [forged, late])
-    assert len(session.inbox.waiting) == 1 == len(all_waiting(store)) and due(store, 0) == []
+    assert (
+        len(session.inbox.waiting) == 1 == len(all_waiting(store)) and due_sessions(store, 0) == []
+    )
 
 
 def test_everything_is_checked_before_anything_is_written(session: Session) -> None:
@@ -571,33 +579,35 @@ def test_an_outcome_is_resolved_by_its_ask_its_request_or_its_call(
 
 def test_who_is_due(session: Session, store: Store) -> None:
     timer = record_in_run(session, TimerSet(1000, "deployed"), call="t")
-    assert due(store, 999) == [] and due(store, 1000) == [session.id] == due(store, FAR)
+    assert due_sessions(store, 999) == [] and due_sessions(store, 1000) == [
+        session.id
+    ] == due_sessions(store, FAR)
     timer.inbox.signal("something else")
-    assert due(store, 0) == []
+    assert due_sessions(store, 0) == []
     timer.inbox.signal("deployed")
-    assert due(store, 0) == [session.id]
+    assert due_sessions(store, 0) == [session.id]
     fired = record_in_run(copies(timer), TimerFired("event"), call="t")
-    assert due(store, FAR) == [] and fired.inbox.waiting == []
+    assert due_sessions(store, FAR) == [] and fired.inbox.waiting == []
 
 
 def test_a_signal_that_came_before_its_timer_is_not_missed(session: Session, store: Store) -> None:
     session.inbox.signal("deployed")
     timer = record_in_run(session, TimerSet(None, "deployed"), call="t")
-    assert due(store, 0) == [session.id]
+    assert due_sessions(store, 0) == [session.id]
     store.rebuild(InboxRows.name)
-    assert due(store, 0) == [session.id]
+    assert due_sessions(store, 0) == [session.id]
     after = record_in_run(copies(timer), TimerFired("event"), call="t")
     # it was heard: the next wait is for the next one
     again = record_in_run(after, TimerSet(None, "deployed"), call="t2")
-    assert due(store, FAR) == [] and len(again.inbox.waiting) == 1
+    assert due_sessions(store, FAR) == [] and len(again.inbox.waiting) == 1
 
 
 def test_whoever_is_to_be_cancelled_is_due(session: Session, store: Store) -> None:
     session = ask(session)
     session.inbox.cancel("never mind")
-    assert due(store, 0) == [session.id] and len(session.inbox.waiting) == 1
+    assert due_sessions(store, 0) == [session.id] and len(session.inbox.waiting) == 1
     record_in_run(copies(session), RunCancelled("never mind"))
-    assert due(store, FAR) == [] == all_waiting(store)
+    assert due_sessions(store, FAR) == [] == all_waiting(store)
 
 
 def test_no_ask_is_left_out_however_many_there_are(tmp_path: Path) -> None:

@@ -52,8 +52,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest
 from plait.session import ABSENT, verify
-from plait.session.ports import _hosts as hosts  # pyright: ignore[reportPrivateUsage]
-from plait.session.ports import bind_host, store_at
+from plait.session.ports import BINDINGS, bind_host, store_at
 from plait.session.session import session_at
 from plait.session.value import position_of
 from tests.support import record, tree
@@ -849,8 +848,7 @@ def test_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_tools_and_places_come_through_the_host(session: Session) -> None:
-    before = hosts[:]
-    hosts.clear()
+    before, BINDINGS.host = BINDINGS.host, None
     for act in (
         lambda: session.use(len, x=1),
         lambda: session.to("local", "."),
@@ -902,4 +900,4 @@ def test_tools_and_places_come_through_the_host(session: Session) -> None:
             "published": True,
         }
     finally:
-        hosts[:] = before
+        BINDINGS.host = before

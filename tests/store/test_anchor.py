@@ -219,7 +219,7 @@ def test_a_projection_of_the_program_is_allowed_and_one_of_others_is_named(tmp_p
     store = open_store(tmp_path / "store")
     audit = Audit(store, state=True)
     assert list(audit.faults()) == []
-    assert any("projection tally" in str(each) for each in audit.unchecked())
+    assert any("projection tally" in str(each) for each in audit.unchecked_parts())
     store.close()
     sql = RawSql(tmp_path / "store" / "store.db")
     sql("CREATE UNIQUE INDEX p_tally__count_9 ON p_tally__count (times)")

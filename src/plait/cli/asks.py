@@ -22,8 +22,8 @@ from plait.event.kinds import ToolRequested
 from plait.ids import short
 from plait.session import Waiting
 from plait.session.asks import ask_of, is_late
+from plait.session.event_text import event_text
 from plait.session.inbox import failed_verdict, root_of, with_request
-from plait.session.saying import saying
 from plait.store import Store
 
 FOLD_AT = 2000  # characters of one value; longer ones are folded, except with --full
@@ -129,7 +129,7 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
         yield "by", visible(ask.by), ""
         verdict = failed_verdict(store, ask)
         if verdict is not None:
-            yield "failed", visible(f"by {verdict.actor}: {saying(verdict)}"), BAD
+            yield "failed", visible(f"by {verdict.actor}: {event_text(verdict)}"), BAD
         yield "why", visible(ask.why), ""
     else:
         yield (

@@ -24,9 +24,9 @@ from plait.cli.render import ACCENT, DIM, Cell, count_text
 from plait.cli.terminal import clean, cut_text
 from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
 from plait.session import Session, Waiting
+from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
-from plait.session.saying import saying
 
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
 Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
@@ -138,7 +138,7 @@ class RunAttendant:
             if not self.mute:
                 grant = command_line(self.given, "grant", session.short, "LIMITS")
                 self.progress.out.line(
-                    f"  cut short: {clean(saying(spent[-1]))}; give it more: {grant}"
+                    f"  cut short: {clean(event_text(spent[-1]))}; give it more: {grant}"
                 )
             raise click.exceptions.Exit(NO_BUDGET)
 
@@ -193,7 +193,7 @@ class RunAttendant:
         resume = command_line(self.given, "resume", session.short)
         ended = outcome.status == "cancelled"
         last = session.events[-1]
-        told = cut_text(clean(saying(last)), 120)
+        told = cut_text(clean(event_text(last)), 120)
         lines = [
             f"the run {'ended' if ended else 'failed'}: {outcome.why}",
             (

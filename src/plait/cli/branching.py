@@ -31,7 +31,7 @@ from plait.event import Event, Json
 from plait.event.kinds import Rewound, ToolRequested
 from plait.ids import Digest, short
 from plait.session import ABSENT, Session
-from plait.session.saying import saying
+from plait.session.event_text import event_text
 from plait.workspace.tree import TreeReader
 
 
@@ -87,9 +87,9 @@ def rewind(given: Options, session: str, place: str | None, reason: str) -> None
     out = Out()
     for event, request in left:
         said = (
-            f"{request.tool} {as_json(request.arguments)}: {saying(event)}"
+            f"{request.tool} {as_json(request.arguments)}: {event_text(event)}"
             if request
-            else saying(event)
+            else event_text(event)
         )
         out.brief("  not undone  ", Cell(f"{short(event.log)}@{event.seq}", ACCENT), "  ", said)
 
@@ -120,7 +120,7 @@ def _effect_document(event: Event, request: ToolRequested | None) -> dict[str, A
         "session": event.log,
         "seq": event.seq,
         **asked,
-        "says": saying(event),
+        "says": event_text(event),
     }
 
 

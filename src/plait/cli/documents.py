@@ -19,8 +19,9 @@ from plait.event import Event
 from plait.event.kinds import Trees
 from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
-from plait.session.graph import Edge, Node, Step, Trace
+from plait.session.graph import Edge, Node
 from plait.session.state import Spent
+from plait.session.trace import Step, Trace
 from plait.store import Row, StoreFault, Unchecked
 from plait.workspace import Change, Entry
 from plait.workspace.changes import Changes

@@ -20,11 +20,11 @@ from plait.event.kinds import FactRecorded, ForkedFrom, Merged, MessageSaid, Mod
 from plait.ids import Digest, LogId, short
 from plait.session import Session
 from plait.session.content import text_of, unpack
+from plait.session.event_text import event_text
 from plait.session.events import kind_names
 from plait.session.graph import family
 from plait.session.listing import session_row
 from plait.session.ports import store_at
-from plait.session.saying import saying
 from plait.session.times import parse_when
 from plait.session.value import counted_logs
 from plait.store import Store
@@ -191,7 +191,7 @@ def _mark_rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
 
 
 def _log_row(out: Out, session: Session, event: Event, gone: bool, oneline: bool) -> list[Cell]:
-    says = Cell(saying(event), DIM if gone else "")
+    says = Cell(event_text(event), DIM if gone else "")
     if oneline:
         return [Cell(f"{session.short}@{event.seq}", ACCENT), says]
     return [
@@ -301,7 +301,7 @@ def _graph_row(
     more = (
         [] if oneline else [Cell(event.header.actor, DIM), Cell(out.time(event.header.time), DIM)]
     )
-    return [Cell(margin), name, Cell(saying(event)), *more]
+    return [Cell(margin), name, Cell(event_text(event)), *more]
 
 
 # ── find ─────────────────────────────────────────────────────────────────────────────────────
@@ -352,7 +352,9 @@ def _read_backwards(
 
 def _contains(store: Store, event: Event, text: str) -> bool:
     return (
-        not text or text in saying(event).casefold() or text in _full_text(store, event).casefold()
+        not text
+        or text in event_text(event).casefold()
+        or text in _full_text(store, event).casefold()
     )
 
 
@@ -381,7 +383,7 @@ def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
             Cell(name),
             Cell(out.time(header.time), DIM),
             Cell(header.actor, DIM),
-            Cell(_excerpt_around(out, saying(event), text)),
+            Cell(_excerpt_around(out, event_text(event), text)),
         ]
 
     if not out.table([Column(), *[Column(aside=True)] * 3, Column(flex=True)], map(row, events)):

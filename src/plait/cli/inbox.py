@@ -19,9 +19,9 @@ from plait.errors import InvalidValue
 from plait.event import Json, parse
 from plait.ids import short
 from plait.session import Session, Waiting
+from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, find_ask, root_of
 from plait.session.ports import store_at
-from plait.session.saying import saying
 from plait.session.typed import misfit, takes_bytes
 from plait.session.views import WaitKind
 from plait.store import Store
@@ -74,7 +74,7 @@ def _print_log(given: Options, session: Session) -> None:
             out.brief(
                 Cell(f"{event.seq:>4}", ACCENT),
                 f"  {out.time(event.time)}  {event.actor}  ",
-                saying(event),
+                event_text(event),
             )
 
 
@@ -236,7 +236,7 @@ def print_posted(given: Options, session: Session, *hints: str) -> None:
         print_json({"session": session.id, "event": event_document(posted)})
         return
     out = Out()
-    out.brief(Cell(session.short, ACCENT), "  in the inbox: ", saying(posted))
+    out.brief(Cell(session.short, ACCENT), "  in the inbox: ", event_text(posted))
     out.hint(*(f"  {hint}" for hint in hints))
 
 

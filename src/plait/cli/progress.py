@@ -21,7 +21,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
 from plait.runtime.live import Live
-from plait.session.saying import saying
+from plait.session.event_text import event_text
 from plait.session.state import NOTHING, Spent, dollars_text
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Progress:
     def _print_step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
         if self._quiet or self._redraws:
             return
-        said = cut_text(clean(f"{before}{saying(event)}"), SAID)
+        said = cut_text(clean(f"{before}{event_text(event)}"), SAID)
         self.out.line(
             Cell(f"{self.elapsed_text:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM)
         )

@@ -37,7 +37,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session import Session
-from plait.session.inbox import all_waiting, due, root_of
+from plait.session.inbox import all_waiting, due_sessions, root_of
 from plait.session.ports import store_at
 from plait.session.value import open_run_of
 
@@ -225,7 +225,7 @@ def _resume_due(given: Options, mode: Mode, quiet: bool, program: Workflow | Non
     store = store_at(given.store)
     runs = {ask.log: ask.run for ask in all_waiting(store, answered=True)}
     roots = dict.fromkeys(
-        root_of(store, runs.get(log), log) for log in due(store, Live().now(LogId(""), 0))
+        root_of(store, runs.get(log), log) for log in due_sessions(store, Live().now(LogId(""), 0))
     )
     done = list[Document]()
     out = Out()

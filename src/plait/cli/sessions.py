@@ -21,10 +21,10 @@ from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_jso
 from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import short
 from plait.session import Facts, Message, Session
+from plait.session.event_text import event_text, short_sandbox
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
 from plait.session.ports import store_at
-from plait.session.saying import saying, short_sandbox
 from plait.session.state import Spent
 from plait.store import Row, Store
 from plait.workspace.changes import Changes
@@ -137,7 +137,7 @@ def _list_row(out: Out, store: Store, session: Session, row: Row) -> list[Cell]:
 def first_words(store: Store, session: Session) -> str:
     """Return the beginning of the first message, in place of a title."""
     first = next(store.read(session.id, 1, session.seq, kinds={MessageSaid.__name__}), None)
-    return saying(first).partition(": ")[2] if first else ""
+    return event_text(first).partition(": ")[2] if first else ""
 
 
 # ── show ─────────────────────────────────────────────────────────────────────────────────────
@@ -329,7 +329,7 @@ class _SessionPage:
     def _message(self, message: Message, margin: str) -> None:
         name = f"{message.name} " if message.name and message.name != message.role else ""
         said = self.out.wrap_lines(
-            message.text or saying(message.event).removeprefix("reply: "),
+            message.text or event_text(message.event).removeprefix("reply: "),
             self.out.width - 6,
             MESSAGE_LINES,
         )

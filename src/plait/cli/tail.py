@@ -15,7 +15,7 @@ from plait.cli.terminal import cut_text, when
 from plait.event import Event
 from plait.event.kinds import RunCancelled, RunFailed, RunFinished
 from plait.session import Session
-from plait.session.saying import saying
+from plait.session.event_text import event_text
 from plait.session.value import open_run_of
 from plait.store import Store
 
@@ -117,4 +117,4 @@ def _print_line(out: Out, event: Event, width: int) -> None:
         Cell(actor + " " * (width - cell_width(actor)), DIM),
         GAP,
     ]
-    out.brief(*head, Cell(saying(event)))
+    out.brief(*head, Cell(event_text(event)))

@@ -28,9 +28,10 @@ from plait.cli.terminal import clean, cut_text
 from plait.errors import NotPlaced
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
-from plait.session.diff import Sides, lines
-from plait.session.graph import Node, prompt_lines
+from plait.session.diff import Sides, diff_lines
+from plait.session.graph import Node
 from plait.session.state import tokens_text
+from plait.session.trace import prompt_lines
 
 # ── why and influence ────────────────────────────────────────────────────────────────────────
 
@@ -275,7 +276,7 @@ def print_diff(diff: Diff) -> None:
     """Print the difference of two values: side by side on a terminal, line by line in a pipe."""
     out = Out()
     if not out.tty:
-        for line in lines(diff):
+        for line in diff_lines(diff):
             out.line(line)
         return
     _SideBySide(out).print(diff)

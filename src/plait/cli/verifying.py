@@ -44,7 +44,7 @@ def verify_command(
         sessions, events = _audited_counts(store, logs)
         audit = Audit(store, logs, state=state)
         faults = list(audit.faults())
-        unchecked = audit.unchecked()
+        unchecked = audit.unchecked_parts()
     except (StoreCorrupt, SchemaAltered) as error:  # so badly that it cannot even be looked through
         faults, unchecked = (
             [StoreFault(None, 0, str(error))],

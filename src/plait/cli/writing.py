@@ -32,8 +32,8 @@ from plait.cli.render import ACCENT, BAD, Cell, Out
 from plait.cli.terminal import clean
 from plait.errors import InvalidValue
 from plait.session import Session
+from plait.session.event_text import event_text
 from plait.session.gates import is_counted
-from plait.session.saying import saying
 from plait.session.value import open_run_of
 from plait.store import FOLDER, check_folder, store_exists
 
@@ -44,7 +44,7 @@ def print_session(given: Options, session: Session, *hints: str) -> None:
         print_json(session_document(session))
         return
     out = Out()
-    out.brief(Cell(f"{session.short}@{session.seq}", ACCENT), "  ", saying(session.events[-1]))
+    out.brief(Cell(f"{session.short}@{session.seq}", ACCENT), "  ", event_text(session.events[-1]))
     out.hint(*(f"  {hint}" for hint in hints))
 
 

@@ -96,7 +96,7 @@ def check_running(session: Session) -> None:
 class _RunReader:
     """Notes what the code of a run reads, also of values that are not the run's."""
 
-    def read(self, position: Position, whole: bool) -> None:
+    def note(self, position: Position, whole: bool) -> None:
         run = run_by_id(position.run) or _run_here()
         if run is not None and not run.closed:
             run.reads.note(run.calls(position.id), position, whole=whole)

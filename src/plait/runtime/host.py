@@ -31,7 +31,7 @@ from plait.session import Session
 from plait.session.content import text_of
 from plait.session.files import Resolve
 from plait.session.life import check_may
-from plait.session.ports import Position, Value, store_at, writer_of
+from plait.session.ports import Position, SessionLike, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of
 from plait.store import is_locked
@@ -41,7 +41,7 @@ from plait.tool import as_tool, reason_of
 class LocalHost:
     """Runs tools in this process."""
 
-    def use(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
+    def use(self, session: SessionLike, tool: object, arguments: Mapping[str, Json]) -> Session:
         steps, waiter = _tool_steps(session, tool, arguments)
         try:
             return drive(steps, waiter)
@@ -49,7 +49,9 @@ class LocalHost:
             note_error(error)
             raise
 
-    async def ause(self, session: Value, tool: object, arguments: Mapping[str, Json]) -> Session:
+    async def ause(
+        self, session: SessionLike, tool: object, arguments: Mapping[str, Json]
+    ) -> Session:
         steps, waiter = _tool_steps(session, tool, arguments)
         try:
             return await adrive(steps, AsyncWaiter(waiter))
@@ -57,28 +59,28 @@ class LocalHost:
             note_error(error)
             raise
 
-    def ask(self, session: Value, question: str, choices: Sequence[str]) -> Position:
+    def ask(self, session: SessionLike, question: str, choices: Sequence[str]) -> Position:
         return _drive_wait(session, lambda value, actor: ask_human(value, question, choices, actor))
 
-    def sleep(self, session: Value, seconds: float) -> Position:
+    def sleep(self, session: SessionLike, seconds: float) -> Position:
         return _drive_wait(session, lambda value, actor: sleep(value, seconds, actor))
 
-    def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Position:
+    def wait_for(self, session: SessionLike, name: str, timeout_s: float | None) -> Position:
         return _drive_wait(session, lambda value, actor: wait_for(value, name, timeout_s, actor))
 
-    def cancel(self, session: Value, reason: str) -> None:
+    def cancel(self, session: SessionLike, reason: str) -> None:
         end_unheld(cast("Session", session), reason)
 
     def place(
-        self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]
+        self, session: SessionLike, backend: str, where: str | None, options: Mapping[str, Any]
     ) -> Position:
         value = cast("Session", session)
         return place(value, backend, where, options, _user(value).actor)
 
-    def prompt(self, session: Value, asked: Event) -> Json:
+    def prompt(self, session: SessionLike, asked: Event) -> Json:
         return _prompt(cast("Session", session), asked)
 
-    def publish(self, session: Value, resolve: object) -> Session:
+    def publish(self, session: SessionLike, resolve: object) -> Session:
         value = cast("Session", session)
         check_may(value.short, value.status, "publish its files")
         run = run_of(value)
@@ -87,10 +89,12 @@ class LocalHost:
             run.io if run else Blocking(),
         )
 
-    def is_held(self, session: Value, run: str) -> bool:
+    def is_held(self, session: SessionLike, run: str) -> bool:
         return is_locked(store_at(session.store), run)
 
-    def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> list[Session]:
+    def past_gates(
+        self, into: SessionLike, gated: Sequence[SessionLike], verb: str
+    ) -> list[Session]:
         return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)
 
 
@@ -131,7 +135,7 @@ def _turn_text(turn: Turn) -> str:
 
 
 def _drive_wait(
-    session: Value, steps: Callable[[Session, str], Generator[Wait, Any, Session]]
+    session: SessionLike, steps: Callable[[Session, str], Generator[Wait, Any, Session]]
 ) -> Position:
     value = cast("Session", session)
     run = run_of(value)
@@ -140,7 +144,7 @@ def _drive_wait(
 
 
 def _tool_steps(
-    session: Value, tool: object, arguments: Mapping[str, Any]
+    session: SessionLike, tool: object, arguments: Mapping[str, Any]
 ) -> tuple[Generator[Wait, Any, Session], Waiter]:
     value, used = cast("Session", session), as_tool(tool)
     check_may(value.short, value.status, "use tools")

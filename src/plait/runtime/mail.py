@@ -22,7 +22,7 @@ from plait.runtime.failures import bounded_text
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.session import Session
-from plait.session.asks import ANSWERS, answers
+from plait.session.asks import ANSWERS, is_answer
 from plait.session.gates import is_judge
 from plait.session.inbox import asks_in, inbox_events
 from plait.session.ports import Act, Draft, store_at
@@ -234,7 +234,7 @@ def _came_meanwhile(session: Session) -> bool:
 
 
 def _is_answered(store: Store, ask: Waiting) -> bool:
-    return any(answers(ask, event) for event in inbox_events(store, ask.of or ask.log, ask.heard))
+    return any(is_answer(ask, event) for event in inbox_events(store, ask.of or ask.log, ask.heard))
 
 
 def has_mail(session: Session) -> bool:
@@ -321,7 +321,7 @@ def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:
     """
     header = event.header
     call = (
-        next((ask.call for ask in asks if answers(ask, event)), None)
+        next((ask.call for ask in asks if is_answer(ask, event)), None)
         if event.kind in ANSWERS
         else header.call
     )

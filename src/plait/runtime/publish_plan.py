@@ -21,7 +21,7 @@ from plait.event.kinds import PlacementChanged, ToolReturned
 from plait.ids import Digest, LogId
 from plait.runtime.placement import detail_of, rules_of
 from plait.session import Session
-from plait.session.files import Resolve, chosen_in, path_of, told
+from plait.session.files import Resolve, choices_for, path_of_key, side_texts
 from plait.session.ports import store_at
 from plait.session.state import ABSENT
 from plait.session.value import counted_logs
@@ -66,9 +66,11 @@ def plan_publish(session: Session, folder: Path, choices: Resolve | None = None)
     sides = store, [base], now.tree, tree, (FOLDER, session.short)
     merged = merge_trees(*sides)
     _check_choices(choices)
-    chosen = chosen_in(merged.conflicts, choices, {})
+    chosen = choices_for(merged.conflicts, choices, {})
     unresolved = {
-        path: told(versions) for path, versions in merged.conflicts.items() if path not in chosen
+        path: side_texts(versions)
+        for path, versions in merged.conflicts.items()
+        if path not in chosen
     }
     if not unresolved and merged.conflicts:
         merged = resolve(*sides, choices=chosen)
@@ -257,7 +259,7 @@ def _choices_by_path(choices: Resolve | None) -> dict[str, Any]:
     """Return the choices of a mapping by path; {} for a function, which chooses for any path."""
     if choices is None or callable(choices):
         return {}
-    return {path_of(key): value for key, value in choices.items()}
+    return {path_of_key(key): value for key, value in choices.items()}
 
 
 def _choose_secrets(

@@ -3,11 +3,13 @@
 from plait.session.audit import verify
 from plait.session.content import file, image
 from plait.session.diff import Diff
-from plait.session.graph import Graph, GraphRows, Trace
+from plait.session.graph import Graph
+from plait.session.graph_rows import GraphRows
 from plait.session.life import Status
 from plait.session.rows import InboxRows, SessionRows
 from plait.session.session import Session
 from plait.session.state import ABSENT, Fact, Pending, State
+from plait.session.trace import Trace
 from plait.session.views import Facts, Message, Waiting
 
 __all__ = [

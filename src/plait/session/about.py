@@ -31,7 +31,7 @@ from plait.session import revision
 from plait.session.blame import Line, blame, path_in_tree
 from plait.session.content import unpack, value_of
 from plait.session.core import Core
-from plait.session.events import Events, along
+from plait.session.events import Events, path_events
 from plait.session.fold import state_at
 from plait.session.value import SessionValue, core_of
 from plait.session.views import (
@@ -39,7 +39,7 @@ from plait.session.views import (
     Effect,
     Link,
     Message,
-    Run,
+    RunView,
     Validation,
     message_of,
 )
@@ -70,7 +70,7 @@ def events_about(
     if isinstance(about, (Attachment, Validation, Link, Line)):
         event = next(store.read(about.log, about.seq, about.seq))
         return [event], f"event {about.seq} of {short(about.log)}"
-    if isinstance(about, Run):
+    if isinstance(about, RunView):
         return [_end_of_run(core, about, where)], f"run {about.workflow}, {about.status}"
     if isinstance(about, int) and not isinstance(about, bool):
         seq = revision.place_in(session.id, about, session.seq)
@@ -97,8 +97,8 @@ def _events_of_text(core: Core, about: str) -> tuple[list[Event], str]:
         return found
     if is_digest(about):
         return [store.event(Digest(about))], f"event {about[:12]}"
-    for stretch, event in along(store, core.state.story.path, MESSAGE_KINDS, reverse=True):
-        message = message_of(event, stretch, store.get_blob)
+    for span, event in path_events(store, core.state.story.path, MESSAGE_KINDS, reverse=True):
+        message = message_of(event, span, store.get_blob)
         if about and message is not None and about in message.text:
             return [event], f"the text {about!r}"
     raise _unknown_error(core, about)
@@ -117,7 +117,7 @@ def named_events(session: SessionValue, about: str) -> tuple[list[Event], str] |
         return [store.event(work.at.id)], f"pending: {work.what}"
     if (verdict := story.verdicts.get(about)) is not None:
         return [store.event(verdict.at.id)], f"verdict: {about}"
-    for _, event in along(store, story.path, {EvidenceAttached.__name__}, reverse=True):
+    for _, event in path_events(store, story.path, {EvidenceAttached.__name__}, reverse=True):
         body = event.body
         if isinstance(body, EvidenceAttached) and body.name == about:
             return [event], f"evidence: {about}"
@@ -128,7 +128,7 @@ def last_result(session: SessionValue) -> tuple[Event | None, Any]:
     """The event that brought the last result, and that result."""
     core = core_of(session)
     store = core.store
-    for _, event in along(store, core.state.story.path, _RESULT_KINDS, reverse=True):
+    for _, event in path_events(store, core.state.story.path, _RESULT_KINDS, reverse=True):
         body = event.body
         if isinstance(body, QuestionAnswered):
             return event, body.answer
@@ -150,8 +150,8 @@ def last_message(session: SessionValue) -> Message | None:
     """The last message of its transcript. None: nothing was said."""
     core = core_of(session)
     store = core.store
-    for stretch, event in along(store, core.state.story.path, MESSAGE_KINDS, reverse=True):
-        if (message := message_of(event, stretch, store.get_blob)) is not None:
+    for span, event in path_events(store, core.state.story.path, MESSAGE_KINDS, reverse=True):
+        if (message := message_of(event, span, store.get_blob)) is not None:
             return message
     return None
 
@@ -172,7 +172,7 @@ def event_of_value(session: SessionValue, value: Any) -> Event | None:
     return message.event if message is not None and message.text == value else None
 
 
-def _end_of_run(core: Core, run: Run, where: str) -> Event:
+def _end_of_run(core: Core, run: RunView, where: str) -> Event:
     """The event that ended a run of this session; of one that is open, the event that began it."""
     seq = run.last or run.first
     event = Events(core.position)[seq - 1] if 1 <= seq <= core.position.seq else None

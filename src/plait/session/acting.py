@@ -1,4 +1,4 @@
-"""Decides who acts when a session appends, with which origin, and because of which events."""
+"""Finds the actor, the origin and the causes of an event that a session appends."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from plait.session.finding import open_value
 from plait.session.origins import ORDINARY
 from plait.session.ports import UNNAMED, Act, is_bound, writer_of
 from plait.session.value import SessionValue, core_of
-from plait.session.views import Attachment, Effect, Link, Message, Run, Validation
+from plait.session.views import Attachment, Effect, Link, Message, RunView, Validation
 
 Cause: TypeAlias = (
-    "Event | SessionValue | Message | Effect | Attachment | Validation | Link | Run | int | str"
+    "Event | SessionValue | Message | Effect | Attachment | Validation | Link | RunView | int | str"
 )
 # Events, values that stand for one (an effect, say, or a run for its end), places of this session,
 # sessions for their last event, names of facts, pending work, verdicts and evidence, the id of an
@@ -51,7 +51,7 @@ def acting_in(
     because: Because = (),
     origin: str | None = None,
 ) -> Act:
-    """The act that an append records: as its caller says, else as the writer knows."""
+    """Return the act that an append records: as its caller says, else as the writer knows."""
     position = core_of(session).position
     known = writer_of(position.run).acting(position.store, position)
     if known is UNNAMED:  # as outside of runs
@@ -103,7 +103,7 @@ def _cause_id(session: SessionValue, item: object, where: str) -> Digest:
         return item.head
     if isinstance(item, (Event, Message)):
         return item.id
-    if isinstance(item, (Effect, Attachment, Validation, Link, Run)):
+    if isinstance(item, (Effect, Attachment, Validation, Link, RunView)):
         return events_about(session, item, where)[0][0].id
     if isinstance(item, int) and not isinstance(item, bool):
         seq = revision.place_in(session.id, item, session.seq)

@@ -9,8 +9,8 @@ from plait.event import Body
 from plait.ids import Digest
 from plait.session.acting import Because, acting_in
 from plait.session.inbox import inbox_events, post, reply
-from plait.session.life import check_may, live_on
-from plait.session.ports import Draft, Position, Value, host, is_bound, writer_of
+from plait.session.life import check_may, life_after
+from plait.session.ports import Draft, Position, SessionLike, host, is_bound, writer_of
 from plait.session.rows import run_of_branch
 from plait.session.value import (
     S,
@@ -40,7 +40,7 @@ def append_to(
     # True: it may be appended all the same while no process holds that run
     unheld: bool = False,
 ) -> S:
-    """Append one event and return the next value. `verb` says in an error what was attempted."""
+    """Append one event and return the next value. `verb` names the attempt in an error."""
     core = core_of(session)
     life = core.life
     check_may(core.short, life.status, verb)
@@ -59,7 +59,7 @@ def append_to(
         if (run := run_of_others(reload(session))) is not None:
             raise StaleHead(error.log, error.expected, error.found, error.seq, run) from None
         raise
-    after = next_value(session, position, live_on(life, type(body).__name__), core.busy)
+    after = next_value(session, position, life_after(life, type(body).__name__), core.busy)
     # It is written: an error in a cache must not look as if it were not.
     keep_snapshot_if_due(after, since=here.seq)
     return after
@@ -73,7 +73,7 @@ def post_to_inbox(
     now = core_of(reload(session))
     life = now.life
     for event in inbox_events(core.store, session.id, now.state.delivered):
-        life = live_on(life, event.kind)
+        life = life_after(life, event.kind)
     check_may(session.short, life.status, verb)
     run = session.run if _is_lent(session) else None
     post(session.store, session.id, [draft], blobs=blobs, run=run)
@@ -119,7 +119,7 @@ def refuse_if_busy(session: SessionValue, verb: str, instead: str) -> None:
         raise RunOpen(session.short, run, verb, instead)
 
 
-def value_from_host(session: S, back: Position | Value) -> S:
+def value_from_host(session: S, back: Position | SessionLike) -> S:
     """The value that a host gave back, or the value at the position that it gave."""
     if isinstance(back, SessionValue):
         return cast("S", back)

@@ -1,10 +1,10 @@
-"""What a session waits for, and what ends the wait.
+"""The asks that a session waits for, and the events that end the wait.
 
 An ask is an event in the session's own log: an approval or an answer is requested, the outcome of
 an effect is not known, a timer is set. It ends there, too, or with its run. Others answer in the
-inbox, and an answer counts only if whoever gave it may: not an agent, not whoever asks, and in
-time. One set of rules for the value, for the rows of the store and for the run, which looks at an
-answer once more when it is delivered.
+inbox, and an answer counts only if it comes in time, and neither from an agent nor from the one
+that asks. The value, the rows of the store and the run share these rules; the run applies them once
+more when an answer is delivered.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LIFE_OF_ASKS = ASKS | SETTLES | ENDS
 
 
 def ask_of(event: Event) -> Waiting | None:
-    """What the event waits for; None: it does not.
+    """Return the ask that an event makes. None: it makes none.
 
     The tool and arguments of an unknown outcome stand in its request.
     """
@@ -88,16 +88,15 @@ def ask_of(event: Event) -> Waiting | None:
 
 
 def is_about(ask: Waiting, event: Event) -> bool:
-    """Whether an event, in the session's own log or in its inbox, names this ask."""
+    """Return True if an event, in the session's own log or in its inbox, names this ask."""
     if event.kind not in SETTLES:
         return False
     if event.log == ask.log and (event.header.call or "", event.header.run) != (ask.call, ask.run):
-        # what was delivered and does not count, or was written by somebody else: the run does not
-        # go by it
+        # a delivery that does not count, or an event of another writer: the run ignores both
         return False
     body = event.body
-    # The same call may be asked for again under the same name: whoever answered the first ask did
-    # not answer the second.
+    # The same call may be asked for again under the same name: an answer to the first ask is none
+    # to the second.
     asked = event.header.causes
     this = event.log == ask.log or not asked or ask.event in asked
     if isinstance(body, (ApprovalGranted, ApprovalDenied, ApprovalExpired)):
@@ -111,20 +110,22 @@ def is_about(ask: Waiting, event: Event) -> bool:
     return ask.kind == "timer" and ask.call == (event.header.call or "")
 
 
-def answers(ask: Waiting, event: Event) -> bool:
-    """Whether an event of the inbox is a valid answer to this ask."""
+def is_answer(ask: Waiting, event: Event) -> bool:
+    """Return True if an event of the inbox is a valid answer to this ask."""
     if ask.kind == "verdict":
-        return opens(ask, event)
+        return is_awaited_verdict(ask, event)
     return (
         event.kind in ANSWERS
         and is_about(ask, event)
-        and not_allowed(ask, event.actor) is None
+        and refusal_reason(ask, event.actor) is None
         and not is_late(ask, event.header.time)
     )
 
 
-def opens(ask: Waiting, event: Event) -> bool:
-    """Whether an event is the verdict that a gate waits for: passed, and by whom the gate names."""
+def is_awaited_verdict(ask: Waiting, event: Event) -> bool:
+    """Return True if an event is the verdict that a gate waits for: new, passed, and by the judge
+    that the gate names.
+    """
     body = event.body if event.kind == ValidationRecorded.__name__ else None
     if not isinstance(body, ValidationRecorded) or body.name != ask.name or not body.passed:
         return False
@@ -136,16 +137,18 @@ def opens(ask: Waiting, event: Event) -> bool:
     return is_new and is_judge(ask.by, event.actor, body.by)
 
 
-def wakes(ask: Waiting, event: Event) -> bool:
-    """Whether an event of the inbox ends this wait: an answer, or the signal a timer waits for."""
+def ends_wait(ask: Waiting, event: Event) -> bool:
+    """Return True if an event of the inbox ends this wait: an answer, or the signal that a timer
+    waits for.
+    """
     body = event.body if event.kind == Signalled.__name__ else None
     if isinstance(body, Signalled):
         return ask.kind == "timer" and ask.name != "" and body.name == ask.name
-    return answers(ask, event)
+    return is_answer(ask, event)
 
 
-def not_allowed(ask: Waiting, actor: str) -> str | None:
-    """Why this principal may not answer; None: it may."""
+def refusal_reason(ask: Waiting, actor: str) -> str | None:
+    """Return the reason why this principal may not answer. None: it may."""
     if actor.partition(":")[0] == "agent":
         return "an agent does not decide for people"
     return (
@@ -160,7 +163,7 @@ def is_late(ask: Waiting, time: Micros) -> bool:
 
 
 def open_asks(events: Iterable[Event]) -> dict[Digest, Waiting]:
-    """What is left open by events of one log, in their order, by the event that asks."""
+    """Return the asks that events of one log, in their order, leave open, by the asking event."""
     found: dict[Digest, Waiting] = {}
     for event in events:
         if event.kind in ENDS:

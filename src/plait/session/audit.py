@@ -3,7 +3,7 @@
 `plait.store.verify_store` recomputes ids, links, commitments, index columns and blobs. Here the
 rows by which sessions are listed are folded again and compared, and every recorded tree is
 followed; asked for the state too, so are the graph's rows, every snapshot, and the digests that
-closed sessions and finished runs carry. What was not compared is named.
+closed sessions and finished runs carry. `Audit.unchecked_parts` names the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plait.event import Event
 from plait.event.kinds import Merged, RunFinished, SessionClosed, SessionOpened
 from plait.ids import LogId, inbox_of, short
 from plait.session.fold import Folds
-from plait.session.graph import GraphRows
+from plait.session.graph_rows import GraphRows
 from plait.session.rows import InboxRows, SessionRows
 from plait.session.state import FOLD, from_snapshot, state_digest, to_snapshot
 from plait.store import (
@@ -37,7 +37,7 @@ from plait.workspace.gc import TREE_KINDS, trees_in
 
 _ALL = 2**31
 
-# What no store can tell by itself, and what may differ without being an edit.
+# Parts that no store can check by itself, and parts that may differ without being an edit.
 _ALWAYS = (
     Unchecked(
         "a lost tail, a lost session, an old copy put back, a rewrite with all its hashes, "
@@ -66,7 +66,7 @@ _OTHERS = Unchecked(
 def verify(
     store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False
 ) -> Iterator[StoreFault]:
-    """What is wrong in a store, or in what some of its logs are made of; nothing, if all is well.
+    """Yield the faults of a store, or of some of its logs and of the logs behind them.
 
     `state` folds everything again.
     """
@@ -74,7 +74,7 @@ def verify(
 
 
 class Audit:
-    """One audit: the faults, and after them what was not checked."""
+    """One audit: the faults, and after them the parts that were not checked."""
 
     def __init__(
         self, store: Store, logs: Sequence[LogId] | None = None, *, state: bool = False
@@ -82,7 +82,7 @@ class Audit:
         self._store, self._state = store, state
         self._logs = None if logs is None else logs_behind(store, logs)
         self._unchecked: list[Unchecked] = []
-        self._old = Counter[str]()  # what other versions of the fold made
+        self._old = Counter[str]()  # snapshots and digests of other versions of the fold
 
     def faults(self) -> Iterator[StoreFault]:
         store, logs = self._store, self._logs
@@ -103,13 +103,13 @@ class Audit:
             yield from self._row_faults(GraphRows(), None, compare=self._state and not found)
         try:
             yield from _verify_trees(store, logs)
-            if self._state and not found:  # folding what is broken only tells the same again
+            if self._state and not found:  # folding a broken log only tells the same again
                 yield from _verify_states(store, logs, self._old)
         except PlaitError as error:
             yield StoreFault(None, 0, str(error))
 
-    def unchecked(self) -> list[Unchecked]:
-        """What was not compared, and why. Ask after the faults were listed."""
+    def unchecked_parts(self) -> list[Unchecked]:
+        """Return the parts that were not compared, and why. Call it after `faults` has ended."""
         parts = [*self._unchecked, *([] if self._state else [_STATE])]
         parts += [
             Unchecked(
@@ -128,13 +128,15 @@ class Audit:
     def _row_faults(
         self, projection: Projection, logs: Sequence[LogId] | None, *, compare: bool = True
     ) -> list[StoreFault]:
-        """Compare the rows of one of our own projections, once they are known to be
-        of its version.
-        """
+        """Compare the rows of one of our own projections, if they are of its version."""
         store, name = self._store, projection.name
         try:
             store.rows(name, projection.tables[0].name, limit=0)
-            return _settled(store, lambda: _verify_rows(store, projection, logs)) if compare else []
+            return (
+                _stable_faults(store, lambda: _verify_rows(store, projection, logs))
+                if compare
+                else []
+            )
         except RowsTooNew as error:
             what = (
                 f"the rows of projection {name} are marked with version {error.found}, which hides"
@@ -159,8 +161,8 @@ def _is_damaged(store: Store) -> bool:
 
 
 def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
-    """These logs, their inboxes, and all that what they show comes from: ancestors, merged
-    branches, and what they continue.
+    """Return these logs, their inboxes, and all logs that their content comes from: ancestors,
+    merged branches, and the sessions they continue.
     """
     seen: dict[LogId, None] = {}
     queue = list(logs)
@@ -184,7 +186,7 @@ def logs_behind(store: Store, logs: Sequence[LogId]) -> list[LogId]:
                 elif isinstance(body, SessionOpened) and body.continues is not None:
                     queue.append(body.continues.log)
         except PlaitError:
-            continue  # whatever is wrong with it is found when it is checked
+            continue  # its faults are found when it is checked
     return list(seen)
 
 
@@ -198,9 +200,9 @@ def _verify_logs(store: Store, logs: Sequence[LogId]) -> Iterator[StoreFault]:
             yield fault
 
 
-def _settled(store: Store, check: Callable[[], Iterator[StoreFault]]) -> list[StoreFault]:
-    """What a check finds though others write meanwhile: only what it finds again, once nothing
-    moved or each time.
+def _stable_faults(store: Store, check: Callable[[], Iterator[StoreFault]]) -> list[StoreFault]:
+    """Return the faults of a check while others may write: it is repeated until no write came in
+    between, five times at most, and only faults that are found each time count.
     """
     before = store.number
     found = list(check())
@@ -268,9 +270,7 @@ def _rows(store: Store, projection: str, table: str, logs: Sequence[LogId] | Non
 def _events_of(
     store: Store, logs: Sequence[LogId], kinds: frozenset[str]
 ) -> Iterator[tuple[int, Event]]:
-    """The events of some logs and of those they were forked from, with commit numbers, parents
-    first.
-    """
+    """Yield the events of some logs and of their ancestors, with commit numbers, parents first."""
     line: dict[LogId, None] = {}
     for log in logs:
         ancestors: list[LogId] = []
@@ -302,7 +302,7 @@ def _row_fault(name: str, row: Row, wanted: Row | None) -> StoreFault:
 
 
 def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[StoreFault]:
-    """Follow every recorded tree. A fault names the first event that leads to what is wrong."""
+    """Follow every recorded tree. A fault names the first event that leads to it."""
     check = TreeCheck(store, hashed=logs is None)
     for _, event in (
         store.feed(kinds=TREE_KINDS) if logs is None else _events_of(store, logs, TREE_KINDS)
@@ -313,7 +313,7 @@ def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[StoreF
                 StoreFault(event.log, event.seq, fault) for fault in faults if fault is not None
             ]
         except PlaitError:
-            continue  # the event itself cannot be read: that was said
+            continue  # the event itself cannot be read: that fault is known
 
 
 # ── states ───────────────────────────────────────────────────────────────────────────────────
@@ -330,13 +330,13 @@ def _is_of_other_fold(data: bytes) -> bool:
     try:
         return _snapshot_fold(data).fold != FOLD
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return True  # no fold at all: a store keeps whatever bytes it is given
+        return True  # no fold at all: a store keeps any bytes
 
 
 def _verify_states(
     store: Store, logs: Sequence[LogId] | None, old: Counter[str]
 ) -> Iterator[StoreFault]:
-    folds = Folds(store, cached=False)  # one for all: what branches share is folded once
+    folds = Folds(store, cached=False)  # one for all: spans that branches share are folded once
     for log in (
         logs
         if logs is not None
@@ -352,7 +352,7 @@ def _verify_log_states(
     store: Store, log: LogId, folds: Folds, old: Counter[str]
 ) -> Iterator[StoreFault]:
     info = store.log(log)
-    due: list[tuple[int, str, str | None]] = []  # place, what it is, the digest it should have
+    due: list[tuple[int, str, str | None]] = []  # place, a name for it, the digest it should have
     for seq, data in store.snapshots(log):
         kept = from_snapshot(data)
         if kept is None:  # it is not used either

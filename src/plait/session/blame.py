@@ -1,4 +1,4 @@
-"""Which event wrote a line: the versions of a file along a story, and what each of them brought.
+"""The event that wrote each line of a file: its versions along a story, and the lines of each.
 
 Every event that left a tree is a version of the file, after the one before it in its log; a merge
 comes after one version of each of its branches. A line belongs to the first version that has it.
@@ -25,7 +25,7 @@ from plait.event.kinds import (
     ToolReturned,
 )
 from plait.ids import Digest, LogId, Micros, short
-from plait.session.events import along
+from plait.session.events import path_events
 from plait.session.state import State
 from plait.store import Store
 from plait.workspace.base import CHANGED_MAX, Entry
@@ -49,7 +49,7 @@ class Line(msgspec.Struct, frozen=True):
     kind: str
     actor: str
     time: Micros
-    tool: str = ""  # "": no tool's doing: the folder as it was placed, or a merge
+    tool: str = ""  # "": not written by a tool, but by a placement or a merge
     branch: str = ""  # the merged branch it came with; "": the session's own path
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Blame(msgspec.Struct, frozen=True):
         return iter(self.lines)
 
     def __getitem__(self, number: int) -> Line:
-        """A line by its number, from 1 on, as editors count."""
+        """Return a line by its number, from 1 on, as editors count."""
         if not 1 <= number <= len(self.lines):
             raise IndexError(f"{self.path} has {len(self.lines)} lines, so no line {number}")
         return self.lines[number - 1]
@@ -81,7 +81,7 @@ class Blame(msgspec.Struct, frozen=True):
         return "\n".join(map(str, self.lines))
 
 
-class _Written(msgspec.Struct):
+class _RecordedTree(msgspec.Struct):
     """A tree that an event left, and the branch its event came with."""
 
     event: Event
@@ -91,9 +91,9 @@ class _Written(msgspec.Struct):
 
 
 def path_in_tree(path: str) -> str:
-    """The path as events name it: `./x` and `a/../x` are x.
+    """Return the path as events name it: `./x` and `a/../x` are x.
 
-    One that is absolute or leads out of the tree is refused.
+    A path that is absolute or leads out of the tree is refused.
     """
     plain = normpath(path) if path else ""
     if plain.startswith("/"):
@@ -113,15 +113,17 @@ def blame(store: Store, state: State, name: str, path: str) -> Blame:
         raise NoSuchFile(path)
     if last.kind != "file":
         raise NotAFile(path, f"a {last.kind}")
-    history = _History(store, reader, path, _written(store, state, path))
+    history = _History(store, reader, path, _recorded_trees(store, state, path))
     lines = [
-        _line(number, tag, text.removesuffix(b"\n").decode("utf-8", "replace"))
-        for number, (tag, text) in enumerate(attribute(history.upto(state.log, state.place)), 1)
+        _blame_line(number, tag, text.removesuffix(b"\n").decode("utf-8", "replace"))
+        for number, (tag, text) in enumerate(
+            attribute(history.versions_at(state.log, state.place)), 1
+        )
     ]
     return Blame(shown_path(path), tuple(lines))
 
 
-def _line(number: int, written: _Written, text: str) -> Line:
+def _blame_line(number: int, written: _RecordedTree, text: str) -> Line:
     event = written.event
     return Line(
         number,
@@ -137,11 +139,11 @@ def _line(number: int, written: _Written, text: str) -> Line:
     )
 
 
-def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
-    """Every tree on the path that may have another version of this file."""
+def _recorded_trees(store: Store, state: State, path: str) -> Iterator[_RecordedTree]:
+    """Yield every tree on the path that may have another version of this file."""
     tools: dict[str | None, str] = {}
     readable = shown_path(path)
-    for stretch, event in along(store, state.story.path, _KINDS):
+    for span, event in path_events(store, state.story.path, _KINDS):
         body, tree = event.body, None
         if isinstance(body, ToolRequested):
             tools[event.header.call] = body.tool
@@ -160,20 +162,20 @@ def _written(store: Store, state: State, path: str) -> Iterator[_Written]:
             and body.what == "workspace"
             and isinstance(body.detail, Mapping)
         ):
-            # what somebody else did to a folder that is worked on in place
+            # a change from outside to a folder that is worked on in place
             tree = Digest(str(body.detail.get("after")))
         if tree is not None:
-            yield _Written(event, tree, tools.get(event.header.call, ""), stretch.branch or "")
+            yield _RecordedTree(event, tree, tools.get(event.header.call, ""), span.branch or "")
 
 
 class _History:
     """The versions of one file, each after those it was made from."""
 
     def __init__(
-        self, store: Store, reader: TreeReader, path: str, written: Iterable[_Written]
+        self, store: Store, reader: TreeReader, path: str, written: Iterable[_RecordedTree]
     ) -> None:
         self._store, self._reader, self._path = store, reader, path
-        self._trees: dict[LogId, list[_Written]] = defaultdict(list)
+        self._trees: dict[LogId, list[_RecordedTree]] = defaultdict(list)
         for each in written:
             self._trees[each.event.log].append(each)
         for trees in self._trees.values():
@@ -183,32 +185,34 @@ class _History:
         self._entries: list[Entry | None] = []
         self._known: dict[Digest, int] = {}  # the version that an event left
 
-    def upto(self, log: LogId, seq: int) -> list[FileVersion]:
-        """The version at a place comes last.
+    def versions_at(self, log: LogId, seq: int) -> list[FileVersion]:
+        """Return the versions up to a place; that of the place comes last.
 
-        A path tells a merge before what it brought, so this goes back from the end.
+        On a path a merge stands before the spans it brought, so this goes back from the end.
         """
-        last = self._at(log, seq)
+        last = self._tree_at(log, seq)
         open = [last] if last is not None else []
         while open:
             above = [
-                each for each in self._above(open[-1].event) if each.event.id not in self._known
+                each
+                for each in self._trees_before(open[-1].event)
+                if each.event.id not in self._known
             ]
             if above:
                 open += above
             else:
-                self._add(open.pop())
+                self._add_version(open.pop())
         return self._versions[: self._known[last.event.id] + 1] if last is not None else []
 
-    def _add(self, written: _Written) -> None:
+    def _add_version(self, written: _RecordedTree) -> None:
         if written.event.id in self._known:
             return
         entry = self._reader.find(written.tree, self._path)
         entry = entry if entry is not None and entry.kind == "file" else None
         above = list(
-            dict.fromkeys(self._known[each.event.id] for each in self._above(written.event))
+            dict.fromkeys(self._known[each.event.id] for each in self._trees_before(written.event))
         )
-        same = next((at for at in above if _same(self._entries[at], entry)), None)
+        same = next((at for at in above if _is_same_content(self._entries[at], entry)), None)
         if same is None:
             same = len(self._versions)
             self._versions.append(
@@ -217,29 +221,29 @@ class _History:
             self._entries.append(entry)
         self._known[written.event.id] = same
 
-    def _above(self, event: Event) -> Iterator[_Written]:
+    def _trees_before(self, event: Event) -> Iterator[_RecordedTree]:
         places = [(event.log, event.seq - 1)]
         if isinstance(event.body, Merged):
             places += [(branch.log, branch.seq) for branch in event.body.branches]
         for place in places:
-            if (found := self._at(*place)) is not None:
+            if (found := self._tree_at(*place)) is not None:
                 yield found
 
-    def _at(self, log: LogId, seq: int) -> _Written | None:
-        """What stands at a place: the last tree in its log up to there, else that of what it was
-        forked from.
+    def _tree_at(self, log: LogId, seq: int) -> _RecordedTree | None:
+        """Return the tree at a place: the last one in its log up to there, else that of its
+        parent.
         """
         while True:
             trees = self._trees.get(log, [])
             last = bisect_right(trees, seq, key=lambda each: each.event.seq)
             if last:
                 return trees[last - 1]
-            fork = self._fork(log)
+            fork = self._fork_point(log)
             if fork is None:
                 return None
             log, seq = fork[0], min(seq, fork[1])
 
-    def _fork(self, log: LogId) -> tuple[LogId, int] | None:
+    def _fork_point(self, log: LogId) -> tuple[LogId, int] | None:
         if log not in self._forks:
             own = self._store.log(log)
             first = (
@@ -253,5 +257,5 @@ class _History:
         return self._forks[log]
 
 
-def _same(one: Entry | None, other: Entry | None) -> bool:
+def _is_same_content(one: Entry | None, other: Entry | None) -> bool:
     return (one.blobs if one else None) == (other.blobs if other else None)

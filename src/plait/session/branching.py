@@ -30,12 +30,12 @@ from plait.session.appending import append_to
 from plait.session.arguments import check_budget
 from plait.session.content import Content, pack, text_of, unpack
 from plait.session.core import Core
-from plait.session.events import Events, along
+from plait.session.events import Events, path_events
 from plait.session.grants import budget_left
 from plait.session.life import Life
 from plait.session.origins import ORDINARY, origins_of
 from plait.session.ports import Act, Draft, writer_of
-from plait.session.state import Fact, Known, Pending, Ref, State, Tree
+from plait.session.state import EventRef, Fact, Known, Pending, State, Tree
 from plait.session.value import S, core_of, next_value, value_at, value_at_seq
 from plait.store import Durability, Store
 
@@ -71,7 +71,7 @@ def detach_from(session: S, title: str | None, budget: Budget | None, actor: str
     return value_at(type(session), made)
 
 
-def succeed(
+def open_successor(
     session: S,
     brief: Content | None,
     *,
@@ -191,7 +191,7 @@ def _is_quoted(core: Core, text: str) -> bool:
     if origins_of(store, path) <= ORDINARY:
         return False
     kinds = {kind.__name__ for kind in (MessageSaid, ModelReplied, ToolReturned, ToolResolved)}
-    for _, event in along(store, path, kinds):
+    for _, event in path_events(store, path, kinds):
         said = text_of(unpack(getattr(event.body, "parts", ()), store.get_blob))
         if min(len(said), len(text)) >= QUOTE_MIN and (said in text or text in said):
             return True
@@ -210,18 +210,18 @@ def _not_undone(core: Core, target: State) -> tuple[Digest, ...]:
         kind.__name__
         for kind in (ToolRequested, ToolReturned, ToolFailed, ToolUnknown, ToolResolved)
     }
-    for _, event in along(core.store, state.story.path, kinds):
+    for _, event in path_events(core.store, state.story.path, kinds):
         body = event.body
         if isinstance(body, ToolRequested):
             effects[event.header.call] = body.effect
         elif (
             effects.get(event.header.call) in ("pure", "workspace")
-            or Ref(event.log, event.seq, event.id) in kept
+            or EventRef(event.log, event.seq, event.id) in kept
         ):
             continue
         elif not (isinstance(body, ToolResolved) and body.verdict == "did_not_happen"):
             found.append(event.id)
-    for _, event in along(core.store, state.story.path, {ToolRequested.__name__}):
+    for _, event in path_events(core.store, state.story.path, {ToolRequested.__name__}):
         open_since = state.calls.get(event.header.call or "")
         if (
             open_since == event.seq

@@ -1,7 +1,7 @@
-"""What can be said and attached, as parts of a message and the blobs that go with them.
+"""Content of messages and attachments, as parts and the blobs that go with them.
 
 A text is said as it is; a path becomes an image or a file by its name; a dict or a list becomes
-data. What is longer than a few KB goes to the blob store, by digest, so that the same long text is
+data. Content of more than a few KB goes to the blob store, by digest, so that the same long text is
 kept once however often it is said.
 """
 
@@ -58,7 +58,7 @@ Content = (
 
 
 def image(source: bytes | str | Path, media_type: str | None = None, *, alt: str = "") -> Loose:
-    """An image to say or attach: bytes with their media type, or the path of a file."""
+    """Make an image to say or attach: bytes with their media type, or the path of a file."""
     content, name = _load(source)
     return Loose(content, media_type or _guess(name, "image/"), None, alt)
 
@@ -66,7 +66,7 @@ def image(source: bytes | str | Path, media_type: str | None = None, *, alt: str
 def file(
     source: bytes | str | Path, name: str | None = None, media_type: str | None = None
 ) -> Loose:
-    """A file to say or attach: its path, or bytes and a name."""
+    """Make a file to say or attach: its path, or bytes and a name."""
     content, found = _load(source)
     called = name or found
     if not called:
@@ -75,8 +75,8 @@ def file(
 
 
 def contents(value: Any) -> list[Any]:
-    """What a tool returned, as parts of a message: texts, images and files as they are, everything
-    else as data.
+    """Return the result of a tool as contents of a message: texts, images and files as they are,
+    all else as data.
     """
     if value is None:
         return []
@@ -91,7 +91,7 @@ def contents(value: Any) -> list[Any]:
 
 
 def pack(contents: Sequence[Content], where: str) -> tuple[Parts, dict[Digest, bytes]]:
-    """The parts, and the blobs that must be stored with them."""
+    """Return the parts, and the blobs that must be stored with them."""
     blobs: dict[Digest, bytes] = {}
     if "" in contents and all(content == "" for content in contents):
         raise InvalidValue(where, "nothing is said", "pass a text that says something")
@@ -102,26 +102,26 @@ def _pack(
     content: Content, blobs: dict[Digest, bytes], where: str
 ) -> Text | Reasoning | Image | File | Data:
     if isinstance(content, str):
-        return _put(Text(secrets.hide_text(content)), blobs)
+        return _move_to_blob(Text(secrets.hide_text(content)), blobs)
     if isinstance(content, Path):
         kind = _guess(content.name)
         content = (
             image(content, kind) if kind.startswith("image/") else file(content, media_type=kind)
         )
     if isinstance(content, Loose):
-        return content.part(_keep(secrets.hide_bytes(content.content), blobs))
+        return content.part(_add_blob(secrets.hide_bytes(content.content), blobs))
     if isinstance(content, (Text, Reasoning, Image, File, Data)):
-        return _put(without_secrets(content), blobs)
+        return _move_to_blob(without_secrets(content), blobs)
     if isinstance(content, (Mapping, list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
-        return _put(without_secrets(Data(_plain(content))), blobs)
+        return _move_to_blob(without_secrets(Data(_plain(content))), blobs)
     step = "say a text, a Path, image(…), file(…), a dict or a list"
     raise InvalidValue(where, f"a {type(content).__name__} is not something that can be said", step)
 
 
-def _put(
+def _move_to_blob(
     part: Text | Reasoning | Image | File | Data, blobs: dict[Digest, bytes]
 ) -> Text | Reasoning | Image | File | Data:
-    """The part with its long content moved to a blob."""
+    """Return the part with its long content moved to a blob."""
     if isinstance(part, Text):
         text = part.text
         if (
@@ -132,7 +132,7 @@ def _put(
             check_text(text, "text")
             content = text.encode()
             if len(content) > INLINE_MAX:
-                return Text(blob=_keep(content, blobs))
+                return Text(blob=_add_blob(content, blobs))
         return part
     if (
         isinstance(part, Data)
@@ -141,18 +141,18 @@ def _put(
     ):
         content = _json(part.value)
         if len(content) > INLINE_MAX:
-            return Data(blob=_keep(content, blobs))
+            return Data(blob=_add_blob(content, blobs))
     return part
 
 
-def _keep(content: bytes, blobs: dict[Digest, bytes]) -> Digest:
+def _add_blob(content: bytes, blobs: dict[Digest, bytes]) -> Digest:
     digest = Digest(sha256(content).hexdigest())
     blobs[digest] = content
     return digest
 
 
 def _json(value: Json) -> bytes:
-    """The JSON of a value that goes to a blob, once it is known to come back as it is."""
+    """Return the JSON of a value that goes to a blob, after a check that it reads back the same."""
     VOCABULARY.encode(ScratchSet("data", value))
     return msgspec.json.encode(value, order="deterministic")
 
@@ -188,7 +188,7 @@ def _guess(name: str, wanted: str = "") -> str:
 
 
 def unpack(parts: Parts, get_blob: Callable[[Digest], bytes]) -> Parts:
-    """The parts with texts and data filled in again; images and files stay references."""
+    """Return the parts with texts and data filled in again; images and files stay references."""
     for part in parts:
         if part.blob:
             return tuple([_unpack(part, get_blob) if part.blob else part for part in parts])
@@ -206,13 +206,13 @@ def _unpack(
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise MalformedJson(f"the blob of a {type(part).__name__} part: {error}") from error
     except UnknownBlob:
-        pass  # erased: what it was is still known
+        pass  # erased: its kind and digest are still known
     return cast("Text", part)
 
 
 def value_of(parts: Parts) -> Any:
-    """What came back, as a program sees it: data as data, a text as a text, several parts as a
-    list, no thoughts; None: nothing.
+    """Return parts as a program sees them: data as data, a text as a text, several parts as a list,
+    reasoning left out. None: there are none.
     """
     said = [part for part in parts if not isinstance(part, Reasoning)]
     values = [
@@ -223,13 +223,11 @@ def value_of(parts: Parts) -> Any:
 
 
 def text_of(parts: Parts) -> str:
-    """What the parts say in words; what is not words is named in brackets, what was only thought is
-    left out.
-    """
-    return "\n".join(_say(part) for part in parts if not isinstance(part, Reasoning))
+    """Return the text of parts: images and files are named in brackets, reasoning is left out."""
+    return "\n".join(_part_text(part) for part in parts if not isinstance(part, Reasoning))
 
 
-def _say(part: Part) -> str:
+def _part_text(part: Part) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Image):

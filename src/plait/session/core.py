@@ -13,7 +13,7 @@ from typing import Any
 from plait.event import Event
 from plait.event.kinds import SessionOpened
 from plait.ids import LogId, short
-from plait.session.events import along
+from plait.session.events import path_events
 from plait.session.fold import state_at
 from plait.session.life import Life
 from plait.session.ports import Position, store_at
@@ -27,7 +27,7 @@ _OPENINGS = frozenset({SessionOpened.__name__})
 class Core:
     """A position and the memos that belong to it. Only functions of this room read it."""
 
-    __slots__ = ("_life", "_user", "busy", "near", "position")
+    __slots__ = ("busy", "life_memo", "near", "position", "user_memo")
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Core:
     ) -> None:
         self.position = position
         self.near = near  # the state here, or at an earlier place of this lineage
-        self._life = life
-        self._user = user  # the user named when it was opened; None: not looked up yet
+        self.life_memo = life  # None: not computed yet
+        self.user_memo = user  # the user named when it was opened; None: not looked up yet
         self.busy = busy  # True if a run is open here; None: not computed yet
 
     @property
@@ -61,21 +61,16 @@ class Core:
 
     @property
     def life(self) -> Life:
-        if self._life is None:
-            self._life = self.state.life
-        return self._life
-
-    @property
-    def life_memo(self) -> Life | None:
-        """The life if it is known already: asking for it reads nothing."""
-        return self._life
+        if self.life_memo is None:
+            self.life_memo = self.state.life
+        return self.life_memo
 
     @property
     def user(self) -> str:
         """The user named in the event that opened the lineage, or ""."""
-        if self._user is None:
-            self._user = self.opening.user or ""
-        return self._user
+        if self.user_memo is None:
+            self.user_memo = self.opening.user or ""
+        return self.user_memo
 
     @property
     def opening(self) -> SessionOpened:
@@ -106,7 +101,7 @@ class Core:
         return self.busy
 
     def lineage(self) -> list[Position]:
-        """Positions from the root to here: each ancestor at the place it was forked."""
+        """Return the positions from the root to here: each ancestor at the place it was forked."""
         here, found = self.position, list[Position]()
         seq, head = here.seq, here.head
         for info in ancestry(self.store, here.id):
@@ -118,22 +113,17 @@ class Core:
         return found[::-1]
 
     def own_events(self, kinds: frozenset[str]) -> Iterator[Event]:
-        """Events of this branch alone; below the fork point, those of the ancestor that has this
-        place.
+        """Yield the events of this branch alone; below the fork point, those of the ancestor that
+        has this place.
         """
         log: LogId = self.lineage()[-1].id
         return self.store.read(log, self.store.log(log).place + 1, self.position.seq, kinds=kinds)
 
     def path_bodies(self, kind: type[Any]) -> list[tuple[Event, Any]]:
-        """Events of one kind on the path and on those of merged branches, with their bodies."""
+        """Return the events of one kind on the path and on those of merged branches, with their
+        bodies.
+        """
         return [
             (event, event.body)
-            for _, event in along(self.store, self.state.story.path, {kind.__name__})
+            for _, event in path_events(self.store, self.state.story.path, {kind.__name__})
         ]
-
-    def next(self, position: Position, life: Life | None, busy: bool | None = None) -> Core:
-        """The core of another value of the same lineage: earlier, later, or a branch from here."""
-        near = self.near
-        if near is not None and near.place > position.seq:
-            near = None
-        return Core(position, near, life, self._user, busy)

@@ -1,4 +1,4 @@
-"""How two values differ: what was said, known, judged, spent and changed on each side."""
+"""The difference of two values: messages, facts, verdicts, cost and files of each side."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import msgspec
 from plait.event import Json
 from plait.event.kinds import MessageSaid, ModelReplied, ValidationRecorded
 from plait.ids import Digest
-from plait.session.events import along
+from plait.session.events import path_events
 from plait.session.files import tree_of
-from plait.session.state import Known, Ref, Spent, State, tokens_text
+from plait.session.state import EventRef, Known, Spent, State, tokens_text
 from plait.session.views import Message, message_of
 from plait.store import Store
 from plait.workspace.changes import Changes
@@ -24,7 +24,7 @@ class Messages(msgspec.Struct, frozen=True):
 
 
 class Sides(msgspec.Struct, frozen=True):
-    """What each side says of one thing; `there` tells a null from nothing at all."""
+    """The values of both sides for one key; `there` tells a null from nothing at all."""
 
     left: Json
     right: Json
@@ -42,7 +42,7 @@ class Diff(msgspec.Struct, frozen=True):
     cost: tuple[Spent, Spent]
 
     def __bool__(self) -> bool:
-        """Whether there is any difference in the story."""
+        """Return True if the stories differ. A difference in cost does not count."""
         said = self.messages
         return bool(
             said.left
@@ -53,15 +53,15 @@ class Diff(msgspec.Struct, frozen=True):
         )
 
     def __str__(self) -> str:
-        return "\n".join(lines(self))
+        return "\n".join(diff_lines(self))
 
 
 def compare(
     store: Store, left: State, right: State, titles: tuple[str, str], began: Digest | None = None
 ) -> Diff:
-    """`began` is the tree that files are compared with, if not that of the left side."""
+    """Compare two states. `began` is the tree that files are compared with, if not the left one."""
     facts = {
-        key: Sides(*_both(left.story.facts.get(key), right.story.facts.get(key)))
+        key: Sides(*_side_values(left.story.facts.get(key), right.story.facts.get(key)))
         for key in {**left.story.facts, **right.story.facts}
         if (one.json if (one := left.story.facts.get(key)) else None)
         != (two.json if (two := right.story.facts.get(key)) else None)
@@ -69,16 +69,16 @@ def compare(
     return Diff(
         left=titles[0],
         right=titles[1],
-        messages=_messages(store, left, right),
+        messages=_compare_messages(store, left, right),
         files=Changes(store, began or tree_of(left), tree_of(right)),
         facts=facts,
-        validation=_validation(store, left, right),
+        validation=_compare_verdicts(store, left, right),
         cost=(left.spent, right.spent),
     )
 
 
-def lines(diff: Diff) -> list[str]:
-    """The difference as a person reads it: `-` only left, `+` only right."""
+def diff_lines(diff: Diff) -> list[str]:
+    """Write the difference for people: `-` only left, `+` only right."""
     found = [f"--- {diff.left}", f"+++ {diff.right}", f"messages: {diff.messages.common} in common"]
     for sign, said in (("-", diff.messages.left), ("+", diff.messages.right)):
         found += [f"{sign} {each.name or each.role}: {each.text}" for each in said]
@@ -96,31 +96,31 @@ def lines(diff: Diff) -> list[str]:
     return found
 
 
-def _both(left: object, right: object) -> tuple[Json, Json, bool, bool]:
+def _side_values(left: object, right: object) -> tuple[Json, Json, bool, bool]:
     there = [fact is not None and getattr(fact, "json", None) is not None for fact in (left, right)]
     return (getattr(left, "value", None), getattr(right, "value", None), there[0], there[1])
 
 
-def _messages(store: Store, left: State, right: State) -> Messages:
-    """By event: what both paths share is common, the rest is told apart."""
+def _compare_messages(store: Store, left: State, right: State) -> Messages:
+    """Compare by event: messages on both paths are common, the others belong to one side."""
     sides: list[list[Message]] = []
     common = 0
     for one, other in ((left, right), (right, left)):
         known, found, common = Known(other.story.path), list[Message](), 0
-        for stretch, event in along(store, one.story.path, _MESSAGES):
-            if Ref(event.log, event.seq, event.id) in known:
+        for span, event in path_events(store, one.story.path, _MESSAGES):
+            if EventRef(event.log, event.seq, event.id) in known:
                 common += 1
-            elif (message := message_of(event, stretch, store.get_blob)) is not None:
+            elif (message := message_of(event, span, store.get_blob)) is not None:
                 found.append(message)
         sides.append(found)
     return Messages(common, tuple(sides[0]), tuple(sides[1]))
 
 
-def _validation(store: Store, left: State, right: State) -> dict[str, Sides]:
+def _compare_verdicts(store: Store, left: State, right: State) -> dict[str, Sides]:
     found: list[dict[str, bool]] = []
     for state in (left, right):
         last: dict[str, bool] = {}
-        for _, event in along(store, state.story.path, {ValidationRecorded.__name__}):
+        for _, event in path_events(store, state.story.path, {ValidationRecorded.__name__}):
             body = event.body
             assert isinstance(body, ValidationRecorded)
             last[body.name] = body.passed

@@ -9,7 +9,7 @@ from typing import overload
 from plait.errors import InvalidValue
 from plait.event import KINDS, Body, Event
 from plait.session.ports import Position, store_at
-from plait.session.state import Stretch
+from plait.session.state import Span
 from plait.session.times import When, parse_when
 from plait.store import Store
 
@@ -64,7 +64,7 @@ class Events(Sequence[Event]):
         since: When | None = None,
         until: When | None = None,
     ) -> list[Event]:
-        """The events of these kinds, by this actor, within this time.
+        """Return the events of these kinds, by this actor, within this time.
 
         A span such as "10m" counts back from the last event.
         """
@@ -107,7 +107,7 @@ class Events(Sequence[Event]):
 
 
 def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:
-    """Kinds by name or class; a name that nobody ever heard of is a typo, not an empty answer."""
+    """Return the names of kinds. An unknown name raises: it is a typo."""
     if kind is None:
         return None
     names = {
@@ -125,16 +125,14 @@ def kind_names(kind: Kind | Collection[Kind] | None) -> set[str] | None:
     return names
 
 
-def along(
+def path_events(
     store: Store,
-    path: Sequence[Stretch],
+    path: Sequence[Span],
     kinds: Collection[str] | None = None,
     *,
     reverse: bool = False,
-) -> Iterator[tuple[Stretch, Event]]:
-    """The events of a path in its order, each with the stretch it came on."""
-    for stretch in reversed(path) if reverse else path:
-        for event in store.read(
-            stretch.log, stretch.first, stretch.last, kinds=kinds, reverse=reverse
-        ):
-            yield stretch, event
+) -> Iterator[tuple[Span, Event]]:
+    """Yield the events of a path in its order, each with its span."""
+    for span in reversed(path) if reverse else path:
+        for event in store.read(span.log, span.first, span.last, kinds=kinds, reverse=reverse):
+            yield span, event

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from plait.errors import InvalidValue
 from plait.event.kinds import Merged, PlacementChanged, Resolution, ToolFailed, ToolReturned
 from plait.ids import Digest, LogId
-from plait.session.events import along
+from plait.session.events import path_events
 from plait.session.fold import state_at
 from plait.session.merge import WORKSPACE
 from plait.session.state import ABSENT, Known, State
@@ -25,24 +25,24 @@ Resolve = Mapping[str, Any] | Callable[[str, Mapping[str, Any]], Any]
 _TREES = frozenset(kind.__name__ for kind in (ToolReturned, ToolFailed, PlacementChanged, Merged))
 
 
-class Files(NamedTuple):
-    """What became of the files of several branches."""
+class MergedFiles(NamedTuple):
+    """The merged files of several branches, or the paths in dispute."""
 
     tree: Digest | None  # None: something is in dispute
     blobs: dict[Digest, bytes]
-    conflicts: dict[str, dict[str, Any]]  # by path: what each side has
+    conflicts: dict[str, dict[str, Any]]  # by path: the version of each side
     resolved: dict[str, Resolution]
 
 
 def first_tree(store: Store, state: State) -> Digest | None:
-    """The tree that a story began with."""
+    """Return the tree that a story began with."""
     for tree in _trees(store, state):
         return tree
     return None
 
 
 def _trees(store: Store, state: State) -> Iterator[Digest]:
-    for _, event in along(store, state.story.path, _TREES):
+    for _, event in path_events(store, state.story.path, _TREES):
         body = event.body
         trees = getattr(body, "trees", None)
         tree = trees.before if trees is not None else getattr(body, "tree", None)
@@ -57,9 +57,9 @@ def merge_files(
     base: State | None,
     names: Sequence[str],
     choices: Resolve | None,
-) -> Files:
-    """Merge the trees of these branches into ours, one after another; `choices` settle what is in
-    dispute, by path.
+) -> MergedFiles:
+    """Merge the trees of these branches into ours, one after another; `choices` settle disputes, by
+    path.
     """
     objects, tree, met_so_far = _Blobs(store), tree_of(ours), [ours]
     resolved: dict[str, Resolution] = {}
@@ -73,38 +73,38 @@ def merge_files(
         met = objects, bases, tree, their, (names[0], name)
         found = merge_trees(*met)
         if found.conflicts:
-            chosen = chosen_in(found.conflicts, choices, resolved)
+            chosen = choices_for(found.conflicts, choices, resolved)
             if chosen.keys() != found.conflicts.keys():
                 left = {
-                    path: told(sides)
+                    path: side_texts(sides)
                     for path, sides in found.conflicts.items()
                     if path not in chosen
                 }
-                return Files(None, {}, left, resolved)
+                return MergedFiles(None, {}, left, resolved)
             found = resolve(*met, choices=chosen)
         objects.add(found.blobs)
         tree = found.tree
-    return Files(tree, objects.new, {}, resolved)
+    return MergedFiles(tree, objects.new, {}, resolved)
 
 
-def chosen_in(
+def choices_for(
     conflicts: Mapping[str, Mapping[str, ConflictSide]],
     choices: Resolve | None,
     resolved: dict[str, Resolution],
 ) -> dict[str, Choice]:
-    """What somebody chose, for the paths that are in dispute."""
+    """Return the choices for the paths in dispute, and add them to `resolved` as recorded."""
     chosen: dict[str, Choice] = {}
     given = (
         {}
         if choices is None or callable(choices)
-        else {path_of(key): value for key, value in choices.items()}
+        else {path_of_key(key): value for key, value in choices.items()}
     )
     for path, sides in conflicts.items():
         if callable(choices):
-            given[path] = choices(path, told(sides))
+            given[path] = choices(path, side_texts(sides))
         if path in given:
             chosen[path] = _choice(path, given[path], sides)
-            resolved[resolved_as(path)] = _resolution(given[path])
+            resolved[resolution_key(path)] = _resolution(given[path])
     return chosen
 
 
@@ -115,18 +115,19 @@ def _resolution(value: Any) -> Resolution:
     return Resolution(text if len(text) <= 200 else f"{text[:200]}…")  # the tree has it whole
 
 
-def told(sides: Mapping[str, ConflictSide]) -> dict[str, Any]:
-    """What each side has, as a caller may give it back to choose it: its text, what else tells it
-    apart, or that it is gone.
+def side_texts(sides: Mapping[str, ConflictSide]) -> dict[str, Any]:
+    """Return a text for each side's version, which a caller may give back to choose it: its
+    content; kind, mode and digests where that is no text or the same on all sides; ABSENT for a
+    file that is gone.
     """
     alike = len({version.text for version in sides.values()}) == 1
     return {
-        side: ABSENT if version.entry is None else _name(version, alike)
+        side: ABSENT if version.entry is None else _version_text(version, alike)
         for side, version in sides.items()
     }
 
 
-def _name(version: ConflictSide, alike: bool) -> str:
+def _version_text(version: ConflictSide, alike: bool) -> str:
     if version.text is not None and not alike:
         return version.text
     pieces = ",".join(digest[:16] for digest in version.digests)
@@ -137,10 +138,10 @@ def _name(version: ConflictSide, alike: bool) -> str:
 
 
 def _choice(path: str, value: Any, sides: Mapping[str, ConflictSide]) -> Choice:
-    """A side that has just that, else new content."""
+    """Return the entry of the side that has this version, else the value as new content."""
     if value is ABSENT:
         return None
-    for side, name in told(sides).items():
+    for side, name in side_texts(sides).items():
         if name is not ABSENT and name == value:
             return sides[side].entry
     if isinstance(value, str):
@@ -154,22 +155,21 @@ def _choice(path: str, value: Any, sides: Mapping[str, ConflictSide]) -> Choice:
     )
 
 
-def resolved_as(path: str) -> str:
-    """Under what a choice for a file is recorded."""
+def resolution_key(path: str) -> str:
+    """Return the key under which a choice for a file is recorded."""
     return f"{WORKSPACE}/{shown_path(path)}"
 
 
-def path_of(key: str) -> str:
-    """The path that a key names, as it is or spelled out as one."""
+def path_of_key(key: str) -> str:
+    """Return the path that a key names: a path, or a key of `resolution_key`."""
     return key.removeprefix(f"{WORKSPACE}/").removeprefix("./")
 
 
 def bases_of(objects: _Blobs, ours: Sequence[State], theirs: State) -> list[Digest | None]:
-    """The tree that both sides come from: that of the last place they share.
+    """Return the tree that both sides come from: that of the last place they share.
 
     After merges one way and the other there may be several such places, none on the way to another.
-    Then what they come to, merged in their turn, is the base; where that is in dispute, all of them
-    are.
+    Then their trees, merged in their turn, are the base; where that is in dispute, all of them are.
     """
     shared = _last_shared(objects.store, ours, theirs)
     trees = list(dict.fromkeys(tree_of(state) for state in shared))
@@ -191,17 +191,17 @@ def bases_of(objects: _Blobs, ours: Sequence[State], theirs: State) -> list[Dige
 
 
 def _last_shared(store: Store, ours: Sequence[State], theirs: State) -> list[State]:
-    """The states at the last places that two stories share, without those that lie on the way to
-    another of them.
+    """Return the states at the last places that two stories share, without those that lie on the
+    way to another of them.
     """
     known, found = (
-        Known(stretch for state in ours for stretch in state.story.path),
+        Known(span for state in ours for span in state.story.path),
         dict[LogId, int](),
     )
-    for stretch in theirs.story.path:
-        last = known.last_shared(stretch)
+    for span in theirs.story.path:
+        last = known.last_shared(span)
         if last is not None:
-            found[stretch.log] = max(last, found.get(stretch.log, 0))
+            found[span.log] = max(last, found.get(span.log, 0))
     states = {place: state_at(store, *place) for place in found.items()}
     ways = {place: Known(state.story.path) for place, state in states.items()}
     return [
@@ -216,7 +216,7 @@ def tree_of(state: State | None) -> Digest | None:
 
 
 class _Blobs:
-    """The store, and what is not in it yet."""
+    """The blobs of the store, and new ones that are not in it yet."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -1,9 +1,9 @@
-"""Gates: who is to give a verdict, and whose verdict counts.
+"""Gates: the judge that a gate names, and the verdicts that count.
 
 A gate names a principal (`human:ana`, `service:ci`), or a workflow by its class or its path in the
-run. What a workflow, and what it calls, says in a run carries the names of the workflows that are
-at work there, so that code of a run speaks for nobody else; what is said outside of runs carries
-none, so that nobody passes for a workflow.
+run. A verdict given in a run carries the names of the workflows that are at work there, so that
+code of a run speaks for no other; a verdict given outside of runs carries none, so that no person
+passes for a workflow.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from plait.event.kinds import ValidationRecorded
 
 
 def judge_name(by: object, path: str | None) -> str:
-    """How a gate names who is to judge: as it is said; a workflow by its path in the run, else by
-    its name or class.
+    """Return the name of a judge as a gate records it: a text as it is; a workflow by its path in
+    the run, else by its name or class.
     """
     if isinstance(by, str):
         return by.strip()
@@ -36,7 +36,7 @@ def judge_name(by: object, path: str | None) -> str:
 
 
 def is_counted(by: str, verdict: Event) -> bool:
-    """Whether a verdict on record is that of the one whom a gate names."""
+    """Return True if a recorded verdict is of the judge that a gate names."""
     body = verdict.body
     assert isinstance(body, ValidationRecorded)
     names = body.by
@@ -47,8 +47,8 @@ def is_counted(by: str, verdict: Event) -> bool:
 
 
 def is_judge(by: str, actor: str, names: Sequence[str]) -> bool:
-    """Whether the verdict of an actor, given in a run under these names, is that of the one whom a
-    gate names.
+    """Return True if an actor, with these names of workflows in a run, is the judge that a gate
+    names.
     """
     if not by or not names:
         return by in ("", actor)

@@ -1,10 +1,10 @@
-"""Finds the budgets that bind a session, and what was spent under each.
+"""Finds the budgets that bind a session, and the amounts spent under each.
 
 A grant is an event: the first one of a session that was opened with a budget, a `BudgetSet`, or the
 first one of a fork that got a share. It bounds its log from there on, every branch of it, merged or
-not, and every session that follows it with what was left. A share, what was left, and a budget that
-code of a run granted itself draw on the grant above as well. `session.budget.grant(…)` outside of
-runs ends the grant before it for its log.
+not, and every session that follows it with the rest of it. A share, a rest, and a budget that code
+of a run granted itself draw on the grant above as well. `session.budget.grant(…)` outside of runs
+ends the grant before it for its log.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def grants_at(store: Store, log: LogId, place: int) -> list[Grant]:
 
 
 def spent_under(store: Store, grant: Grant) -> Spent:
-    """Add up what a log, all its branches and the sessions that follow them spent from a grant on,
-    each event once.
+    """Add up the amounts that a log, all its branches and the sessions that follow them spent from
+    a grant on, each event once.
     """
     spent = NOTHING
     logs = [(grant.log, grant.seq, grant.seq)]
@@ -97,9 +97,9 @@ def spent_under(store: Store, grant: Grant) -> Spent:
 
 
 def budget_left(store: Store, log: LogId, place: int, own: Budget | None) -> Budget | None:
-    """Return what remains of a budget as the store is now, branches that were never merged counted.
+    """Return the rest of a budget as the store is now, branches that were never merged counted.
 
-    `own` is what its own log leaves.
+    `own` is the rest that its own log leaves.
     """
     for grant in grants_at(store, log, place) if own is not None else ():
         spent, most = spent_under(store, grant), grant.budget
@@ -121,7 +121,7 @@ Number = TypeVar("Number", int, float)
 
 
 def _least(own: Number | None, most: Number | None, spent: Number) -> Number | None:
-    """Return the tighter of two limits, the second less what was spent of it.
+    """Return the tighter of two limits, the second less the amount spent of it.
 
     None: there is no limit.
     """
@@ -130,7 +130,7 @@ def _least(own: Number | None, most: Number | None, spent: Number) -> Number | N
 
 
 def spent_in(events: Iterable[Event]) -> Spent:
-    """Add up what these events spent."""
+    """Add up the amounts that these events spent."""
     spent = NOTHING
     for event in events:
         if event.kind in SPENDING:
@@ -139,7 +139,7 @@ def spent_in(events: Iterable[Event]) -> Spent:
 
 
 def spent_by(body: Any) -> Spent:
-    """Return what one event adds to a bill."""
+    """Return the amounts that one event adds to a bill."""
     if isinstance(body, ModelAsked):
         return Spent(model_calls=1)
     if isinstance(body, ToolRequested):
@@ -150,8 +150,8 @@ def spent_by(body: Any) -> Spent:
 
 
 def is_share(store: Store, event: Event) -> bool:
-    """Say whether a grant draws on the one above: a fork's does, what was left does, and code of a
-    run cannot raise its own limit.
+    """Return True if a grant draws on the one above: that of a fork does, the rest of a budget
+    does, and code of a run cannot raise its own limit.
 
     A grant that was sent to an open run is written by that run, with the event in the inbox as its
     cause: it is no share.

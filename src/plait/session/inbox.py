@@ -1,12 +1,12 @@
 """The inbox: the lane of all other writers.
 
-While a run holds a session, nobody else appends to its log: a message, an approval, a wish to
+While a run holds a session, only the run appends to its log: a message, an approval, a wish to
 cancel goes to the session's inbox, a log of its own with many writers, hash-linked like any other.
-The run delivers at safe points: it reads what has arrived since the last time and appends it to the
-session's log, after `Delivered`.
+The run delivers at safe points: it reads the events that have arrived since the last time and
+appends them to the session's log, after `Delivered`.
 
-What waits for people is a fold over the session's own log, less what was answered in the inbox by
-now; across all sessions it is kept as rows.
+The asks that wait are a fold over the session's own log, less those answered in the inbox by now;
+across all sessions they are kept as rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from plait.errors import (
 from plait.event import Body, Event
 from plait.event.kinds import ToolRequested, ValidationRecorded
 from plait.ids import Digest, LogId, Micros, inbox_of, short
-from plait.session.asks import ASKS, LIFE_OF_ASKS, answers, ask_of, is_late, not_allowed, open_asks
+from plait.session.asks import (
+    ASKS,
+    LIFE_OF_ASKS,
+    ask_of,
+    is_answer,
+    is_late,
+    open_asks,
+    refusal_reason,
+)
 from plait.session.gates import is_judge
 from plait.session.ports import Act, Draft, Position, store_at, writer_of
 from plait.session.rows import InboxRows, is_run_over, waiting_of
@@ -50,16 +58,16 @@ def post(
     check: Callable[[Sequence[Event]], object] | None = None,
     run: str | None = None,
 ) -> list[Event]:
-    """Append to the inbox of a log, beginning it if need be: durable on return, whoever else writes
-    there. See `Writer.post`.
+    """Append to the inbox of a log, beginning it if need be: durable on return, also while others
+    write there. See `Writer.post`.
     """
     return writer_of(run).post(store_address, log, drafts, blobs=blobs, check=check, run=run)
 
 
 def inbox_events(store: Store, log: LogId, after: int = 0) -> list[Event]:
-    """What stands in the inbox of a log after this place.
+    """Return the events of a log's inbox after this place.
 
-    Asked before every effect: one query, as long as there is nothing new.
+    It is called before every effect: one query, as long as there is nothing new.
     """
     inbox = inbox_of(log)
     try:
@@ -69,11 +77,13 @@ def inbox_events(store: Store, log: LogId, after: int = 0) -> list[Event]:
     return list(store.read(inbox, after + 1, tip)) if tip > after else []
 
 
-# ── what waits ───────────────────────────────────────────────────────────────────────────────
+# ── asks that wait ───────────────────────────────────────────────────────────────────────────
 
 
 def waiting_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
-    """What a log's own events from first to last leave open, and nobody has answered by now."""
+    """Return the asks that a log's own events from first to last leave open, less those answered by
+    now.
+    """
     found = asks_in(store, log, first, last)
     given = {
         about: inbox_events(store, about)
@@ -82,19 +92,21 @@ def waiting_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]
     return [
         with_request(store, ask)
         for ask in found
-        if not any(answers(ask, event) for event in given[ask.of or ask.log])
+        if not any(is_answer(ask, event) for event in given[ask.of or ask.log])
     ]
 
 
 def asks_in(store: Store, log: LogId, first: int, last: int) -> list[Waiting]:
-    """What a log's own events from first to last leave open, answered by now or not."""
+    """Return the asks that a log's own events from first to last leave open, answered by now or
+    not.
+    """
     found = open_asks(store.read(log, first, last, kinds=LIFE_OF_ASKS)).values()
     return [ask for ask in found if ask.run is None or not is_run_over(store, ask.run)]
 
 
 def all_waiting(store: Store, *, answered: bool = False) -> list[Waiting]:
-    """What waits in all sessions, in the order it was asked; if so asked for, also what is answered
-    and not delivered yet.
+    """Return the asks that wait in all sessions, in their order; with `answered`, also those that
+    are answered and not delivered yet.
     """
     rows = store.rows(
         InboxRows.name,
@@ -107,15 +119,15 @@ def all_waiting(store: Store, *, answered: bool = False) -> list[Waiting]:
 
 
 def waiting_in_branches(store: Store, run: str, root: LogId) -> list[Waiting]:
-    """What the branches of a run wait for, in the order it was asked, less what was answered."""
+    """Return the asks of the branches of a run, in their order, less those that are answered."""
     wanted = {"run": run, "answered": 0, "over": 0}
     rows = store.rows(InboxRows.name, "ask", wanted, order="number", limit=_ALL)
     return [with_request(store, waiting_of(store, row)) for row in rows if row["log"] != root]
 
 
-def due(store: Store, now: Micros) -> list[LogId]:
-    """Sessions that could go on if somebody resumed them: a time is over, an answer is there, or
-    they are to be cancelled.
+def due_sessions(store: Store, now: Micros) -> list[LogId]:
+    """Return the sessions that could go on if they were resumed: a time is over, an answer is
+    there, or they are to be cancelled.
 
     These are the logs that wait; a branch goes on through the session its run began on: `root_of`.
     """
@@ -129,13 +141,13 @@ def due(store: Store, now: Micros) -> list[LogId]:
 
 
 def root_of(store: Store, run: str | None, log: LogId) -> LogId:
-    """The session that a run began on; outside of any run, or if nobody knows, the log itself."""
+    """Return the session that a run began on; outside of runs, or without a row, the log itself."""
     found = store.rows(InboxRows.name, "run", {"run": run}, limit=1) if run is not None else []
     return LogId(str(found[0]["log"])) if found else log
 
 
 def with_request(store: Store, ask: Waiting) -> Waiting:
-    """Return an approval, or an unknown outcome, with what was asked for, as its request has it."""
+    """Return an approval, or an unknown outcome, with the tool and arguments of its request."""
     if ask.kind == "approval":
         causes = store.event(ask.event).header.causes
     else:
@@ -180,8 +192,8 @@ def find_ask(
     kinds: Sequence[WaitKind],
     session: str = "",
 ) -> Waiting:
-    """The ask of this name: itself, its event, or the start of the id of its event, binding, call
-    or request.
+    """Return the ask of this name: itself, its event, or the start of the id of its event, binding,
+    call or request.
     """
     if isinstance(name, (Waiting, Event)):
         text = name.event if isinstance(name, Waiting) else name.id
@@ -211,7 +223,7 @@ def find_ask(
         raise UnknownAsk(
             session,
             text,
-            f"nothing that waits for {' or '.join(map(_wanted, kinds))} is called that{short}",
+            f"nothing that waits for {' or '.join(map(_kind_text, kinds))} is called that{short}",
         )
     return found[0]
 
@@ -221,8 +233,8 @@ def _is_start(text: str, id: str | None) -> bool:
 
 
 def ask_now(spot: Position, name: Waiting | Event | str, *kinds: WaitKind) -> Waiting:
-    """The ask of this name in a session as it is now; raises if it has been
-    answered, or is over.
+    """Return the ask of this name in a session as it is now, or raise if it has been answered, or
+    is over.
     """
     store, session = store_at(spot.store), short(spot.id)
     log = store.log(spot.id)
@@ -246,7 +258,7 @@ def ask_now(spot: Position, name: Waiting | Event | str, *kinds: WaitKind) -> Wa
     )
 
 
-def _wanted(kind: WaitKind) -> str:
+def _kind_text(kind: WaitKind) -> str:
     return {
         "approval": "an approval",
         "question": "an answer",
@@ -264,10 +276,10 @@ def reply(
     *,
     blobs: Mapping[Digest, bytes] | None = None,
 ) -> Event:
-    """Put an answer into the inbox, if whoever gives it may and nobody was first."""
+    """Put an answer into the inbox, if its actor may answer and no answer is there yet."""
     store = store_at(spot.store)
     session = short(spot.id)
-    if (why := not_allowed(ask, act.actor)) is not None:
+    if (why := refusal_reason(ask, act.actor)) is not None:
         raise MayNotApprove(session, act.actor, why)
 
     def check(events: Sequence[Event]) -> None:
@@ -286,5 +298,5 @@ def reply(
 
 def refuse_second(store: Store, ask: Waiting) -> None:
     for event in inbox_events(store, ask.log):
-        if answers(ask, event):
+        if is_answer(ask, event):
             raise AlreadyAnswered(short(ask.log), ask.event, event.kind, event.actor)

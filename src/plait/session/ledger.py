@@ -1,8 +1,8 @@
-"""What was spent, added up over many sessions: by whom, on what, with which model, on which day.
+"""Costs, added up over many sessions: by user, project, agent, model, session, run, day or tag.
 
 Every event stands in the store once, however many forks and merges take it along, so each is
-counted once. What is counted, and how, is what a session's own `spent` counts: over all that a
-session covers, the total is the same, less tool calls that a policy refused.
+counted once. The rules are those of a session's own `spent`: over all that a session covers, the
+total is the same, less tool calls that a policy refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _tags = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Costs(NamedTuple):
-    """Sums by what was asked for, the dearest first, and the sum of all."""
+    """Sums by the names in `by`, the dearest first, and the sum of all."""
 
     by: tuple[str, ...]
     # "": there is none, as there is no model to a call of the program's own
@@ -51,41 +51,38 @@ def costs(
     until: When | None = None,
     session: Reading | None = None,
 ) -> Costs:
-    """What the sessions of a store spent, or one session and all that it covers.
+    """Add up the costs of the sessions of a store, or of one session and all that it covers.
 
     A span such as "7d" counts back from the last event.
     """
     names = _check_names(
         [name for text in ([by] if isinstance(by, str) else by) for name in text.split(",")]
     )
-    first, last = _moments(store, since, until, session)
-    about = _About(store, session)
+    first, last = _time_limits(store, since, until, session)
+    about = _Filing(store, session)
     sums: dict[tuple[str, ...], list[Spent]] = {}
     for event in _events(store, session, losing="run" in names):
         body: Any = event.body
-        about.hear(event, body)
+        about.note_model(event, body)
         if (first is None or event.time >= first) and (last is None or event.time <= last):
             spent = NOTHING if _is_refused(body) else spent_by(body)
             if spent is not NOTHING:
                 sums.setdefault(
                     tuple([about.value(name, event, body) for name in names]), []
                 ).append(spent)
-    rows = [(key, _sum(parts)) for key, parts in sums.items()]
+    rows = [(key, _sum_spent(parts)) for key, parts in sums.items()]
     rows.sort(key=lambda row: (-row[1].cost_usd_nano, -row[1].tokens, row[0]))
-    return Costs(names, tuple(rows), _sum([spent for _, spent in rows]), first, last)
+    return Costs(names, tuple(rows), _sum_spent([spent for _, spent in rows]), first, last)
 
 
 def _is_refused(body: Any) -> bool:
-    """Say whether a policy refused this call: it was asked for and not made.
-
-    A budget counts what was asked for.
-    """
+    """Return True if a policy refused this call. A budget counts it all the same."""
     return isinstance(body, ToolRequested) and body.decision == "refuse"
 
 
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     given = [name.strip() for name in names if name.strip()]
-    # A run also tells what was spent in branches that were never merged.
+    # With runs the cost of branches that were never merged stands in rows of its own.
     found = tuple(
         dict.fromkeys(
             [part for name in given for part in ((name, BRANCH) if name == "run" else (name,))]
@@ -99,7 +96,7 @@ def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def _moments(
+def _time_limits(
     store: Store, since: When | None, until: When | None, session: Reading | None
 ) -> tuple[Micros | None, Micros | None]:
     if since is None and until is None:
@@ -135,8 +132,8 @@ def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[
 
 
 def _branches_of_runs(store: Store, covers: Mapping[LogId, int]) -> Iterator[LogId]:
-    """Yield the logs that runs forked from these logs, and their forks, where they go beyond what
-    is covered.
+    """Yield the logs that runs forked from these logs, and their forks, if they have events that
+    are not covered.
     """
     logs, seen = list(covers), set[LogId]()
     while logs:
@@ -157,12 +154,12 @@ def _branches_of_runs(store: Store, covers: Mapping[LogId, int]) -> Iterator[Log
 
 
 def _is_of_run(store: Store, log: LogId) -> bool:
-    """Say whether a run made this log, as a branch of its own."""
+    """Return True if a run made this log, as a branch of its own."""
     first = store.log(log).place + 1
     return next(store.read(log, first, first)).header.run is not None
 
 
-def _sum(parts: Sequence[Spent]) -> Spent:
+def _sum_spent(parts: Sequence[Spent]) -> Spent:
     usage = Usage(
         *(sum([getattr(part.usage, name) for part in parts]) for name in Usage.__struct_fields__)
     )
@@ -172,8 +169,8 @@ def _sum(parts: Sequence[Spent]) -> Spent:
     )
 
 
-class _About:
-    """What an event is filed under."""
+class _Filing:
+    """Finds the values that an event is summed under: its user, model, day and so on."""
 
     def __init__(self, store: Store, session: Reading | None) -> None:
         self._store = store
@@ -183,7 +180,7 @@ class _About:
         # which model a call asked: a failure does not say it
         self._asked: dict[tuple[LogId, str | None], str] = {}
 
-    def hear(self, event: Event, body: Any) -> None:
+    def note_model(self, event: Event, body: Any) -> None:
         if isinstance(body, ModelAsked):
             self._asked[event.log, event.header.call] = body.model
 
@@ -193,7 +190,7 @@ class _About:
         return _VALUES[name](self, event, body)
 
     def model(self, event: Event, body: Any) -> str:
-        """As it was asked for: what a provider calls itself in its answer may differ, and the bill
+        """Return the model as it was asked for: its name in the answer may differ, and the bill
         would be in two halves.
         """
         if isinstance(body, ToolRequested):
@@ -201,15 +198,13 @@ class _About:
         return self._asked.get((event.log, event.header.call)) or getattr(body, "model", "")
 
     def branch(self, event: Event) -> str:
-        """Say whether what was spent here counts in the session, or stands in a branch of a run
-        that was never merged.
-        """
+        """Return LOSING if the event stands in a branch of a run that was never merged, or ""."""
         upto = self._counted.get(event.log, 0) if self._of_one else self._counted_upto(event.log)
         return "" if event.seq <= upto else LOSING
 
     def _counted_upto(self, log: LogId) -> int:
-        """Return the last place of a log that counts: its tip, or for a branch of a run what was
-        merged into a log that counts.
+        """Return the last place of a log that counts: its tip, or for a branch of a run the last
+        place that was merged into a log that counts.
         """
         waiting = [log] if log not in self._counted else []
         while waiting:
@@ -236,7 +231,7 @@ class _About:
             waiting.pop()
         return self._counted[log]
 
-    def named(self, name: str, event: Event) -> str:
+    def row_text(self, name: str, event: Event) -> str:
         return str(self._row(event.log)[name] or "")
 
     def _row(self, log: LogId) -> dict[str, Any]:
@@ -250,18 +245,18 @@ class _About:
         return self._rows[log]
 
 
-def _agent(about: _About, event: Event, body: Any) -> str:
+def _agent(about: _Filing, event: Event, body: Any) -> str:
     kind, _, name = event.actor.partition(":")
     return name if kind == "agent" else event.actor
 
 
-def _day(about: _About, event: Event, body: Any) -> str:
+def _day(about: _Filing, event: Event, body: Any) -> str:
     return datetime.fromtimestamp(event.time / 1e6, UTC).date().isoformat()
 
 
-_VALUES: dict[str, Callable[[_About, Event, Any], str]] = {
-    "user": lambda about, event, body: about.named("user", event),
-    "project": lambda about, event, body: about.named("project", event),
+_VALUES: dict[str, Callable[[_Filing, Event, Any], str]] = {
+    "user": lambda about, event, body: about.row_text("user", event),
+    "project": lambda about, event, body: about.row_text("project", event),
     "agent": _agent,
     "model": lambda about, event, body: about.model(event, body),
     "session": lambda about, event, body: event.log,

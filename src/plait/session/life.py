@@ -1,8 +1,8 @@
 """A session's life: open, active, waiting, paused, closed, archived.
 
-One small machine, used by the row that a listing shows, by the state and by whoever wants to change
-it. It runs over a log's own events: a branch inherits what happened, not what is open, so it begins
-its own life.
+One small machine, used by the row that a listing shows, by the state and by the verbs that change
+it. It runs over a log's own events: a branch inherits the past, and no open work, so it begins its
+own life.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ STATUSES: tuple[Status, ...] = ("open", "active", "waiting", "paused", "closed",
 
 
 class Life(msgspec.Struct, frozen=True, omit_defaults=True):
-    ran: bool = False  # whether a run was ever started
-    asks: int = 0  # approvals and questions that nobody answered yet
-    unknown: int = 0  # effects that may have happened, and nobody knows
-    timers: int = 0  # what it sleeps for
+    ran: bool = False  # True: a run was started
+    asks: int = 0  # approvals and questions without an answer yet
+    unknown: int = 0  # effects that may have happened
+    timers: int = 0  # times and signals that it sleeps for
     verdicts: int = 0  # gates that hold a run
     paused: bool = False
     over: Literal["", "closed", "archived"] = ""
@@ -93,8 +93,8 @@ _ARCHIVES = _names(SessionArchived)
 LIFE_KINDS = _BEGINS | _RUNS | _ENDS | frozenset(_COUNTS) | _PAUSES | _RESUMES | _CLOSES | _ARCHIVES
 
 
-def live_on(life: Life, kind: str) -> Life:
-    """The life after one more event of this kind."""
+def life_after(life: Life, kind: str) -> Life:
+    """Return the life after one more event of this kind."""
     if kind not in LIFE_KINDS:  # as most are
         return life
     if kind in _BEGINS:
@@ -118,7 +118,7 @@ def live_on(life: Life, kind: str) -> Life:
 
 
 def is_busy_after(busy: bool | None, kind: str) -> bool | None:
-    """Whether a run is open after one more event of this kind. None: as little known as before."""
+    """Return True if a run is open after one more event of this kind. None: still not known."""
     if kind not in LIFE_KINDS:
         return busy
     return True if kind in _RUNS else False if kind in _ENDS else busy
@@ -133,9 +133,9 @@ _FROM: dict[str, tuple[tuple[Status, ...], str]] = {
 
 
 def check_may(session: str, status: Status, verb: str) -> None:
-    """Whether a session of this status may do this.
+    """Raise WrongStatus if a session of this status may not do this.
 
-    What is over takes no more events, but can be forked.
+    A session that is over takes no more events, but can be forked.
     """
     allowed, step = _FROM.get(
         verb, (("open", "active", "waiting", "paused"), "go on in a fork of it")

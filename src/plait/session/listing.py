@@ -1,4 +1,4 @@
-"""Pages of sessions by what their rows say."""
+"""Pages of sessions, by the columns of their rows."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from plait.event import Json
 from plait.event.kinds import Merged, Place, Resolution
 from plait.ids import Digest, parse_digest
 from plait.session.appending import append_to, refuse_if_busy, wait_for_gates
-from plait.session.files import Files, merge_files, path_of, resolved_as
+from plait.session.files import MergedFiles, merge_files, path_of_key, resolution_key
 from plait.session.fold import state_at
 from plait.session.life import check_may
-from plait.session.merge import WORKSPACE, Outcome, combine, names_of
+from plait.session.merge import WORKSPACE, Outcome, combine, side_names
 from plait.session.ports import writer_of
 from plait.session.state import ABSENT, State, share_a_place
 from plait.session.value import S, SessionValue, core_of, position_of, state_of
@@ -130,7 +130,7 @@ def _merged_files(
     theirs: Sequence[State],
     base: State | None,
     resolve: Resolve | None,
-) -> Files | None:
+) -> MergedFiles | None:
     """The files of all branches, merged by path.
 
     None: there is nothing to merge, or one tree is chosen whole.
@@ -148,14 +148,14 @@ def _merged_files(
     else:
         chosen = None
     core = core_of(session)
-    names = names_of([core.state, *theirs])
+    names = side_names([core.state, *theirs])
     return merge_files(core.store, core.state, theirs, base, names, chosen)
 
 
 def _resolve_disputes(
     session: SessionValue,
     conflicts: Mapping[str, dict[str, Any]],
-    files: Files | None,
+    files: MergedFiles | None,
     resolve: Resolve | None,
 ) -> dict[str, Resolution]:
     """The choices for all disputes; raises MergeConflict if one has none."""
@@ -173,7 +173,7 @@ def _resolve_disputes(
 
 
 def _merged_tree(
-    state: State, outcome: Outcome, files: Files | None, resolved: Mapping[str, Resolution]
+    state: State, outcome: Outcome, files: MergedFiles | None, resolved: Mapping[str, Resolution]
 ) -> Digest | None:
     """The tree after the merge. None: it stays as it was."""
     if WORKSPACE in resolved:
@@ -194,7 +194,7 @@ def _distinct_names(
 
 
 def _resolutions(
-    conflicts: dict[str, dict[str, Any]], resolve: Resolve | None, files: Files | None = None
+    conflicts: dict[str, dict[str, Any]], resolve: Resolve | None, files: MergedFiles | None = None
 ) -> dict[str, Resolution]:
     """The choices as they are recorded; raises for a choice where nothing is in dispute."""
     settled = files.resolved if files is not None else {}
@@ -203,7 +203,7 @@ def _resolutions(
     if callable(resolve):
         chosen = {key: resolve(key, sides) for key, sides in conflicts.items()}
     else:
-        of_files = [key for key in resolve if resolved_as(path_of(key)) in settled]
+        of_files = [key for key in resolve if resolution_key(path_of_key(key)) in settled]
         chosen = {
             key: value for key, value in resolve.items() if key in conflicts or key not in of_files
         }

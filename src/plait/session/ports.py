@@ -1,4 +1,4 @@
-"""What a session needs from above, declared here and bound by the composition root.
+"""The ports of a session: declared here, and bound by the composition root.
 
 A session is plain data: a `Position`. Every append goes through the `Writer`, found by the run id
 in the position (a registry, not a context variable: threads of a run must find it too). Outside a
@@ -27,11 +27,11 @@ class Position(msgspec.Struct, frozen=True):
     id: LogId
     seq: int  # the seq of its last event
     head: Digest  # the id of that event
-    run: str | None = None  # the run whose value this is; None: outside of any
+    run: str | None = None  # the run that this is a value of; None: outside of any
 
 
 class Act(NamedTuple):
-    """Who did it, and because of what."""
+    """The actor of an event, its origin, and its causes."""
 
     actor: str
     origin: str = "program"
@@ -49,25 +49,25 @@ class Draft(NamedTuple):
 
 
 class Writer(Protocol):
-    """Where a session's events go. On return they are as durable as the store promises."""
+    """Appends a session's events. On return they are as durable as the store promises."""
 
     def store(self, address: str) -> Store:
-        """The open store at this address, made if need be."""
+        """Return the open store at this address, made if need be."""
         ...
 
     def address(self) -> str:
-        """Where the store is if nobody names one."""
+        """Return the address of the default store."""
         ...
 
     def principal(self, log: LogId | None = None) -> str:
-        """Who acts when nobody is named: a person, or in a run the workflow that has this log in
-        hand.
+        """Return the actor where the caller names none: a person, or in a run the workflow that
+        has this log in hand.
         """
         ...
 
     def acting(self, store: str, position: Position | None = None) -> Act:
-        """How a value of this writer acts when nobody is named. An empty actor or origin is for the
-        caller to fill in.
+        """Return the act of a value of this writer where the caller names no actor. An empty actor
+        or origin is for the caller to fill in.
 
         The causes are the places whose content the program read elsewhere before it wrote this.
         """
@@ -88,31 +88,31 @@ class Writer(Protocol):
         ...
 
     def judges(self, log: LogId, store: str) -> tuple[str, ...]:
-        """The names under which code of a run gives verdicts on this log: its principal, path and
-        classes; (): it is no code of a run.
+        """Return the names under which code of a run gives verdicts on this log: its principal,
+        path and classes; (): it is no code of a run.
         """
         ...
 
     def path_of(self, log: LogId, workflow: object) -> str | None:
-        """The path that this very workflow has in the run that has the log in hand.
+        """Return the path that this very workflow has in the run that has the log in hand.
 
         None: it has none there.
         """
         ...
 
     def has_in_hand(self, position: Position) -> bool:
-        """Whether the code that executes may append after this position.
+        """Return True if the code that executes may append after this position.
 
         In a run another thread may not: it writes from outside.
         """
         ...
 
     def is_current(self, position: Position) -> bool:
-        """Whether the next append may come after this position."""
+        """Return True if the next append may come after this position."""
         ...
 
     def latest(self, position: Position) -> Position:
-        """Where the log of this position ends now; to a run that is taken up again, where it ended
+        """Return the end of the position's log as it is now; in a resumed run, as the run saw it
         then.
         """
         ...
@@ -141,27 +141,27 @@ class Writer(Protocol):
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
     ) -> list[Event]:
-        """Append to the inbox of a log, whoever else does so at the same time, and return the
+        """Append to the inbox of a log, which other writers may do at the same time, and return the
         events as they were written.
 
-        `check` is called with the events as they would be written, and anew whenever somebody else
-        was first: what it finds in the inbox is all there is before them. If it raises, nothing is
-        written. `run` is who writes, if it is a run.
+        `check` is called with the events as they would be written, and anew after each write of
+        another that came first: the inbox then holds all that stands before them. If it raises,
+        nothing is written. `run` is the run that writes, if one does.
         """
         ...
 
 
 class Reader(Protocol):
-    """Who is told what the program reads."""
+    """Notes the content that the program reads."""
 
-    def read(self, position: Position, whole: bool) -> None:
-        """The program was handed content of the value at this position; `whole`: rewound parts
-        included.
+    def note(self, position: Position, whole: bool) -> None:
+        """Note that the program was handed content of the value at this position; `whole`: rewound
+        parts included.
         """
         ...
 
 
-class Value(Protocol):
+class SessionLike(Protocol):
     """A session as a host sees it: plain data."""
 
     @property
@@ -177,75 +177,94 @@ class Value(Protocol):
 
 
 class Host(Protocol):
-    """Who runs tools, places files and publishes them for a session; each returns where the session
-    then stands.
+    """Runs tools, places files and publishes them for a session. Each returns the next position,
+    or the next value.
     """
 
     def use(
-        self, session: Value, tool: object, arguments: Mapping[str, Json]
-    ) -> Position | Value: ...
+        self, session: SessionLike, tool: object, arguments: Mapping[str, Json]
+    ) -> Position | SessionLike: ...
     async def ause(
-        self, session: Value, tool: object, arguments: Mapping[str, Json]
-    ) -> Position | Value: ...
-    def ask(self, session: Value, question: str, choices: Sequence[str]) -> Position: ...
-    def sleep(self, session: Value, seconds: float) -> Position: ...
-    def wait_for(self, session: Value, name: str, timeout_s: float | None) -> Position: ...
-    def cancel(self, session: Value, reason: str) -> None: ...
+        self, session: SessionLike, tool: object, arguments: Mapping[str, Json]
+    ) -> Position | SessionLike: ...
+    def ask(self, session: SessionLike, question: str, choices: Sequence[str]) -> Position: ...
+    def sleep(self, session: SessionLike, seconds: float) -> Position: ...
+    def wait_for(self, session: SessionLike, name: str, timeout_s: float | None) -> Position: ...
+    def cancel(self, session: SessionLike, reason: str) -> None: ...
     def place(
-        self, session: Value, backend: str, where: str | None, options: Mapping[str, Any]
+        self, session: SessionLike, backend: str, where: str | None, options: Mapping[str, Any]
     ) -> Position: ...
-    def publish(self, session: Value, resolve: object) -> Position | Value: ...
-    def prompt(self, session: Value, asked: Event) -> Json: ...
-    def is_held(self, session: Value, run: str) -> bool: ...
-    def past_gates(self, into: Value, gated: Sequence[Value], verb: str) -> Sequence[Value]: ...
+    def publish(self, session: SessionLike, resolve: object) -> Position | SessionLike: ...
+    def prompt(self, session: SessionLike, asked: Event) -> Json: ...
+    def is_held(self, session: SessionLike, run: str) -> bool: ...
+    def past_gates(
+        self, into: SessionLike, gated: Sequence[SessionLike], verb: str
+    ) -> Sequence[SessionLike]: ...
 
 
-UNNAMED = Act("", "")  # nothing is known of who acts
-_writers: dict[str | None, Writer] = {}
-_readers: list[Reader] = []
-_hosts: list[Host] = []
+UNNAMED = Act("", "")  # the act of an unknown actor
+
+
+class Bindings:
+    """The writers, the reader and the host of this process.
+
+    They are no part of a session: a session is plain data that may be pickled and opened in another
+    process, where it meets the bindings of that process. They stand together because the
+    composition root and the runtime fill them when they are imported. A forked child keeps them:
+    the runtime halts the parent's runs there.
+    """
+
+    def __init__(self) -> None:
+        self.writers: dict[str | None, Writer] = {}  # by run; None: outside of any
+        self.reader: Reader | None = None
+        self.host: Host | None = None
+
+
+BINDINGS = Bindings()
 
 
 def bind_writer(writer: Writer, run: str | None = None) -> None:
-    """From now on this writer takes what values of this run append; None: values outside of any."""
-    _writers[run] = writer
+    """Let this writer append for values of a run; None: for values outside of any."""
+    BINDINGS.writers[run] = writer
 
 
 def unbind_writer(run: str) -> None:
-    _writers.pop(run, None)
+    BINDINGS.writers.pop(run, None)
 
 
 def is_bound(run: str | None) -> bool:
-    """Whether this run has a writer in this process: whether it is going on here."""
-    return run is not None and run in _writers
+    """Return True if this run has a writer in this process: if it is going on here."""
+    return run is not None and run in BINDINGS.writers
 
 
 def bind_reader(reader: Reader) -> None:
-    _readers[:] = [reader]
+    BINDINGS.reader = reader
 
 
 def note_read(position: Position, *, whole: bool = False) -> None:
-    for reader in _readers:
-        reader.read(position, whole)
+    if (reader := BINDINGS.reader) is not None:
+        reader.note(position, whole)
 
 
 def bind_host(host: Host) -> None:
-    _hosts[:] = [host]
+    BINDINGS.host = host
 
 
 def writer_of(run: str | None) -> Writer:
-    """The writer of a run.
+    """Return the writer of a run.
 
-    A value that outlived its run, or came from another process, writes as anybody else.
+    A value that outlived its run, or came from another process, writes as a value outside of runs.
     """
-    return _writers.get(run) or _writers[None]
+    writers = BINDINGS.writers
+    return writers.get(run) or writers[None]
 
 
 def host(verb: str) -> Host:
-    if not _hosts:
+    """Return the host. `verb` names its purpose in an error."""
+    if (bound := BINDINGS.host) is None:
         raise NoHost(verb)
-    return _hosts[0]
+    return bound
 
 
 def store_at(address: str) -> Store:
-    return _writers[None].store(address)
+    return BINDINGS.writers[None].store(address)

@@ -35,13 +35,14 @@ from plait.session.accessors import (
 from plait.session.branching import durability_of
 from plait.session.content import unpack
 from plait.session.diff import Diff, compare
-from plait.session.events import Events, along
+from plait.session.events import Events, path_events
 from plait.session.files import first_tree
 from plait.session.finding import list_values, open_value
-from plait.session.graph import Trace, why
 from plait.session.life import Status
 from plait.session.ports import host, note_read
+from plait.session.provenance import why
 from plait.session.state import Pending
+from plait.session.trace import Trace
 from plait.session.typed import name_of, to_type
 from plait.session.value import SessionValue, core_of, reload, value_at_seq
 from plait.session.views import (
@@ -50,7 +51,7 @@ from plait.session.views import (
     Effect,
     Facts,
     Message,
-    Run,
+    RunView,
     effects_of,
     message_of,
 )
@@ -185,8 +186,8 @@ class Reading(SessionValue):
         note_read(self._core.position)
         store = self._core.store
         found = (
-            message_of(event, stretch, store.get_blob)
-            for stretch, event in along(store, self._core.state.story.path, MESSAGE_KINDS)
+            message_of(event, span, store.get_blob)
+            for span, event in path_events(store, self._core.state.story.path, MESSAGE_KINDS)
         )
         return [message for message in found if message is not None]
 
@@ -226,17 +227,17 @@ class Reading(SessionValue):
         core = self._core
         note_read(core.position)
         return effects_of(
-            along(core.store, core.state.story.path, EFFECT_KINDS), core.store.get_blob
+            path_events(core.store, core.state.story.path, EFFECT_KINDS), core.store.get_blob
         )
 
     @property
-    def runs(self) -> builtins.list[Run]:
+    def runs(self) -> builtins.list[RunView]:
         """The runs that began on this very log, in their order, and the status of each."""
-        found: dict[str, Run] = {}
+        found: dict[str, RunView] = {}
         for event in self._core.own_events(_RUN_KINDS):
             body, id = event.body, event.header.run or event.id
             if isinstance(body, (RunStarted, RunBranched)):
-                found[id] = Run(id, body.workflow, "open", "", event.seq, None)
+                found[id] = RunView(id, body.workflow, "open", "", event.seq, None)
             elif id in found:
                 ended, why = _ENDS[event.kind], getattr(body, "reason", "")
                 why = (

@@ -1,4 +1,4 @@
-"""How people name a session and a place in it: one parser for Python and the shell.
+"""Revisions, the names of sessions and places in them: one parser for Python and the shell.
 
 S          a whole id, the start of it, the start of its random tail (the short id), or a label
 S@42       the value whose last event is 42
@@ -25,14 +25,14 @@ _HEX = re.compile(r"[0-9a-fA-F-]{4,36}\Z")
 
 
 class Revision(NamedTuple):
-    """One revision, taken apart. An empty name is the latest session, a place of None its last."""
+    """A revision in parts. An empty name is the latest session, a place of None its last."""
 
     name: str
     place: int | None
 
 
 def parse(text: str) -> Revision:
-    """Take one revision apart, or say what is wrong with it."""
+    """Parse one revision, or raise UnknownRevision."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         raise UnknownRevision(repr(text), f"a {type(text).__name__} is not a name")
     if not text.strip():
@@ -54,7 +54,7 @@ def parse(text: str) -> Revision:
 
 
 def parse_range(text: str) -> tuple[str, str]:
-    """The two ends of A..B. An end that is left out is the latest."""
+    """Return the two ends of A..B. An end that is left out is the latest."""
     if not isinstance(text, str) or text.count("..") != 1:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         raise UnknownRevision(str(text), "it is not a range: write A..B")
     left, _, right = text.partition("..")
@@ -62,7 +62,7 @@ def parse_range(text: str) -> tuple[str, str]:
 
 
 def check_label(label: str | None) -> None:
-    """A label must be one that can be written where a revision is read."""
+    """Check that a label can be written in a revision."""
     if label is None:
         return
     if not isinstance(label, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
@@ -83,7 +83,7 @@ def check_label(label: str | None) -> None:
 
 
 def find(store: Store, name: str) -> LogId:
-    """The session of this name; the empty name is the latest."""
+    """Return the session of this name; the empty name is the latest."""
     if not name:
         return latest(store)
     if _WHOLE.match(name) and session_row(store, LogId(name)):  # a whole id is never a label
@@ -107,7 +107,7 @@ def find(store: Store, name: str) -> LogId:
 
 
 def latest(store: Store) -> LogId:
-    """The session that was written to last."""
+    """Return the session that was written to last."""
     for _, event in store.feed(reverse=True):
         if _is_session(store, event.log):
             return event.log
@@ -115,7 +115,7 @@ def latest(store: Store) -> LogId:
 
 
 def place_in(log: LogId, place: int, tip: int) -> int:
-    """A position as a number from 1: negative ones count back from the tip."""
+    """Return a place as a number from 1: negative ones count back from the tip."""
     if type(place) is not int:
         raise InvalidValue(
             "place",
@@ -129,7 +129,7 @@ def place_in(log: LogId, place: int, tip: int) -> int:
 
 
 def _is_session(store: Store, log: LogId) -> bool:
-    """Inboxes and the house are logs, but no sessions."""
+    """Return True if a log is a session. Inboxes and the house are logs, but no sessions."""
     first = store.log(log).place + 1
     return next(store.read(log, first, first)).kind in (SessionOpened.__name__, ForkedFrom.__name__)
 

@@ -1,5 +1,5 @@
-"""Rows that are kept about sessions: what a listing shows and searches by, and what waits for
-people, each folded from few events.
+"""Rows about sessions: for listings and their filters, and for asks that wait. Each is folded from
+few events.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from plait.session.asks import (
     LIFE_OF_ASKS,
     RUN_ENDS,
     SETTLES,
-    answers,
     ask_of,
+    ends_wait,
     is_about,
-    wakes,
+    is_answer,
 )
-from plait.session.life import LIFE_KINDS, Life, live_on
+from plait.session.life import LIFE_KINDS, Life, life_after
 from plait.session.views import Waiting
 from plait.store import Row, Rows, Scalar, Store, Table
 
@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class SessionRows:
-    """The first `Projection`: one row per session, one per tag, one per successor.
+    """A `Projection`: one row per session, one per tag, one per successor.
 
     `number` is the commit that opened it: the order of a listing.
     """
@@ -106,7 +106,7 @@ class SessionRows:
                     "project": body.project,
                     "tags": _encode(body.tags).decode(),
                 }
-                self._open(rows, _row(number, event, **fields))
+                self._add_session(rows, _row(number, event, **fields))
                 if body.continues is not None:
                     rows.put(
                         "successor",
@@ -117,7 +117,7 @@ class SessionRows:
                 # root's: a fork costs the same for all.
                 above = rows.get("session", body.parent) or {}
                 fields = {name: above.get(name) for name in ("title", "user", "project")}
-                self._open(
+                self._add_session(
                     rows,
                     _row(
                         number,
@@ -131,12 +131,12 @@ class SessionRows:
                     ),
                 )
             return
-        life = live_on(_life(str(row["life"])), event.kind)
+        life = life_after(_life(str(row["life"])), event.kind)
         after: Row = {**row, "status": life.status, "life": _encode(life).decode()}
         if after != row:
             rows.put("session", after)
 
-    def _open(self, rows: Rows, row: Row) -> None:
+    def _add_session(self, rows: Rows, row: Row) -> None:
         rows.put("session", row)
         for tag, value in _tags(str(row["tags"])).items():
             rows.put(
@@ -160,9 +160,9 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
     return {**row, "title": row["title"] or "", "tags": row.get("tags") or "{}"}
 
 
-# ── what waits ───────────────────────────────────────────────────────────────────────────────
+# ── asks that wait ───────────────────────────────────────────────────────────────────────────
 
-_SHOWN_MAX = 8192  # bytes kept in a row; what is longer is read from its event
+_SHOWN_MAX = 8192  # bytes kept in a row; a longer text is read from its event
 _STARTS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed))
 _ids = msgspec.json.Decoder(list[str]).decode
 
@@ -223,56 +223,58 @@ class InboxRows:
     def apply(self, rows: Rows, number: int, event: Event) -> None:
         kind = event.kind
         if kind in _STARTS:
-            self._run_started(rows, event)
+            self._start_run(rows, event)
         elif kind in ENDS:
-            self._ended(rows, event)
+            self._end_asks(rows, event)
         elif kind in ASKS:
-            self._asked(rows, number, event)
+            self._add_ask(rows, number, event)
         elif kind == ValidationRecorded.__name__:
-            self._arrived(
+            self._wake_asks(
                 rows, rows.get("lane", event.log) or rows.get("lane", inbox_of(event.log)), event
             )
         elif kind == VerdictHeard.__name__:
             body = event.body
             assert isinstance(body, VerdictHeard)
             if (row := rows.get("ask", body.awaited)) is not None:
-                self._drop(rows, row)
+                self._drop_ask(rows, row)
         elif (lane := rows.get("lane", event.log)) is not None:
-            self._arrived(rows, lane, event)
+            self._wake_asks(rows, lane, event)
         elif kind in SETTLES:
-            for row in self._open(rows, rows.get("lane", inbox_of(event.log))):
-                if is_about(_known(row), event):
-                    self._drop(rows, row)
+            for row in self._open_asks(rows, rows.get("lane", inbox_of(event.log))):
+                if is_about(_ask_from_row(row), event):
+                    self._drop_ask(rows, row)
         if kind == Signalled.__name__:
-            self._signalled(rows, event)
+            self._keep_signal(rows, event)
 
-    def _run_started(self, rows: Rows, event: Event) -> None:
+    def _start_run(self, rows: Rows, event: Event) -> None:
         run = event.header.run or event.id
         before = rows.get("run", run)
         if before is None:
             rows.put("run", {"run": run, "log": event.log, "asks": "[]", "ended": 0})
         elif before["ended"]:  # it failed, and is taken up again
             rows.put("run", {**before, "ended": 0})
-            for row in self._open(rows, before):
+            for row in self._open_asks(rows, before):
                 rows.put("ask", {**row, "over": 0})
 
-    def _ended(self, rows: Rows, event: Event) -> None:
+    def _end_asks(self, rows: Rows, event: Event) -> None:
         run = (
             rows.get("run", event.header.run)
             if event.kind in RUN_ENDS and event.header.run is not None
             else None
         )
-        own = self._open(rows, rows.get("lane", inbox_of(event.log)))
-        elsewhere = [row for row in self._open(rows, run) if row not in own]
-        kept = elsewhere if _may_go_on(event) else []
+        own = self._open_asks(rows, rows.get("lane", inbox_of(event.log)))
+        elsewhere = [row for row in self._open_asks(rows, run) if row not in own]
+        body = event.body
+        may_go_on = isinstance(body, RunFailed) or (isinstance(body, RunCancelled) and not body.by)
+        kept = elsewhere if may_go_on else []  # a run that ended so can be taken up again
         for row in (*own, *elsewhere):
-            rows.put("ask", {**row, "over": 1}) if row in kept else self._drop(rows, row)
+            rows.put("ask", {**row, "over": 1}) if row in kept else self._drop_ask(rows, row)
         if run is not None:
             rows.put(
                 "run", {**run, "asks": _encode([row["id"] for row in kept]).decode(), "ended": 1}
             )
 
-    def _asked(self, rows: Rows, number: int, event: Event) -> None:
+    def _add_ask(self, rows: Rows, number: int, event: Event) -> None:
         ask = ask_of(event)
         assert ask is not None
         about = ask.of or ask.log
@@ -287,38 +289,40 @@ class InboxRows:
         if run is not None:
             rows.put("run", {**run, "asks": _encode([*_ids(str(run["asks"])), ask.event]).decode()})
 
-    def _arrived(self, rows: Rows, lane: Row | None, event: Event) -> None:
-        """Something stands in the inbox of a session that waits."""
+    def _wake_asks(self, rows: Rows, lane: Row | None, event: Event) -> None:
+        """Mark the open asks of a session that a new event of its inbox answers or wakes."""
         cancels = event.kind == CancelRequested.__name__
-        for row in self._open(rows, lane):
-            ask = _known(row)
-            if cancels or wakes(ask, event):
+        for row in self._open_asks(rows, lane):
+            ask = _ask_from_row(row)
+            if cancels or ends_wait(ask, event):
                 rows.put(
                     "ask",
-                    {**row, "answered": 1 if answers(ask, event) else row["answered"], "woken": 1},
+                    {
+                        **row,
+                        "answered": 1 if is_answer(ask, event) else row["answered"],
+                        "woken": 1,
+                    },
                 )
 
-    def _signalled(self, rows: Rows, event: Event) -> None:
-        """A signal is remembered until it is delivered: the timer that waits for it may be set only
-        then.
-        """
+    def _keep_signal(self, rows: Rows, event: Event) -> None:
+        """Keep a signal until it is delivered: the timer that waits for it may be set only then."""
         body, inbox = event.body, inbox_of(event.log)
         assert isinstance(body, Signalled)
         before = rows.get("signal", inbox, body.name)
         if before is not None and before["id"] in event.header.causes:
             rows.delete("signal", inbox, body.name)
-        elif not event.header.causes:  # a copy names what it was copied from
+        elif not event.header.causes:  # a copy names its source
             rows.put("signal", {"log": event.log, "name": body.name, "id": event.id})
 
-    def _open(self, rows: Rows, holder: Row | None) -> list[Row]:
+    def _open_asks(self, rows: Rows, holder: Row | None) -> list[Row]:
         found = (
             [rows.get("ask", id) for id in _ids(str(holder["asks"]))] if holder is not None else []
         )
         return [row for row in found if row is not None]
 
-    def _drop(self, rows: Rows, row: Row) -> None:
+    def _drop_ask(self, rows: Rows, row: Row) -> None:
         rows.delete("ask", row["id"])
-        ask = _known(row)
+        ask = _ask_from_row(row)
         lane = rows.get("lane", inbox_of(ask.of or ask.log))
         if lane is not None:
             left = [id for id in _ids(str(lane["asks"])) if id != row["id"]]
@@ -336,12 +340,6 @@ class InboxRows:
                     ).decode(),
                 },
             )
-
-
-def _may_go_on(end: Event) -> bool:
-    """Whether a run that ended so can be taken up again."""
-    body = end.body
-    return isinstance(body, RunFailed) or (isinstance(body, RunCancelled) and not body.by)
 
 
 def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
@@ -372,9 +370,9 @@ def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
         "actor": ask.actor,
         "behalf": ask.behalf,
         "shown": text if len(text) <= _SHOWN_MAX or ask.kind in ("timer", "verdict") else None,
-        "expires": _fitting(ask.expires),
-        # it goes on by itself when nobody answers in time, too
-        "until": _fitting(ask.until if ask.until is not None else ask.expires),
+        "expires": _row_time(ask.expires),
+        # it also goes on by itself when no answer comes in time
+        "until": _row_time(ask.until if ask.until is not None else ask.expires),
         "since": ask.since,
         "answered": 0,
         "woken": int(woken),
@@ -383,7 +381,7 @@ def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
 
 
 def run_of_branch(store: Store, log: LogId) -> str | None:
-    """The open run that a log was forked in.
+    """Return the open run that a log was forked in.
 
     None: it was not forked in a run, or that run is over.
     """
@@ -401,28 +399,26 @@ def run_of_branch(store: Store, log: LogId) -> str | None:
 
 
 def is_run_over(store: Store, run: str) -> bool:
-    """Whether a run has ended, perhaps on another log than the one that asks."""
+    """Return True if a run has ended, perhaps on another log than the one that asks."""
     row = _run_row(store, run)
     return row is not None and bool(row["ended"])
 
 
 def _run_row(store: Store, run: str) -> Row | None:
-    """What is kept about a run; None in a store without these rows, where the log alone tells."""
+    """Return the row of a run. None: there is none, or the store keeps no such rows."""
     try:
         return next(iter(store.rows(InboxRows.name, "run", {"run": run}, limit=1)), None)
     except UnknownRows:
         return None
 
 
-def _fitting(time: Micros | None) -> Micros | None:
-    """A time as a row can hold it: what lies beyond is as good as never."""
+def _row_time(time: Micros | None) -> Micros | None:
+    """Return a time as a row can hold it: a later one is as good as never."""
     return None if time is None else max(-(2**63), min(time, 2**63 - 1))
 
 
-def _known(row: Row) -> Waiting:
-    """What the rules need to know of an ask, from its row; what is shown is left
-    out if it is long.
-    """
+def _ask_from_row(row: Row) -> Waiting:
+    """Return the ask of a row, without its shown text if that is long: the rules do not need it."""
     fields: dict[str, Any] = {
         name: row[name]
         for name in ("log", "seq", "since", "actor", "behalf", "run", "call", "binding", "request")
@@ -441,7 +437,11 @@ def _known(row: Row) -> Waiting:
 
 
 def waiting_of(store: Store, row: Row) -> Waiting:
-    """The ask that a row is about."""
-    ask = _known(row) if row["shown"] is not None else ask_of(store.event(Digest(str(row["id"]))))
+    """Return the whole ask of a row."""
+    ask = (
+        _ask_from_row(row)
+        if row["shown"] is not None
+        else ask_of(store.event(Digest(str(row["id"]))))
+    )
     assert ask is not None
     return ask

@@ -54,9 +54,9 @@ from plait.session.arguments import (
 from plait.session.branching import (
     detach_from,
     fork_from,
+    open_successor,
     recorded_durability,
     rewind_to,
-    succeed,
 )
 from plait.session.content import Content, file, image, pack
 from plait.session.core import Core
@@ -67,7 +67,7 @@ from plait.session.merging import Resolve, merge_into
 from plait.session.ports import Draft, Position, host, is_bound, writer_of
 from plait.session.reading import Reading
 from plait.session.state import FactKind, PendingKind, state_digest
-from plait.session.value import next_value, open_run_of, value_at
+from plait.session.value import next_value, open_run_of, value_with
 from plait.session.views import Facts
 from plait.store import Store, check_durability
 
@@ -131,7 +131,7 @@ class Session(Reading):
     ) -> Session:
         """Add a message: texts, paths, `image(…)`, `file(…)`, dicts and lists.
 
-        `origin` says where its content comes from, as in "web", if not from whoever says it.
+        `origin` says where its content comes from, as in "web", if not from the actor.
         """
         if not content:
             raise InvalidValue("content", "nothing is said", "pass a text")
@@ -233,7 +233,7 @@ class Session(Reading):
     def settle(
         self, key: str, outcome: str = "", *, actor: str | None = None, because: Because = ()
     ) -> Session:
-        """Settle pending work, named by its key or by what it says."""
+        """Settle pending work, named by its key or by its text."""
         pending = {
             each.key: each for each in self._core.state.story.pending.values() if not each.settled
         }
@@ -267,7 +267,7 @@ class Session(Reading):
     ) -> Session:
         """Attach evidence: a file, a figure, a metric.
 
-        `origin` says where it comes from, if not from whoever attaches it.
+        `origin` says where it comes from, if not from the actor.
         """
         check_key(name, "name")
         if isinstance(content, bytes):
@@ -322,7 +322,7 @@ class Session(Reading):
         """Open a new session with an empty transcript that carries facts, decisions, pending work
         and files, and links back.
         """
-        return succeed(self, brief, title=title, budget=budget, actor=actor)
+        return open_successor(self, brief, title=title, budget=budget, actor=actor)
 
     def rewind(self, to: int | Event, *, reason: str = "", actor: str | None = None) -> Session:
         """Go on from the story at an earlier place.
@@ -400,10 +400,10 @@ class Session(Reading):
         self._core.store.flush()
         return self
 
-    # ── what others do for it ────────────────────────────────────────────────────────────────
+    # ── acts of the host ─────────────────────────────────────────────────────────────────────
 
     def use(self, tool: object, /, **arguments: Json) -> Session:
-        """Run a tool as the program's own act; `session.result` is what it returned.
+        """Run a tool as the program's own act; `session.result` is its result.
 
         `reason=` says why, in words, and is recorded with the call, unless the tool has a parameter
         of that name.
@@ -412,14 +412,14 @@ class Session(Reading):
         return value_from_host(self, host("use a tool").use(self, tool, arguments))
 
     async def ause(self, tool: object, /, **arguments: Json) -> Session:
-        """The same, for whoever has an event loop."""
+        """Run a tool as `use` does, in an event loop."""
         refuse_if_busy(self, "use a tool", "use it in a fork: session.fork()")
         return value_from_host(self, await host("use a tool").ause(self, tool, arguments))
 
     def ask(self, question: str, choices: Sequence[str] = ()) -> Session:
         """Ask a person, in a workflow; `session.result` is the answer.
 
-        A run that nobody answers at once is parked.
+        A run that is not answered at once is parked.
         """
         check_text("question", question)
         if isinstance(choices, str) or not all(isinstance(each, str) for each in choices):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -451,13 +451,13 @@ class Session(Reading):
         return next_value(self, host("wait").wait_for(self, name, timeout_s), None)
 
     def to(self, backend: str, where: str | Path | None = None, **options: Any) -> Session:
-        """Place it: where its tools run, on which files. Without a folder it keeps those it has, or
-        begins with none.
+        """Place it: choose where its tools run, on which files. Without a folder it keeps those it
+        has, or begins with none.
 
-        What it may do there: `network="on"`, `isolation=` a rung by name, `limits=Limits(…)`,
-        `env=`, `egress=` hosts for the `http` tool; what is not recorded: `heavy=` folders,
-        `ignore=` names; `in_place=True` works on the folder itself, without a way back;
-        `clean=True` is a fresh sandbox with the same files and nothing else.
+        Rights there: `network="on"`, `isolation=` a rung by name, `limits=Limits(…)`, `env=`,
+        `egress=` hosts for the `http` tool. Not recorded: `heavy=` folders, `ignore=` names.
+        `in_place=True` works on the folder itself, without a way back; `clean=True` is a fresh
+        sandbox with the same files and nothing else.
         """
         check_may(self.short, self.status, "be placed")
         refuse_if_busy(self, "be placed", "place a fork: session.fork().to(…)")
@@ -491,4 +491,4 @@ class Session(Reading):
 
 def session_at(position: Position) -> Session:
     """Return the session at a position without reading or checking anything."""
-    return value_at(Session, position)
+    return value_with(Session, Core(position))

@@ -1,12 +1,12 @@
-"""What a session is at a place, apart from its transcript: plain data, folded from events.
+"""The state of a session at a place, apart from its transcript: plain data, folded from events.
 
-The *story* is what a rewind goes back to: facts, pending work, scratch, verdicts, placement, and
-the stretches of log that are its path. The *ledger* never goes back: what was spent, which logs are
-counted, whose life it is, which gates stand. Everything here is bounded by what was said of it, not
-by the length of the log, so it can be kept as a snapshot.
+A rewind sets the *story* back: facts, pending work, scratch, verdicts, placement, tree, and the
+spans of logs that are its path. It never sets the *ledger* back: the amounts spent, the logs that
+are counted, the life, the gates. The size of a state depends on the number of its keys, not on the
+length of the log, so it can be kept as a snapshot.
 
-Values stay in their JSON form and are decoded when asked for: nobody can edit the past through what
-they were handed.
+Values stay in their JSON form and are decoded when asked for: a program that edits a value edits a
+copy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FactKind = Literal["fact", "decision", "finding"]
 PendingKind = Literal["step", "question", "hypothesis"]
 
 
-class Ref(msgspec.Struct, frozen=True):
+class EventRef(msgspec.Struct, frozen=True):
     """An event by its place and id."""
 
     log: LogId
@@ -43,12 +43,12 @@ class Fact(msgspec.Struct, frozen=True):
     """
 
     key: str
-    at: Ref
+    at: EventRef
     json: str | None
     kind: FactKind = "fact"
     review_by: Micros | None = None
     # writes of other branches that said the same when they met: it stands for them too
-    also: tuple[Ref, ...] = ()
+    also: tuple[EventRef, ...] = ()
 
     @property
     def value(self) -> Json:
@@ -59,17 +59,17 @@ class Pending(msgspec.Struct, frozen=True):
     """Work that is open, or was."""
 
     key: str
-    at: Ref
+    at: EventRef
     what: str
     kind: PendingKind
     settled: bool = False
-    also: tuple[Ref, ...] = ()
+    also: tuple[EventRef, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True):
     name: str
     passed: bool
-    at: Ref
+    at: EventRef
     tree: Digest | None = None
 
 
@@ -77,11 +77,11 @@ class Tree(msgspec.Struct, frozen=True):
     """The workspace's last recorded tree and the event that recorded it."""
 
     digest: Digest
-    at: Ref
-    also: tuple[Ref, ...] = ()
+    at: EventRef
+    also: tuple[EventRef, ...] = ()
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True):
     """Events first to last of one log, as a piece of a path."""
 
     log: LogId
@@ -110,15 +110,15 @@ class Story(msgspec.Struct, frozen=True):
     verdicts: dict[str, Verdict] = {}
     placement: Placement | None = None
     tree: Tree | None = None
-    path: tuple[Stretch, ...] = ()
+    path: tuple[Span, ...] = ()
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What asking models cost, in US dollars."""
+    """The cost of asking models, in US dollars."""
 
     dollars: float | None  # of the calls whose price is known; None: no price is known
     unpriced: int = 0  # calls whose price is not known
-    # whether some tokens are an estimate, since the provider did not count them
+    # True: some tokens are an estimate, since the provider did not count them
     estimated: bool = False
 
     def as_dict(self) -> dict[str, float | int | bool | None]:
@@ -154,13 +154,20 @@ def tokens_text(spent: Spent) -> str:
 class Spent(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     cost_usd_nano: int = 0
-    unpriced: int = 0  # replies whose price nobody knows
+    unpriced: int = 0  # replies whose price is not known
     model_calls: int = 0
     tool_calls: int = 0
 
     def __add__(self, other: Spent) -> Spent:
+        mine, theirs = self.usage, other.usage
         return Spent(
-            add_usage(self.usage, other.usage),
+            Usage(
+                mine.input_tokens + theirs.input_tokens,
+                mine.output_tokens + theirs.output_tokens,
+                mine.cached_tokens + theirs.cached_tokens,
+                mine.reasoning_tokens + theirs.reasoning_tokens,
+                mine.estimated_tokens + theirs.estimated_tokens,
+            ),
             self.cost_usd_nano + other.cost_usd_nano,
             self.unpriced + other.unpriced,
             self.model_calls + other.model_calls,
@@ -193,7 +200,7 @@ NOTHING = Spent()
 class Gate(msgspec.Struct, frozen=True):
     name: str
     by: str
-    at: Ref
+    at: EventRef
 
 
 class State(msgspec.Struct, frozen=True):
@@ -211,9 +218,9 @@ class State(msgspec.Struct, frozen=True):
     gates: dict[str, Gate] = {}
     spent: Spent = Spent()
     budget: Budget | None = None
-    granted_at: Spent = Spent()  # what had been spent when the budget was granted
+    granted_at: Spent = Spent()  # the amounts spent when the budget was granted
     covers: dict[LogId, int] = {}  # every log counted here, with its last place that is
-    # what each of them spent up to there, if anything: no event is counted twice
+    # the amounts that each of them spent up to there, if any: no event is counted twice
     bills: dict[LogId, Spent] = {}
     run: str | None = None  # the run that is open
     calls: dict[str, int] = {}  # calls that are open, with the place of their first ask
@@ -221,12 +228,12 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What people call it: its label, else its title, else the short id."""
+        """Its label, else its title, else the short id."""
         return self.label or self.title or self.log[-12:-4]
 
     @property
     def budget_left(self) -> Budget | None:
-        """What remains of the budget. None: unlimited."""
+        """The rest of the budget. None: unlimited."""
         grant = self.budget
         if grant is None:
             return None
@@ -247,16 +254,6 @@ class State(msgspec.Struct, frozen=True):
             if grant.tool_calls_max is None
             else max(0, grant.tool_calls_max - (spent.tool_calls - before.tool_calls)),
         )
-
-
-def add_usage(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.output_tokens + other.output_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.reasoning_tokens + other.reasoning_tokens,
-        one.estimated_tokens + other.estimated_tokens,
-    )
 
 
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────
@@ -282,9 +279,8 @@ def to_snapshot(state: State, head: Digest) -> bytes:
 
 
 def from_snapshot(data: bytes) -> tuple[Digest, State] | None:
-    """The state that was kept and the event it belongs to; None: of another fold, or damaged.
-
-    It is only a cache.
+    """Return the event that a snapshot belongs to, and its state. None: it is of another fold, or
+    damaged, which does not matter to a cache.
     """
     try:
         kept = _decode(data)
@@ -293,47 +289,47 @@ def from_snapshot(data: bytes) -> tuple[Digest, State] | None:
     return (kept.head, kept.state) if kept.fold == FOLD else None
 
 
-# ── stretches ────────────────────────────────────────────────────────────────────────────────
+# ── spans ────────────────────────────────────────────────────────────────────────────────────
 
 
 class Known:
-    """Which events belong to a story: looked up often in a merge, so indexed by log."""
+    """The events that belong to a story: looked up often in a merge, so indexed by log."""
 
-    def __init__(self, path: Iterable[Stretch]) -> None:
-        self._spans: dict[LogId, list[tuple[int, int]]] = {}
+    def __init__(self, path: Iterable[Span]) -> None:
+        self._ranges: dict[LogId, list[tuple[int, int]]] = {}
         self.add(path)
 
     def __contains__(self, ref: object) -> bool:
-        return isinstance(ref, Ref) and self.has(ref.log, ref.seq)
+        return isinstance(ref, EventRef) and self.has(ref.log, ref.seq)
 
     def has(self, log: LogId, seq: int) -> bool:
-        return any(first <= seq <= last for first, last in self._spans.get(log, ()))
+        return any(first <= seq <= last for first, last in self._ranges.get(log, ()))
 
-    def add(self, stretches: Iterable[Stretch]) -> None:
-        for stretch in stretches:
-            spans = self._spans.setdefault(stretch.log, [])
-            # merges cut a path into many pieces; together they are one span
-            if spans and spans[-1][1] + 1 == stretch.first:
-                spans[-1] = (spans[-1][0], stretch.last)
+    def add(self, spans: Iterable[Span]) -> None:
+        for span in spans:
+            ranges = self._ranges.setdefault(span.log, [])
+            # merges cut a path into many pieces; together they are one range
+            if ranges and ranges[-1][1] + 1 == span.first:
+                ranges[-1] = (ranges[-1][0], span.last)
             else:
-                spans.append((stretch.first, stretch.last))
+                ranges.append((span.first, span.last))
 
-    def last_shared(self, stretch: Stretch) -> int | None:
-        """The last place of a stretch that is known."""
-        spans = self._spans.get(stretch.log, ())
+    def last_shared(self, span: Span) -> int | None:
+        """Return the last place of a span that is known."""
+        ranges = self._ranges.get(span.log, ())
         return max(
             [
-                min(last, stretch.last)
-                for first, last in spans
-                if first <= stretch.last and last >= stretch.first
+                min(last, span.last)
+                for first, last in ranges
+                if first <= span.last and last >= span.first
             ],
             default=None,
         )
 
-    def without(self, stretch: Stretch) -> list[Stretch]:
-        """The pieces of a stretch that are not known yet."""
-        pieces = [(stretch.first, stretch.last)]
-        for first, last in self._spans.get(stretch.log, ()):
+    def unknown_pieces(self, span: Span) -> list[Span]:
+        """Return the pieces of a span that are not known yet."""
+        pieces = [(span.first, span.last)]
+        for first, last in self._ranges.get(span.log, ()):
             pieces = (
                 [
                     piece
@@ -344,11 +340,11 @@ class Known:
                 if any(start <= last and end >= first for start, end in pieces)
                 else pieces
             )
-        return [msgspec.structs.replace(stretch, first=first, last=last) for first, last in pieces]
+        return [msgspec.structs.replace(span, first=first, last=last) for first, last in pieces]
 
 
 def share_a_place(one: State, other: State) -> bool:
-    """Whether two sessions count events of one log, by lineage or by a merge: then it is known who
-    changed what.
+    """Return True if two sessions count events of one log, by lineage or by a merge: then each
+    change can be told from the other side's.
     """
     return not one.covers.keys().isdisjoint(other.covers)

@@ -24,13 +24,13 @@ from plait.event import Json
 
 
 def schema_of(type_: Any) -> dict[str, Any]:
-    """The JSON schema of a type, by itself: what it refers to stands in its own $defs."""
+    """Return the JSON schema of a type; all that it refers to stands in its own $defs."""
     return _flat(msgspec.json.schema(type_, schema_hook=_schema_hook))
 
 
 def result_schema_of(type_: Any) -> dict[str, Any]:
-    """The JSON schema of a type, with formats also for times and keys, of which msgspec says only
-    that they are strings.
+    """Return the JSON schema of a type, with formats also for times and keys, of which msgspec says
+    only that they are strings.
 
     It is apart from `schema_of`, whose bytes stand in the prompts that are on record.
     """
@@ -61,15 +61,17 @@ def _add_formats(
         if isinstance(rule := schema.get("additionalProperties"), dict):
             _add_formats(info.value_type, cast("dict[str, Any]", rule), known, seen)
     elif isinstance(info, types.UnionType):
-        # Structs and None stand last in the schema, in this order; what has a format is neither.
+        # Structs and None stand last in the schema, in this order; neither has a format.
         others = [
             each
             for each in info.types
-            if not isinstance(_bare(each), (types.StructType, types.NoneType))
+            if not isinstance(_without_metadata(each), (types.StructType, types.NoneType))
         ]
         for each, rule in zip(others, schema.get("anyOf", ()), strict=False):
             _add_formats(each, rule, known, seen)
-        structs = [each for each in info.types if isinstance(_bare(each), types.StructType)]
+        structs = [
+            each for each in info.types if isinstance(_without_metadata(each), types.StructType)
+        ]
         for each, rule in zip(structs, schema.get("anyOf", ())[len(others) :], strict=False):
             _add_formats(each, rule, known, seen)
     elif isinstance(
@@ -91,14 +93,14 @@ def _add_field_formats(
 
 
 def _add_key_format(key: types.Type, schema: dict[str, Any]) -> None:
-    key = _bare(key)
+    key = _without_metadata(key)
     if isinstance(key, types.IntType):
         schema.setdefault("propertyNames", {"pattern": r"^-?[0-9]+$"})
     elif (form := _FORMAT_OF.get(type(key))) is not None:
         schema.setdefault("propertyNames", {"format": form})
 
 
-def _bare(info: types.Type) -> types.Type:
+def _without_metadata(info: types.Type) -> types.Type:
     while isinstance(info, types.Metadata):
         info = info.type
     return info
@@ -124,7 +126,7 @@ _OF_FORMAT: Mapping[str, Any] = {
 
 
 def takes_bytes(schema: Any) -> bool:
-    """Whether a value of this schema may be bytes, which JSON spells as base64."""
+    """Return True if a value of this schema may be bytes, which JSON spells as base64."""
     if not isinstance(schema, Mapping):
         return False
     rules = cast("Mapping[str, Any]", schema)
@@ -132,46 +134,46 @@ def takes_bytes(schema: Any) -> bool:
 
 
 def bytes_of(text: str) -> bytes | None:
-    """The bytes that a text spells as base64; None: none."""
+    """Return the bytes that a text spells as base64. None: it is no base64."""
     with suppress(ValueError):
         return b64decode(text, validate=True)
     return None
 
 
 def to_type(value: Json, type_: Any) -> Any:
-    """A JSON value as this type; raises ValueError that says what is wrong, and where."""
+    """Convert a JSON value to a type, or raise a ValueError that names the fault and its place."""
     try:
-        return _converted(value, type_)
+        return _convert(value, type_)
     except ValueError:
-        whole = _whole(value)
+        whole = _with_integers(value)
         if whole == value and repr(whole) != repr(value):  # 5.0 is an integer to JSON schema
-            return _converted(whole, type_)
+            return _convert(whole, type_)
         raise
 
 
-def _converted(value: Json, type_: Any) -> Any:
+def _convert(value: Json, type_: Any) -> Any:
     try:
         return msgspec.convert(value, type_, dec_hook=_dec_hook, str_keys=True)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
 
 
-def _whole(value: Any) -> Any:
-    """With numbers that are whole written as integers."""
+def _with_integers(value: Any) -> Any:
+    """Return the value with whole numbers as integers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        return [_whole(item) for item in cast("list[Any]", value)]
+        return [_with_integers(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _whole(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _with_integers(item) for key, item in cast("dict[str, Any]", value).items()}
     return value
 
 
 def misfit(value: Json, schema: Any, definitions: Any = None) -> str | None:
-    """Why a JSON value does not have the shape that a JSON schema says; None: it has, as far as
+    """Return the reason why a JSON value does not fit a JSON schema. None: it fits, as far as
     types, fields and choices go.
 
-    It is for where the type itself is not at hand: in a shell, or in another program.
+    It is for callers that have not the type itself: a shell, or another program.
     """
     if not isinstance(schema, Mapping):
         return None
@@ -287,15 +289,15 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def to_json(value: Any) -> Json:
-    """A value as plain JSON data; raises TypeError for what has none."""
+    """Return a value as plain JSON data, or raise a TypeError if it has none."""
     if _is_flat(value):
         return value.copy()  # as most arguments are: nothing in it needs another form
     plain = value if type(value) in _PLAIN else _sorted_sets(value)
-    return _lists(msgspec.to_builtins(plain, enc_hook=_enc_hook, str_keys=True))
+    return _without_tuples(msgspec.to_builtins(plain, enc_hook=_enc_hook, str_keys=True))
 
 
 def _is_flat(value: Any) -> bool:
-    """Say whether it is a dict of texts, numbers and nothing else."""
+    """Return True if it is a dict of texts, numbers and nothing else."""
     if type(value) is not dict:
         return False
     for key, item in cast("dict[Any, Any]", value).items():
@@ -305,8 +307,8 @@ def _is_flat(value: Any) -> bool:
 
 
 def _sorted_sets(value: Any) -> Any:
-    """With the items of sets in one order, which they have not: it differs from
-    process to process.
+    """Return the value with the items of sets sorted: their own order differs from process to
+    process.
     """
     if type(value) in _PLAIN:
         return value
@@ -338,12 +340,12 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 _HOLDERS = (set, frozenset, list, tuple, dict)
 
 
-def _lists(value: Any) -> Any:
-    """Without tuples, which JSON does not know."""
+def _without_tuples(value: Any) -> Any:
+    """Return the value with lists for tuples, which JSON does not know."""
     if isinstance(value, (list, tuple)):
-        return [_lists(item) for item in cast("Sequence[Any]", value)]
+        return [_without_tuples(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
-        return {key: _lists(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _without_tuples(item) for key, item in cast("dict[str, Any]", value).items()}
     return value
 
 
@@ -386,8 +388,8 @@ def _enc_hook(value: Any) -> Any:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """One root, one $defs: those of nested schemas are moved up, and a root that only refers is
-    replaced by what it refers to.
+    """Return the schema with one root and one $defs: those of nested schemas are moved up, and a
+    root that only refers to a definition is replaced by it.
     """
     found: dict[str, Any] = {}
     root = cast("dict[str, Any]", _hoist(schema, found))
@@ -401,12 +403,14 @@ def _hoist(node: Any, found: dict[str, Any]) -> Any:
     if isinstance(node, Mapping):
         fields = cast("Mapping[str, Any]", node)
         definitions: dict[str, Any] = fields.get("$defs", {})
-        names = {name: _free(name, definition, found) for name, definition in definitions.items()}
+        names = {
+            name: _free_name(name, definition, found) for name, definition in definitions.items()
+        }
         if any(name != other for name, other in names.items()):
-            fields = cast("Mapping[str, Any]", _renamed(fields, names))
+            fields = cast("Mapping[str, Any]", _rename_refs(fields, names))
             definitions = fields["$defs"]
         for name, definition in definitions.items():
-            found[names[name]] = definition  # before what it is made of: it may be made of itself
+            found[names[name]] = definition  # before its parts: it may be a part of itself
             found[names[name]] = _hoist(definition, found)
         return {key: _hoist(value, found) for key, value in fields.items() if key != "$defs"}
     if isinstance(node, list):
@@ -414,31 +418,31 @@ def _hoist(node: Any, found: dict[str, Any]) -> Any:
     return node
 
 
-def _free(name: str, definition: Any, found: Mapping[str, Any]) -> str:
-    """The name, or another if a different thing is called so already."""
+def _free_name(name: str, definition: Any, found: Mapping[str, Any]) -> str:
+    """Return the name, or another one if a different definition has it already."""
     number, free = 2, name
     while free in found and found[free] != definition:
         free, number = f"{name}_{number}", number + 1
     return free
 
 
-def _renamed(node: Any, names: Mapping[str, str]) -> Any:
-    """With references to these names turned into references to the new ones."""
+def _rename_refs(node: Any, names: Mapping[str, str]) -> Any:
+    """Return the schema with references to the new names."""
     if isinstance(node, Mapping):
         fields = cast("Mapping[str, Any]", node)
         ref = fields.get("$ref")
         last = ref.rpartition("/")[2] if isinstance(ref, str) else ""
         more = {"$ref": f"#/$defs/{names[last]}"} if last in names else {}
-        return {**{key: _renamed(value, names) for key, value in fields.items()}, **more}
+        return {**{key: _rename_refs(value, names) for key, value in fields.items()}, **more}
     return (
-        [_renamed(item, names) for item in cast("list[Any]", node)]
+        [_rename_refs(item, names) for item in cast("list[Any]", node)]
         if isinstance(node, list)
         else node
     )
 
 
 def _reachable(root: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """The definitions that are used, sorted, so that a schema has one spelling."""
+    """Return the definitions that are used, sorted, so that a schema has one spelling."""
     names, queue = set[str](), [root]
     while queue:
         node: Any = queue.pop()

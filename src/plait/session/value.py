@@ -18,11 +18,12 @@ from plait.event.kinds import StateDigest
 from plait.ids import Digest, LogId, short
 from plait.session import revision
 from plait.session.core import Core
-from plait.session.events import along
-from plait.session.fold import SNAPSHOT_EVERY, advanced, keep_snapshot
-from plait.session.life import LIFE_KINDS, Life, is_busy_after, live_on
+from plait.session.event_fold import EventFold
+from plait.session.events import path_events
+from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot
+from plait.session.life import LIFE_KINDS, Life, is_busy_after, life_after
 from plait.session.ports import Position, writer_of
-from plait.session.state import Spent, State, Stretch, state_digest
+from plait.session.state import Span, Spent, State, state_digest
 from plait.store import Store
 
 
@@ -54,7 +55,7 @@ class SessionValue:
 
     @property
     def run(self) -> str | None:
-        """The run whose value this is. None: it is outside of any."""
+        """The run that this is a value of. None: it is outside of any."""
         return self._core.position.run
 
     @property
@@ -103,6 +104,7 @@ class SessionValue:
 S = TypeVar("S", bound=SessionValue)
 
 core_of: Callable[[SessionValue], Core] = attrgetter("_core")
+position_of: Callable[[SessionValue], Position] = attrgetter("_core.position")
 
 
 def value_with(kind: type[S], core: Core) -> S:
@@ -116,12 +118,7 @@ def value_at(kind: type[S], position: Position) -> S:
     return value_with(kind, Core(position))
 
 
-# ── what is known of it ──────────────────────────────────────────────────────────────────────
-
-
-def position_of(session: SessionValue) -> Position:
-    """All that a session is: store address, id, seq, head, run id."""
-    return core_of(session).position
+# ── its state ────────────────────────────────────────────────────────────────────────────────
 
 
 def state_of(session: SessionValue) -> State:
@@ -133,38 +130,43 @@ def store_of_session(session: SessionValue) -> Store:
 
 
 def open_run_of(session: SessionValue) -> str | None:
-    """The run that began on this log and has not ended. None: there is none."""
+    """Return the run that began on this log and has not ended. None: there is none."""
     return core_of(session).state.run
 
 
 def delivered_seq(session: SessionValue) -> int:
-    """The seq of the last event of its inbox that was delivered to it."""
+    """Return the seq of the last event of its inbox that was delivered to it."""
     return core_of(session).state.delivered
 
 
 def counted_logs(session: SessionValue) -> dict[LogId, int]:
-    """Every log whose events are counted here, with the last seq that is."""
+    """Return every log whose events are counted here, with the last seq that is."""
     return {**core_of(session).state.covers}
 
 
 def spent_of_budget(session: SessionValue) -> Spent:
-    """The amounts spent since the budget was granted."""
+    """Return the amounts spent since the budget was granted."""
     state = core_of(session).state
     return state.spent - state.granted_at
 
 
 def state_digest_of(session: SessionValue, ahead: int = 0) -> StateDigest:
-    """The digest of its state, or of that state after so many more events that fold nothing."""
+    """Return the digest of its state, or of that state after so many more events that fold
+    nothing.
+    """
     core = core_of(session)
-    return state_digest(advanced(core.store, core.state, ahead))
+    state = core.state
+    if ahead:
+        state = EventFold(core.store, state.log, state).state(state.place + ahead)
+    return state_digest(state)
 
 
 def walk_path(
     session: SessionValue, kinds: Collection[str] | None = None
-) -> Iterator[tuple[Stretch, Event]]:
-    """Yield the events of its path and of merged branches' paths, each with its stretch."""
+) -> Iterator[tuple[Span, Event]]:
+    """Yield the events of its path and of merged branches' paths, each with its span."""
     core = core_of(session)
-    return along(core.store, core.state.story.path, kinds)
+    return path_events(core.store, core.state.story.path, kinds)
 
 
 # ── another value of the same lineage ────────────────────────────────────────────────────────
@@ -173,28 +175,33 @@ def walk_path(
 def next_value(
     session: S, position: Position, life: Life | None = None, busy: bool | None = None
 ) -> S:
-    """The value of the same lineage at an earlier or later position, or of a branch from here.
+    """Return the value of the same lineage at an earlier or later position, or of a branch from
+    here.
 
     Without a life, nothing is known of the events between.
     """
-    return value_with(type(session), core_of(session).next(position, life, busy))
+    core = core_of(session)
+    near = core.near
+    if near is not None and near.place > position.seq:
+        near = None
+    return value_with(type(session), Core(position, near, life, core.user_memo, busy))
 
 
 def advance(session: S, position: Position, *kinds: str) -> S:
-    """The value at a later position of the same log, reached by events of these kinds: life and
-    busyness are computed from them, not read again.
+    """Return the value at a later position of the same log, reached by events of these kinds: life
+    and busyness are computed from them, not read again.
     """
     core = core_of(session)
     life, busy = core.life_memo, core.busy if position.run == core.position.run else None
     for kind in kinds:
         if kind in LIFE_KINDS:
-            life = live_on(life, kind) if life is not None else None
+            life = life_after(life, kind) if life is not None else None
             busy = is_busy_after(busy, kind)
     return next_value(session, position, life, busy)
 
 
 def value_at_seq(session: S, seq: int) -> S:
-    """The value whose last event is this one; -1 is one event before the last."""
+    """Return the value whose last event is this one; -1 is one event before the last."""
     core = core_of(session)
     here = core.position
     wanted = revision.place_in(here.id, seq, here.seq)
@@ -205,7 +212,7 @@ def value_at_seq(session: S, seq: int) -> S:
 
 
 def reload(session: S) -> S:
-    """The same session as it is now."""
+    """Return the same session as it is now."""
     here = position_of(session)
     now = writer_of(here.run).latest(here)
     return session if now.head == here.head else next_value(session, now)

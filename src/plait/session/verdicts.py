@@ -17,7 +17,7 @@ from plait.event.kinds import (
 )
 from plait.ids import LogId
 from plait.session.core import Core
-from plait.session.events import along
+from plait.session.events import path_events
 from plait.session.gates import is_counted
 from plait.session.value import SessionValue, core_of
 
@@ -80,11 +80,11 @@ def _last_verdicts(core: Core, name: str) -> tuple[Event | None, Event | None]:
     other: Event | None = None
     if name not in core.state.story.verdicts:
         return None, None
-    for stretch, event in along(
+    for span, event in path_events(
         core.store, core.state.story.path, {ValidationRecorded.__name__}, reverse=True
     ):
         body = event.body
-        if stretch.via or not isinstance(body, ValidationRecorded) or body.name != name:
+        if span.via or not isinstance(body, ValidationRecorded) or body.name != name:
             continue  # a verdict given in a branch was given before the merge
         if gate is None or is_counted(gate.by, event):
             return event, other
@@ -95,11 +95,11 @@ def _last_verdicts(core: Core, name: str) -> tuple[Event | None, Event | None]:
 def _material_after(core: Core, log: LogId, seq: int) -> int | None:
     """The seq of the first event on the path that makes a verdict given there out of date."""
     after = False
-    for stretch in core.state.story.path:
-        here = stretch.log == log and stretch.first <= seq <= stretch.last
-        if (here or after) and not (stretch.via and not stretch.apart):
-            first = seq + 1 if here else stretch.first
-            for event in core.store.read(stretch.log, first, stretch.last, kinds=_MATERIAL):
+    for span in core.state.story.path:
+        here = span.log == log and span.first <= seq <= span.last
+        if (here or after) and not (span.via and not span.apart):
+            first = seq + 1 if here else span.first
+            for event in core.store.read(span.log, first, span.last, kinds=_MATERIAL):
                 return event.seq
         after = after or here
     return None

@@ -1,6 +1,4 @@
-"""What a session shows of itself: small frozen values, and facts as a mapping that
-nobody can edit.
-"""
+"""The views that a session returns: small frozen values, and facts as a read-only mapping."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.content import text_of, unpack, value_of
 from plait.session.life import Status
-from plait.session.state import Fact, FactKind, Stretch
+from plait.session.state import Fact, FactKind, Span
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -62,27 +60,25 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What it says in words; images and files are named in brackets."""
+        """The text of its parts; images and files are named in brackets."""
         return text_of(self.parts)
 
 
-def message_of(
-    event: Event, stretch: Stretch, get_blob: Callable[[Digest], bytes]
-) -> Message | None:
-    """The message an event is; None: it was said aside, and is none."""
+def message_of(event: Event, span: Span, get_blob: Callable[[Digest], bytes]) -> Message | None:
+    """Return the message of an event. None: it was said aside, and is none."""
     body = event.body
     assert isinstance(body, (MessageSaid, ModelReplied))
     if body.aside:
         return None
     if isinstance(body, MessageSaid):
-        return Message(body.role, unpack(body.parts, get_blob), body.name, stretch.branch, event)
+        return Message(body.role, unpack(body.parts, get_blob), body.name, span.branch, event)
     return Message(
-        "assistant", unpack(body.parts, get_blob), speaker(event.actor), stretch.branch, event
+        "assistant", unpack(body.parts, get_blob), speaker(event.actor), span.branch, event
     )
 
 
 def speaker(actor: str) -> str:
-    """What an actor is called: the last part of an agent's path, as it was written."""
+    """Return the name of an actor: the last part of an agent's path, as it was written."""
     return unquote(actor.partition(":")[2].rpartition("/")[2])
 
 
@@ -107,7 +103,7 @@ class Facts(Mapping[str, Json]):
         return len(self._facts)
 
     def of(self, key: str) -> Fact:
-        """The fact itself: its kind, and the event that recorded it."""
+        """Return the fact itself: its kind, and the event that recorded it."""
         return self._facts[key]
 
     @property
@@ -125,7 +121,7 @@ class Facts(Mapping[str, Json]):
         return repr(dict(self))
 
 
-class Change(msgspec.Struct, frozen=True):
+class StatusChange(msgspec.Struct, frozen=True):
     """A change of status."""
 
     status: Status
@@ -136,7 +132,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """One tool call: who asked for what, and what came of it."""
+    """One tool call: its request, its actor and its outcome."""
 
     tool: str
     arguments: Json
@@ -148,11 +144,11 @@ class Effect(msgspec.Struct, frozen=True):
     outcome: Event | None = None  # None: not known
     parts: Parts = ()
     failure: Failure | None = None
-    delta: Json = None  # how what was observed changed
+    delta: Json = None  # the change of the observed values
     attempts: int = 1
     duration_us: int = 0
     exit_code: int | None = None
-    trees: Trees | None = None  # the files before and after, and what changed. None: it had none
+    trees: Trees | None = None  # the files before and after, and the changed paths. None: no files
     placement: Placement | None = None  # where it ran
     kept: tuple[File, ...] = ()  # evidence that no model was shown
 
@@ -167,7 +163,7 @@ EFFECT_KINDS = frozenset(
 
 
 def effects_of(
-    events: Iterable[tuple[Stretch, Event]], get_blob: Callable[[Digest], bytes]
+    events: Iterable[tuple[Span, Event]], get_blob: Callable[[Digest], bytes]
 ) -> list[Effect]:
     found: dict[str, Effect] = {}
     for _, event in events:
@@ -184,29 +180,23 @@ def effects_of(
             )
             found[key] = msgspec.structs.replace(made, attempts=body.attempt)
         elif (before := found.get(key)) is not None:
-            found[key] = _settled(before, event, body, get_blob)
+            found[key] = msgspec.structs.replace(
+                before,
+                outcome=event,
+                parts=unpack(getattr(body, "parts", ()), get_blob),
+                failure=getattr(body, "failure", None),
+                delta=getattr(body, "delta", None),
+                duration_us=getattr(body, "duration_us", 0),
+                exit_code=getattr(body, "exit_code", None),
+                trees=getattr(body, "trees", None),
+                placement=getattr(body, "placement", None),
+                kept=getattr(body, "kept", ()),
+            )
     return list(found.values())
 
 
-def _settled(
-    before: Effect, event: Event, body: Any, get_blob: Callable[[Digest], bytes]
-) -> Effect:
-    return msgspec.structs.replace(
-        before,
-        outcome=event,
-        parts=unpack(getattr(body, "parts", ()), get_blob),
-        failure=getattr(body, "failure", None),
-        delta=getattr(body, "delta", None),
-        duration_us=getattr(body, "duration_us", 0),
-        exit_code=getattr(body, "exit_code", None),
-        trees=getattr(body, "trees", None),
-        placement=getattr(body, "placement", None),
-        kept=getattr(body, "kept", ()),
-    )
-
-
-class Run(msgspec.Struct, frozen=True):
-    """One outermost call of a workflow on a session, and how it stands."""
+class RunView(msgspec.Struct, frozen=True):
+    """One outermost call of a workflow on a session, and its status."""
 
     id: str
     workflow: str
@@ -220,7 +210,7 @@ WaitKind = Literal["approval", "question", "unknown", "timer", "verdict"]
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Something a session waits for: an approval, an answer, the outcome of an effect, a time or
+    """An ask that a session waits for: an approval, an answer, the outcome of an effect, a time or
     signal, or the verdict of a gate.
     """
 
@@ -229,22 +219,22 @@ class Waiting(msgspec.Struct, frozen=True):
     log: LogId
     seq: int
     since: Micros
-    actor: str  # who asks
+    actor: str  # the one that asks
     behalf: str | None = None
     run: str | None = None  # the run it stops; None: it was asked outside of any
-    call: str = ""  # the bracket of the effect
-    binding: Digest | None = None  # of an approval: what exactly is approved
-    shown: Json = None  # of an approval: what to decide on
+    call: str = ""  # the call of the effect
+    binding: Digest | None = None  # of an approval: the digest of all that is approved
+    shown: Json = None  # of an approval: the data to decide on
     expires: Micros | None = None  # of an approval; None: never
     question: str = ""
     choices: tuple[str, ...] = ()  # of a question; (): anything
     tool: str = ""  # of an approval or an unknown outcome
     arguments: Json = None  # likewise
     request: Digest | None = None  # of an unknown outcome: the event that asked for the effect
-    why: str = ""  # of an unknown outcome, or of a verdict: what the gate says
+    why: str = ""  # of an unknown outcome, or of a verdict: the words of the gate
     until: Micros | None = None  # of a timer; None: as long as it takes
     name: str = ""  # of a timer: the signal that ends it; of a verdict: its own
-    by: str = ""  # of a verdict: who is to give it; "": anybody
+    by: str = ""  # of a verdict: its judge; "": any
     of: LogId | None = None  # of a verdict: the session it is about. None: the one that waits
     heard: int = 0  # of a verdict: up to where that session's inbox was heard when it was asked for
     returns: Json = None  # of an unknown outcome: the JSON schema of its result. None: anything
@@ -264,7 +254,7 @@ class Validation(msgspec.Struct, frozen=True):
     log: LogId
     seq: int
     actor: str = ""
-    counts: bool = True  # False: a gate of that name asks for somebody else's
+    counts: bool = True  # False: a gate of that name asks for another judge
 
 
 class Attachment(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.session import Session
 from plait.session.content import text_of, unpack
-from plait.session.saying import saying
+from plait.session.event_text import event_text
 from plait.tool import Result, tool
 from plait.tools.text import SHOWN_MAX, bounded_text
 
@@ -106,7 +106,7 @@ def _event_text(session: Session, event: Event) -> str:
         return f"it returned{code}: {_parts_text(session, body.parts)}"
     if isinstance(body, k.ToolFailed):
         return f"it failed: {body.failure.kind}: {body.failure.message}"
-    return f"{event.actor}: {saying(event)}"
+    return f"{event.actor}: {event_text(event)}"
 
 
 def _parts_text(session: Session, parts: k.Parts) -> str:

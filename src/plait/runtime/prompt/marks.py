@@ -9,7 +9,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
 from plait.model.base import Turn
-from plait.session.state import Stretch
+from plait.session.state import Span
 
 
 class Mark(NamedTuple):
@@ -37,7 +37,7 @@ class LeftOut(NamedTuple):
     why: str
 
 
-def mark_of(event: Event, span: Stretch | None, epoch: int) -> Mark:
+def mark_of(event: Event, span: Span | None, epoch: int) -> Mark:
     via = span.via if span else 0
     return Mark((epoch, via or event.seq), via, event.log, event.seq, event.seq, event.kind)
 

@@ -39,7 +39,7 @@ from plait.runtime.prompt.parts import (
     verbatim_parts,
 )
 from plait.session.content import unpack
-from plait.session.state import Stretch
+from plait.session.state import Span
 from plait.session.views import speaker
 
 _KNOWLEDGE = frozenset(
@@ -84,7 +84,7 @@ class TurnList:
         # of the event that is being taken in
         self._mark = Mark((0, 0), 0, LogId(""), 0, 0, "")
 
-    def take(self, event: Event, span: Stretch | None, get_blob: Callable[[Digest], bytes]) -> None:
+    def take(self, event: Event, span: Span | None, get_blob: Callable[[Digest], bytes]) -> None:
         """Take in the next event of the path."""
         branch = span.branch if span else None
         kind, own, body = event.kind, event.actor == self._actor, event.body
@@ -107,7 +107,7 @@ class TurnList:
             shown = _SHOWN_BY_VIEW.get(self._view.what, "less")
             self.leave_out(self._mark, f"the view shows {shown}")
 
-    def pass_over(self, event: Event, span: Stretch, why: str) -> None:
+    def pass_over(self, event: Event, span: Span, why: str) -> None:
         """Note an event that the view leaves out as a whole."""
         if event.kind in _HANDLERS:
             self.leave_out(mark_of(event, span, 0), why)

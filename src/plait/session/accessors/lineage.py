@@ -12,13 +12,15 @@ from plait.session.accessors.view import SessionView
 from plait.session.acting import Because
 from plait.session.appending import append_to
 from plait.session.arguments import check_key
-from plait.session.events import along
-from plait.session.graph import Graph, Trace, graph, influence
-from plait.session.life import LIFE_KINDS, Life, live_on
+from plait.session.events import path_events
+from plait.session.graph import Graph, draw_graph
+from plait.session.life import LIFE_KINDS, Life, life_after
 from plait.session.origins import origins_of
 from plait.session.ports import Position, note_read
+from plait.session.provenance import influence
+from plait.session.trace import Trace
 from plait.session.value import S, value_at
-from plait.session.views import Change, Link
+from plait.session.views import Link, StatusChange
 
 
 class SessionLineage(SessionView[S]):
@@ -60,16 +62,18 @@ class SessionLineage(SessionView[S]):
         return self._core.state.opened
 
     @property
-    def statuses(self) -> tuple[Change, ...]:
+    def statuses(self) -> tuple[StatusChange, ...]:
         """Every change of status in this branch, with its actor."""
-        changes: list[Change] = []
+        changes: list[StatusChange] = []
         life = Life()
         for event in self._core.own_events(LIFE_KINDS):
-            life = live_on(life, event.kind)
+            life = life_after(life, event.kind)
             if not changes or changes[-1].status != life.status:
                 reason = getattr(event.body, "reason", "")
                 changes.append(
-                    Change(life.status, event.seq, event.header.time, event.header.actor, reason)
+                    StatusChange(
+                        life.status, event.seq, event.header.time, event.header.actor, reason
+                    )
                 )
         return tuple(changes)
 
@@ -78,8 +82,8 @@ class SessionLineage(SessionView[S]):
         """Its events with rewinds followed: the events that its story is folded from."""
         core = self._core
         note_read(core.position)
-        own = tuple(stretch for stretch in core.state.story.path if not stretch.via)
-        return [event for _, event in along(core.store, own)]
+        own = tuple(span for span in core.state.story.path if not span.via)
+        return [event for _, event in path_events(core.store, own)]
 
     @property
     def origins(self) -> frozenset[str]:
@@ -92,7 +96,7 @@ class SessionLineage(SessionView[S]):
         """The family of this session in the store as it is now: sessions, their events and the
         edges between them.
         """
-        drawn = graph(self._core.store, self._session.id)
+        drawn = draw_graph(self._core.store, self._session.id)
         store = self._session.store
         for node in drawn.nodes:
             if node.type == "session":  # its nodes quote every one of them

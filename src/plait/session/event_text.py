@@ -15,32 +15,32 @@ from plait.ids import LogId, short
 from plait.session.content import text_of
 
 
-def saying(event: Event) -> str:
-    """What the event says.
+def event_text(event: Event) -> str:
+    """Return one line that tells an event.
 
-    Text in it comes from wherever the event came from: clean it before it meets a terminal.
+    It may quote text of any origin: clean it before it meets a terminal.
     """
     try:
         body = event.body
     except PlaitError as error:
         return f"(unreadable: {error})"
-    say = _SAYINGS.get(event.kind)
-    return say(body) if say is not None else _plain(event.kind, body)
+    text_of_kind = _TEXTS.get(event.kind)
+    return text_of_kind(body) if text_of_kind is not None else _other_text(event.kind, body)
 
 
 def _json(value: Json) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _because(text: str) -> str:
+def _reason_text(text: str) -> str:
     return f": {text}" if text else ""
 
 
-def _said(body: k.MessageSaid) -> str:
-    return f"{body.name or body.role}: {_text(body.parts)}"
+def _message_text(body: k.MessageSaid) -> str:
+    return f"{body.name or body.role}: {_parts_text(body.parts)}"
 
 
-def _text(parts: k.Parts) -> str:
+def _parts_text(parts: k.Parts) -> str:
     said = text_of(
         tuple(
             part
@@ -54,32 +54,32 @@ def _text(parts: k.Parts) -> str:
 _VERBS = {"fact": "fact", "decision": "decided", "finding": "found"}
 
 
-def _fact(body: k.FactRecorded) -> str:
+def _fact_text(body: k.FactRecorded) -> str:
     if body.kind == "finding" and isinstance(body.value, str):
         return f"found: {body.value}"
-    return f"{_VERBS[body.kind]} {body.key} = {_json(body.value)}{_because(body.reason)}"
+    return f"{_VERBS[body.kind]} {body.key} = {_json(body.value)}{_reason_text(body.reason)}"
 
 
-def _forked(body: k.ForkedFrom) -> str:
+def _fork_text(body: k.ForkedFrom) -> str:
     return f"forked from {short(body.parent)}@{body.place}" + (
         f" as {body.label}" if body.label else ""
     )
 
 
-def _merged(body: k.Merged) -> str:
+def _merge_text(body: k.Merged) -> str:
     chosen = f", chose {', '.join(body.resolved)}" if body.resolved else ""
     return (
         "merged " + ", ".join(f"{short(place.log)}@{place.seq}" for place in body.branches) + chosen
     )
 
 
-def _rewound(body: k.Rewound) -> str:
+def _rewind_text(body: k.Rewound) -> str:
     count = len(body.not_undone)
     left = f", {count:,} effect{'' if count == 1 else 's'} not undone" if count else ""
-    return f"rewound to {body.to}{_because(body.reason)}{left}"
+    return f"rewound to {body.to}{_reason_text(body.reason)}{left}"
 
 
-def _changed(trees: k.Trees | None) -> str:
+def _changes_text(trees: k.Trees | None) -> str:
     if trees is None or trees.before == trees.after:
         return ""
     count = len(trees.changed)
@@ -87,21 +87,21 @@ def _changed(trees: k.Trees | None) -> str:
 
 
 def place_text(placement: k.Placement) -> str:
-    """Where tools run, in words."""
+    """Return a placement in words."""
     network = f"network {placement.network}" if placement.network else ""
     sandbox = f"sandbox {short_sandbox(placement.sandbox)}" if placement.sandbox else ""
     return ", ".join(filter(None, [placement.backend, placement.rung, network, sandbox]))
 
 
-def _placed(body: k.PlacementChanged) -> str:
+def _placement_text(body: k.PlacementChanged) -> str:
     return f"placed in {place_text(body.placement)}" + (
         f", in the place of {short_sandbox(body.replaced)}" if body.replaced else ""
     )
 
 
 def short_sandbox(id: str) -> str:
-    """A sandbox that is called by its session's id is told as sessions are; names that backends
-    give stay as they are.
+    """Return the short name of a sandbox: the session's short id, if it is called by the session's
+    id; names that backends give stay as they are.
     """
     return short(LogId(id[:36])) + id[36:] if _BY_SESSION.match(id) else id
 
@@ -109,20 +109,20 @@ def short_sandbox(id: str) -> str:
 _BY_SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-|\Z)")
 
 
-def _opened(body: k.SessionOpened) -> str:
+def _opening_text(body: k.SessionOpened) -> str:
     how = "opened" if not body.continues else "detached from" if body.detached else "succeeds"
     after = f" {short(body.continues.log)}@{body.continues.seq}" if body.continues else ""
-    return f"{how}{after}{_because(body.title)}"
+    return f"{how}{after}{_reason_text(body.title)}"
 
 
-_SAYINGS: dict[str, Callable[[Any], str]] = {
-    "SessionOpened": _opened,
-    "ForkedFrom": _forked,
-    "Rewound": _rewound,
-    "Merged": _merged,
-    "MessageSaid": _said,
+_TEXTS: dict[str, Callable[[Any], str]] = {
+    "SessionOpened": _opening_text,
+    "ForkedFrom": _fork_text,
+    "Rewound": _rewind_text,
+    "Merged": _merge_text,
+    "MessageSaid": _message_text,
     "ModelReplied": lambda b: " → ".join(
-        filter(None, [f"reply: {_text(b.parts)}".strip(), ", ".join(c.tool for c in b.calls)])
+        filter(None, [f"reply: {_parts_text(b.parts)}".strip(), ", ".join(c.tool for c in b.calls)])
     ),
     "ModelAsked": lambda b: (
         f"asked {b.model}" + (f", attempt {b.attempt}" if b.attempt > 1 else "")
@@ -131,46 +131,48 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
     "RunStarted": lambda b: f"run started: {b.workflow.rpartition(':')[2]}",
     "RunFinished": lambda b: "run finished",
     "RunFailed": lambda b: f"run failed: {b.failure.kind}: {b.failure.message}",
-    "RunCancelled": lambda b: f"run cancelled{_because(b.reason)}",
+    "RunCancelled": lambda b: f"run cancelled{_reason_text(b.reason)}",
     "CallStarted": lambda b: (
         f"{b.path} started" + (f" to {b.purpose}" if b.purpose not in (None, "act") else "")
     ),
     "CallFinished": lambda b: "failed: " + b.failure.message if b.failure else "finished",
-    "HandedOff": lambda b: f"handed off to {b.to}{_because(b.reason)}",
-    "RouteSelected": lambda b: f"chose {b.choice} of {', '.join(b.candidates)}{_because(b.reason)}",
-    "FactRecorded": _fact,
-    "FactRetracted": lambda b: f"retracted {b.key}{_because(b.reason)}",
+    "HandedOff": lambda b: f"handed off to {b.to}{_reason_text(b.reason)}",
+    "RouteSelected": lambda b: (
+        f"chose {b.choice} of {', '.join(b.candidates)}{_reason_text(b.reason)}"
+    ),
+    "FactRecorded": _fact_text,
+    "FactRetracted": lambda b: f"retracted {b.key}{_reason_text(b.reason)}",
     "PendingAdded": lambda b: f"{'to do' if b.kind == 'step' else b.kind}: {b.what}",
-    "PendingSettled": lambda b: f"settled {b.key}{_because(b.outcome)}",
+    "PendingSettled": lambda b: f"settled {b.key}{_reason_text(b.outcome)}",
     "ScratchSet": lambda b: f"scratch {b.key}",
-    "EvidenceAttached": lambda b: f"attached {b.name}: {_text(b.parts)}",
+    "EvidenceAttached": lambda b: f"attached {b.name}: {_parts_text(b.parts)}",
     "ValidationRecorded": lambda b: f"{b.name} {'passed' if b.passed else 'failed'}",
     "GateRequired": lambda b: f"required {b.name}" + (f" by {b.by}" if b.by else ""),
-    "Linked": lambda b: f"linked {b.system} {b.ref}{_because(b.note)}",
-    "SessionPaused": lambda b: f"paused{_because(b.reason)}",
-    "SessionResumed": lambda b: f"unpaused{_because(b.reason)}",
-    "SessionClosed": lambda b: f"closed{_because(b.reason)}",
-    "SessionArchived": lambda b: f"archived{_because(b.reason)}",
-    "ToolRequested": lambda b: f"{b.tool} {_json(b.arguments)}{_because(b.reason)}",
-    "ToolReturned": lambda b: f"returned {_text(b.parts)}{_changed(b.trees)}",
-    "ToolFailed": lambda b: f"failed: {b.failure.message}{_changed(b.trees)}",
-    "PlacementChanged": _placed,
-    "ToolUnknown": lambda b: f"nobody knows whether it happened{_because(b.why)}",
-    "ToolResolved": lambda b: f"{b.verdict.replace('_', ' ')}{_because(b.note)}",
+    "Linked": lambda b: f"linked {b.system} {b.ref}{_reason_text(b.note)}",
+    "SessionPaused": lambda b: f"paused{_reason_text(b.reason)}",
+    "SessionResumed": lambda b: f"unpaused{_reason_text(b.reason)}",
+    "SessionClosed": lambda b: f"closed{_reason_text(b.reason)}",
+    "SessionArchived": lambda b: f"archived{_reason_text(b.reason)}",
+    "ToolRequested": lambda b: f"{b.tool} {_json(b.arguments)}{_reason_text(b.reason)}",
+    "ToolReturned": lambda b: f"returned {_parts_text(b.parts)}{_changes_text(b.trees)}",
+    "ToolFailed": lambda b: f"failed: {b.failure.message}{_changes_text(b.trees)}",
+    "PlacementChanged": _placement_text,
+    "ToolUnknown": lambda b: f"nobody knows whether it happened{_reason_text(b.why)}",
+    "ToolResolved": lambda b: f"{b.verdict.replace('_', ' ')}{_reason_text(b.note)}",
     "RunResumed": lambda b: "run resumed",
     "RunBranched": lambda b: f"run branched off {short(b.source.log)}@{b.source.seq}",
     "ApprovalRequested": lambda b: f"needs consent{', asked again' if b.asked > 1 else ''}",
     "ApprovalGranted": lambda b: (
-        f"allowed{', with other arguments ' + _json(b.edited) if b.edited is not None else ''}{_because(b.note)}"  # noqa: E501
+        f"allowed{', with other arguments ' + _json(b.edited) if b.edited is not None else ''}{_reason_text(b.note)}"  # noqa: E501
     ),
-    "ApprovalDenied": lambda b: f"not allowed{_because(b.reason)}",
+    "ApprovalDenied": lambda b: f"not allowed{_reason_text(b.reason)}",
     "ApprovalExpired": lambda b: "nobody allowed it in time",
     "QuestionAsked": lambda b: (
         f"asked: {b.question}" + (f" ({', '.join(b.choices)})" if b.choices else "")
     ),
     "QuestionAnswered": lambda b: f"answered: {_json(b.answer)}",
     "Delivered": lambda b: f"heard what stood in its inbox up to {b.upto}",
-    "CancelRequested": lambda b: f"wants it cancelled{_because(b.reason)}",
+    "CancelRequested": lambda b: f"wants it cancelled{_reason_text(b.reason)}",
     "TimerSet": lambda b: f"waits for {b.event}" if b.event else "waits for a time",
     "TimerFired": lambda b: (
         "the time is over" if b.by == "time" else "what it waited for has happened"
@@ -181,7 +183,7 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
         f"signalled {b.name}" + (f" = {_json(b.value)}" if b.value is not None else "")
     ),
     "ContextCompacted": lambda b: (
-        f"put events {b.left[0]} to {b.left[1]} in short: {_text(b.summary)}"
+        f"put events {b.left[0]} to {b.left[1]} in short: {_parts_text(b.summary)}"
     ),
     "BudgetRefused": lambda b: (
         f"the budget does not allow it: {b.why or f'{b.limit}, {b.left:g} left'}"
@@ -191,8 +193,8 @@ _SAYINGS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _plain(kind: str, body: object) -> str:
-    """For kinds without words of their own: the name and the first fields that are short."""
+def _other_text(kind: str, body: object) -> str:
+    """Tell a kind without words of its own: its name and up to three fields."""
     fields = {name: getattr(body, name) for name in getattr(body, "__struct_fields__", ())}
     brief = [
         f"{name}={value}"
