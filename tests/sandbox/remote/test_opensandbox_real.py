@@ -33,7 +33,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.slow
 class TestRealServer(SandboxContract):
     network = "on"
-    margin_s = 20.0
 
     @pytest.fixture
     def backend(self, address: str, monkeypatch: pytest.MonkeyPatch) -> OpenSandbox:
