@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsage]
+from plait.store.process import STORES
 from tests.support import EXAMPLES, FINDINGS, RAN
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -77,10 +77,10 @@ def closed_stores() -> Iterator[None]:
     """Close what a test left open: a store has half a dozen handles, and a worker runs thousands of
     tests.
     """
-    before = set(open_stores)
+    before = set(STORES.by_address)
     yield
-    for address in set(open_stores) - before:
-        open_stores.pop(address).close()
+    for address in set(STORES.by_address) - before:
+        STORES.by_address.pop(address).close()
 
 
 @pytest.fixture(autouse=True)

@@ -296,16 +296,16 @@ def test_a_forked_child_that_ends_normally_does_no_harm(tmp_path: Path) -> None:
         """
 import os, sys
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, said, texts
+from plait.testing.writing import begin, extend, message, texts
 from plait.store import SqliteStore, verify_store
 store = SqliteStore(sys.argv[1], source=Seeded())
 log = begin(store)
 for i in range(20):
     if os.fork() == 0:
-        extend(store, log, said(f"child {i}"))
+        extend(store, log, message(f"child {i}"))
         sys.exit(0)  # runs finalisers, unlike os._exit
     assert os.wait()[1] == 0
-    extend(store, log, said(f"parent {i}"))
+    extend(store, log, message(f"parent {i}"))
 assert len(texts(store, log)) == 40 and not list(verify_store(store))
 print("ok")
 """,

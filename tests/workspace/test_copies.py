@@ -417,8 +417,8 @@ from plait.testing import Seeded
 from plait.workspace import EMPTY, Workspace
 from plait.workspace.copies import open_copy
 from plait.workspace.folder_snapshot import snapshot_folder
-from plait.workspace.edited import edited
-from plait.workspace.base import Node
+from plait.workspace.edited import edit_tree
+from plait.workspace.base import NewEntry
 place = Path(sys.argv[1])
 folder = place / "folder"
 (folder / "ro" / "deep").mkdir(parents=True)
@@ -434,12 +434,12 @@ folder = place / "folder"
 store = SqliteStore(place / "store", source=Seeded(1))
 tree = snapshot_folder(store, folder).tree
 assert Workspace(store, tree).files() == ["ro/deep/g", "ro/f"], Workspace(store, tree).files()  # what is locked is the owner's
-closed = edited(store, tree, {"none": Node("file", 0, b"none"), "shut": Node("folder", 0), "shut/h": Node("file", content=b"h")})
+closed = edit_tree(store, tree, {"none": NewEntry("file", 0, b"none"), "shut": NewEntry("folder", 0), "shut/h": NewEntry("file", content=b"h")})
 store.put_blobs(closed.blobs)
 tree = closed.tree
 assert Workspace(store, tree).files() == ["none", "ro/deep/g", "ro/f", "shut/h"], Workspace(store, tree).files()
-changes = {"ro/deep/g": Node("file", content=b"G"), "shut/h": None, "none": Node("file", 0, b"NONE"), "ro/new": Node("file")}
-other = edited(store, tree, changes)
+changes = {"ro/deep/g": NewEntry("file", content=b"G"), "shut/h": None, "none": NewEntry("file", 0, b"NONE"), "ro/new": NewEntry("file")}
+other = edit_tree(store, tree, changes)
 store.put_blobs(other.blobs)
 for layered in (False, True):
     copy = open_copy(store, place / "cache", f"s{layered}", tree, layered=layered)
