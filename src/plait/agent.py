@@ -198,7 +198,8 @@ class Agent(Workflow):
         """The class name and a digest of the instruction: an agent must not take the words of
         another for its own.
         """
-        return f"{super()._own_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"  # noqa: E501
+        instruction = self.instruction.encode("utf-8", "surrogatepass")
+        return f"{super()._own_name()}-{digest(b'plait/agent/1', instruction)[:4]}"
 
     def _calling(
         self,

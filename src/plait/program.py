@@ -192,7 +192,8 @@ def _module_of(file: Path) -> ModuleType:
         if (known := _loaded_module(file)) is not None:
             return known
         source = Path(path).read_bytes()
-        name = f"{file.stem.replace('.', '_')}{PRIVATE}{digest(b'plait/file/1', os.fsencode(path))[:12]}"  # noqa: E501
+        suffix = digest(b"plait/file/1", os.fsencode(path))[:12]
+        name = f"{file.stem.replace('.', '_')}{PRIVATE}{suffix}"
         spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
         assert spec is not None
         module, before = module_from_spec(spec), sys.modules.get(name)

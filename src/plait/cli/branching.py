@@ -242,9 +242,8 @@ def _conflict_lines(error: MergeConflict, known: _MergeKeys) -> list[str]:
             choices.append(f"{key}={next(iter(sides))}")
         else:
             said += [f"  {clean(key)}", *_fact_lines(sides)]
-            choices.append(
-                f"{key}={json.dumps(next(value for value in sides.values() if value is not ABSENT))}"  # noqa: E501
-            )
+            first = next(value for value in sides.values() if value is not ABSENT)
+            choices.append(f"{key}={json.dumps(first)}")
     if not any(map(known.is_file, error.conflicts)):
         return [
             *said,

@@ -98,7 +98,8 @@ class ScriptedModel:
         return Reply(parts, calls, "calls" if calls else "end", usage, self.name, FREE)
 
     def __repr__(self) -> str:
-        return f"ScriptedModel({'a function' if callable(self._script) else f'{len(self._script)} items'})"  # noqa: E501
+        script = "a function" if callable(self._script) else f"{len(self._script)} items"
+        return f"ScriptedModel({script})"
 
 
 def _check_item(item: Any) -> Item:

@@ -7,16 +7,18 @@ for it. Policies of a caller and a callee are put together the same way, so that
 through a child a thing that it may not do itself.
 
     Policy(
-        Ask("wire", "deploy*"),                                # tools by name, with *, ? and [] as in a shell
-        Ask(effect="at_most_once", origin=("web", "mcp:*")),   # once text of such an origin is in the asker's context
-        Ask(when=lambda call: call.arguments["amount"] > 1000, name="large amounts", expires_s=3600),
+        # tools by name, with *, ? and [] as in a shell
+        Ask("wire", "deploy*"),
+        # once text of such an origin is in the asker's context
+        Ask(effect="at_most_once", origin=("web", "mcp:*")),
+        Ask(when=lambda call: call.arguments["amount"] > 1000, name="large", expires_s=3600),
         Refuse("rm_*", reason="use trash"),
         Allow("read_*", effect="pure"),
     )
 
 The decision of a human is bound by digest (`binding`) to this one request: any change to it has to
 be asked anew.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

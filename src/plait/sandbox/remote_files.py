@@ -152,7 +152,8 @@ _INSIDE = f"""r={{root}}; w=$(readlink -f -- "$r") || exit {MISSING}
 inside() {{{{ case $1 in "$w"|"$w"/*) ;; *) exit {OUTSIDE};; esac; }}}}
 lost() {{{{
   q=$1
-  while [ "$q" != "$r" ]; do q=${{{{q%/*}}}}; if p=$(readlink -f -- "$q"); then inside "$p"; break; fi; done
+  while [ "$q" != "$r" ]; do q=${{{{q%/*}}}}; if p=$(readlink -f -- "$q"); then inside "$p"; \
+break; fi; done
   exit {MISSING}
 }}}}
 resolve() {{{{
@@ -161,8 +162,9 @@ resolve() {{{{
   [ -e "$p" ] || exit {MISSING}
 }}}}
 step() {{{{
-  if [ -e "$1" ] || [ -L "$1" ]; then resolve "$1"; [ -d "$p" ] || exit {ODD}; else mkdir -- "$1" || exit {ODD}; fi
-}}}}"""  # noqa: E501
+  if [ -e "$1" ] || [ -L "$1" ]; then resolve "$1"; [ -d "$p" ] || exit {ODD}; \
+else mkdir -- "$1" || exit {ODD}; fi
+}}}}"""
 
 _THERE = '"$p"'
 _IS_THERE = f'[ -e "$p" ] || [ -L "$p" ] || exit {MISSING}'

@@ -55,8 +55,9 @@ if find / -maxdepth 0 -printf '' 2> /dev/null
 then find "$1" {span} {prune} -printf '%y %m %s %C@ %T@ %i\\0%l\\0%P\\0'
 else {go}find {place} {span} {prune} -exec sh -c 'for p; do
   s=; if [ -f "$p" ] && [ ! -L "$p" ]; then s=$(sha256sum < "$p"); fi
-  printf "%s %s\\0%s\\0%s\\0" "$(stat -c "%f %s" -- "$p")" "${{s%% *}}" "$(readlink -- "$p")" "${{p#./}}"; done' x {{}} +
-fi"""  # noqa: E501
+  printf "%s %s\\0%s\\0%s\\0" "$(stat -c "%f %s" -- "$p")" "${{s%% *}}" \
+"$(readlink -- "$p")" "${{p#./}}"; done' x {{}} +
+fi"""
 
 
 def parse_listing(content: bytes) -> Listing:

@@ -5,11 +5,12 @@ one spelling for each folder, so equal folders have equal digests, and the diges
 that of its root. Names are bytes: all but NUL and `/` can stand in them.
 
     plait/tree/1 NUL
-    f644 5 2cf24d…9824 greeting.txt NUL            a file: mode, size, its pieces separated by commas, name
-    l777 0 - current NUL releases/7 NUL            a link: where it points stands after it
-    d755 0 8a7f03…11c2 src NUL                     a folder: the digest of its tree
-    w600 31 4e07a1…07f0 .env NUL                   withheld: the digest is that of the content with the secrets hidden, and names no blob
-"""  # noqa: E501
+    f644 5 2cf24d…9824 greeting.txt NUL     a file: mode, size, its pieces with commas, name
+    l777 0 - current NUL releases/7 NUL     a link: its target stands after it
+    d755 0 8a7f03…11c2 src NUL              a folder: the digest of its tree
+    w600 31 4e07a1…07f0 .env NUL            withheld: the digest is that of the content with the
+                                            secrets hidden, and names no blob
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def decode(raw: bytes) -> list[Entry]:
 def _spell_entry(name: bytes, entry: Entry) -> bytes:
     if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
         raise InvalidValue("name", f"{entry.name!r} cannot be the name of something in a folder")
-    head = f"{_LETTERS[entry.kind]}{entry.mode & 0o777:o} {entry.size} {','.join(entry.blobs) or '-'} ".encode()  # noqa: E501
+    kind, blobs = _LETTERS[entry.kind], ",".join(entry.blobs) or "-"
+    head = f"{kind}{entry.mode & 0o777:o} {entry.size} {blobs} ".encode()
     if entry.kind == "link":
         return b"%b%b\0%b\0" % (head, name, os.fsencode(entry.target))
     return b"%b%b\0" % (head, name)

@@ -64,7 +64,7 @@ async def _value_or_failure(job: Job, lent_to_it: dict[str, Any]) -> tuple[Any, 
         return await job.tool.function(**job.arguments, **lent_to_it), None
     except asyncio.CancelledError:
         raise
-    except BaseException as error:
+    except BaseException as error:  # of any class: the tool failed, and nothing else did
         return None, failure_of(error)
 
 

@@ -204,7 +204,6 @@ class Database:
         """Return a number that changes when another connection has written, asked inside a
         transaction. Forty times cheaper than the pragma for it.
 
-
         SQLite's own number also grows by one with each commit of this connection, which is taken
         off again.
         """
