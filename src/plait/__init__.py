@@ -160,7 +160,7 @@ _ACTING = {
 }
 
 
-class _Host:
+class _LateHost:
     """Stands in for the host until somebody needs it."""
 
     def __getattr__(self, name: str) -> _Any:
@@ -171,7 +171,7 @@ class _Host:
         return getattr(host, name)
 
 
-_bind_host(_cast("_HostPort", _Host()))
+_bind_host(_cast("_HostPort", _LateHost()))
 
 
 def __getattr__(name: str) -> _Any:

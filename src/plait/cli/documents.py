@@ -22,7 +22,7 @@ from plait.session.blame import Blame, Line
 from plait.session.graph import Edge, Node, Step, Trace
 from plait.session.state import Spent
 from plait.store import Row, StoreFault, Unchecked
-from plait.workspace import Change, Entry
+from plait.workspace import FileChange, TreeEntry
 from plait.workspace.changes import Changes
 from plait.workspace.diff import Stat
 from plait.workspace.tree import shown_path
@@ -265,12 +265,12 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
 # ── files ────────────────────────────────────────────────────────────────────────────────────
 
 
-def entry_document(path: str, entry: Entry) -> Document:
+def entry_document(path: str, entry: TreeEntry) -> Document:
     """Return an entry. Bytes of a path that are no text stand as \\xNN."""
     return {"path": shown_path(path), **_entry(entry)}
 
 
-def _entry(entry: Entry) -> Document:
+def _entry(entry: TreeEntry) -> Document:
     target = shown_path(entry.target) if entry.kind == "link" else None
     return {
         "kind": entry.kind,
@@ -282,11 +282,11 @@ def _entry(entry: Entry) -> Document:
 
 
 def files_document(changes: Changes) -> Document:
-    come = {new: old for old, new in changes.renamed.items()}
+    come = {new: old for old, new in changes.renamed_paths.items()}
     told = [
         (each, stat)
         for each, stat in zip(changes, changes.stat(), strict=True)
-        if each.path not in changes.renamed
+        if each.path not in changes.renamed_paths
     ]
     return {
         "left": changes.left,
@@ -295,7 +295,7 @@ def files_document(changes: Changes) -> Document:
     }
 
 
-def _change(change: Change, stat: Stat, old: str | None) -> Document:
+def _change(change: FileChange, stat: Stat, old: str | None) -> Document:
     status = (
         "renamed"
         if old is not None

@@ -18,7 +18,7 @@ from plait.sandbox.remote_shell import (
     quote_word,
     raise_for_code,
 )
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 from plait.workspace.tree import parts_of
 
 
@@ -32,7 +32,7 @@ class RemoteFiles:
     def __init__(self, shell: Shell, workdir: str) -> None:
         self.shell, self.workdir = shell, workdir
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> TreeEntry:
         names = self._names(path)
         found = parse_listing(
             self._run_script(
@@ -71,7 +71,7 @@ class RemoteFiles:
             raise OutsideWorkspace(path, "the workspace itself cannot be removed")
         self._run_script(path, f'{self._resolve_parent(names)}\n{_IS_THERE}\nrm -rf -- "$p"')
 
-    def list(self, path: str = "") -> Sequence[Entry]:
+    def list(self, path: str = "") -> Sequence[TreeEntry]:
         folder = f'{self._resolve_path(self._names(path))}\n[ -d "$p" ] || exit {ODD}'
         script = f"{folder}\n{listing_script(_THERE, 1)}"
         code, content = self.shell.gather(script, "list a folder")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from plait.sandbox.remote_shell import quote_word
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 
 KINDS = {"f": "file", "l": "link", "d": "folder"}
 _FORMATS = {0o100000: "f", 0o120000: "l", 0o040000: "d"}
@@ -26,10 +26,10 @@ class ListedPath(NamedTuple):
     stamp: str  # times and inode, or a digest of the content
     target: str = ""
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TreeEntry:
         if self.letter == "l":
-            return Entry(name, "link", 0o777, 0, (), self.target)
-        return Entry(
+            return TreeEntry(name, "link", 0o777, 0, (), self.target)
+        return TreeEntry(
             name,
             "folder" if self.letter == "d" else "file",
             self.mode,

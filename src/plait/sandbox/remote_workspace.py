@@ -19,7 +19,7 @@ from plait.ids import Digest
 from plait.sandbox.remote_listing import KINDS, ListedPath, Listing, listing_script, parse_listing
 from plait.sandbox.remote_shell import FAILED, Shell, quote_word
 from plait.store import Store
-from plait.workspace import EMPTY, Entry, NewEntry, Rules, TreeReader, TreeSnapshot, shown_path
+from plait.workspace import EMPTY, NewEntry, Rules, TreeEntry, TreeReader, TreeSnapshot, shown_path
 from plait.workspace.edited import edit_tree
 from plait.workspace.rules import NEVER
 
@@ -179,7 +179,7 @@ class RemoteWorkspace:
             steps.append(_use_and_remove("tar -xpomf", self.shell.make_file(pack_archive(due))))
         return self._list(" && ".join(steps))
 
-    def _check_restored(self, wanted: Mapping[str, Entry], held: set[str]) -> None:
+    def _check_restored(self, wanted: Mapping[str, TreeEntry], held: set[str]) -> None:
         """Raise SandboxFailed if the files are not those of the tree: another program writes
         there.
         """
@@ -278,7 +278,7 @@ def _node(seen: ListedPath, content: bytes | None) -> NewEntry | None:
     return None if content is None else NewEntry("file", seen.mode, content)
 
 
-def _from_tree(reader: TreeReader, entry: Entry) -> NewEntry:
+def _from_tree(reader: TreeReader, entry: TreeEntry) -> NewEntry:
     if entry.kind == "link":
         return NewEntry("link", 0o777, target=entry.target)
     if entry.kind == "folder":
@@ -286,11 +286,11 @@ def _from_tree(reader: TreeReader, entry: Entry) -> NewEntry:
     return NewEntry("file", entry.mode, reader.content(entry))
 
 
-def _kind(entry: Entry | None) -> str:
+def _kind(entry: TreeEntry | None) -> str:
     return "nothing" if entry is None else entry.kind
 
 
-def _is_same(known: Entry | None, wanted: Entry | None) -> bool:
+def _is_same(known: TreeEntry | None, wanted: TreeEntry | None) -> bool:
     if known is None or wanted is None or known.kind == "folder":
         return (
             known is not None
@@ -300,7 +300,7 @@ def _is_same(known: Entry | None, wanted: Entry | None) -> bool:
     return known == wanted
 
 
-def _looks_like(seen: ListedPath, entry: Entry) -> bool:
+def _looks_like(seen: ListedPath, entry: TreeEntry) -> bool:
     if entry.kind == "link":
         return seen.letter == "l" and seen.target == entry.target
     return (

@@ -37,7 +37,7 @@ from plait.errors import (
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
-from plait.workspace.base import CHANGED_MAX, Entry, TreeSnapshot
+from plait.workspace.base import CHANGED_MAX, TreeEntry, TreeSnapshot
 from plait.workspace.bases import base_of
 from plait.workspace.checkout import TreeSwitch, checkout
 from plait.workspace.copy_state import (
@@ -479,7 +479,7 @@ def _open_mounted(path: str | None) -> int | None:
     return None
 
 
-def _withheld_in(index: Index) -> dict[str, Entry]:
+def _withheld_in(index: Index) -> dict[str, TreeEntry]:
     return {
         f"{folder}/{name}" if folder else name: each.entry
         for folder, (_, seen, *_) in index.items()

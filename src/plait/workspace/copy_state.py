@@ -23,7 +23,7 @@ from plait.errors import PlaitError, StoreCorrupt
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.index import Index, unpack_index
 from plait.workspace.locks import Lock
 from plait.workspace.process import WORKSPACES
@@ -66,18 +66,20 @@ class CopyInfo(msgspec.Struct, frozen=True):
     generation: int
 
 
-def absent_files(entries: Mapping[str, Entry]) -> tuple[AbsentFile, ...]:
+def absent_files(entries: Mapping[str, TreeEntry]) -> tuple[AbsentFile, ...]:
     return tuple(
         AbsentFile(os.fsencode(path), entry.mode, entry.size, entry.blobs[0])
         for path, entry in sorted(entries.items())
     )
 
 
-def absent_entries(absent: tuple[AbsentFile, ...]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+def absent_entries(absent: tuple[AbsentFile, ...]) -> dict[str, TreeEntry]:
+    found: dict[str, TreeEntry] = {}
     for each in absent:
         path = os.fsdecode(each.path)
-        found[path] = Entry(path.rpartition("/")[2], "withheld", each.mode, each.size, (each.blob,))
+        found[path] = TreeEntry(
+            path.rpartition("/")[2], "withheld", each.mode, each.size, (each.blob,)
+        )
     return found
 
 

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from plait.errors import InvalidValue, StoreCorrupt
 from plait.ids import Digest
-from plait.workspace.base import Change, Entry, Kind
+from plait.workspace.base import FileChange, Kind, TreeEntry
 
 TAG = b"plait/tree/1\0"
 
@@ -49,16 +49,16 @@ def digest_of(content: bytes) -> Digest:
 # ── spelling ─────────────────────────────────────────────────────────────────────────────────
 
 
-def encode(entries: Iterable[Entry]) -> bytes:
+def encode(entries: Iterable[TreeEntry]) -> bytes:
     """Return the one spelling of a folder with these entries, given in any order."""
-    named: dict[bytes, Entry] = {}
+    named: dict[bytes, TreeEntry] = {}
     for entry in entries:
         if named.setdefault(os.fsencode(entry.name), entry) is not entry:
             raise InvalidValue("tree", f"two entries are called {entry.name!r}")
     return TAG + b"".join([_spell_entry(name, named[name]) for name in sorted(named)])
 
 
-def decode(raw: bytes) -> list[Entry]:
+def decode(raw: bytes) -> list[TreeEntry]:
     """Return the entries of a folder, by name.
 
     Bytes that are not spelled as `encode` does are refused: a tree may come from anywhere.
@@ -66,7 +66,7 @@ def decode(raw: bytes) -> list[Entry]:
     if not raw.startswith(TAG) or not raw.endswith(b"\0"):
         raise StoreCorrupt("a tree", "its bytes are not those of a folder")
     parts = iter(raw[len(TAG) : -1].split(b"\0")) if len(raw) > len(TAG) else iter(())
-    found: list[Entry] = []
+    found: list[TreeEntry] = []
     last = b""
     for head in parts:
         match = _HEAD.match(head)
@@ -77,7 +77,7 @@ def decode(raw: bytes) -> list[Entry]:
     return found
 
 
-def _spell_entry(name: bytes, entry: Entry) -> bytes:
+def _spell_entry(name: bytes, entry: TreeEntry) -> bytes:
     if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
         raise InvalidValue("name", f"{entry.name!r} cannot be the name of something in a folder")
     kind, blobs = _LETTERS[entry.kind], ",".join(entry.blobs) or "-"
@@ -87,7 +87,7 @@ def _spell_entry(name: bytes, entry: Entry) -> bytes:
     return b"%b%b\0" % (head, name)
 
 
-def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
+def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> TreeEntry:
     letter, mode, size, blobs, name = match.groups()
     kind = _KINDS[letter]
     pieces = () if blobs == b"-" else tuple(map(Digest, blobs.decode().split(",")))
@@ -98,7 +98,7 @@ def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
         target = os.fsdecode(next(rest, b""))
         if not target or pieces:
             raise StoreCorrupt("a tree", f"the link {name!r} points nowhere")
-    return Entry(os.fsdecode(name), kind, int(mode, 8), int(size), pieces, target)
+    return TreeEntry(os.fsdecode(name), kind, int(mode, 8), int(size), pieces, target)
 
 
 EMPTY_BYTES = TAG
@@ -113,9 +113,9 @@ class TreeReader:
 
     def __init__(self, objects: Objects, keep: int = _KEPT) -> None:
         self.objects, self._keep = objects, keep
-        self._known: OrderedDict[Digest, tuple[Entry, ...]] = OrderedDict()
+        self._known: OrderedDict[Digest, tuple[TreeEntry, ...]] = OrderedDict()
 
-    def entries(self, tree: Digest) -> tuple[Entry, ...]:
+    def entries(self, tree: Digest) -> tuple[TreeEntry, ...]:
         """Return the entries of one folder, by name."""
         found = self._known.get(tree)
         if found is None:
@@ -125,18 +125,18 @@ class TreeReader:
             self._known.move_to_end(tree)
         return found
 
-    def learn(self, tree: Digest, entries: tuple[Entry, ...]) -> None:
+    def learn(self, tree: Digest, entries: tuple[TreeEntry, ...]) -> None:
         """Remember a folder that was just made, perhaps before the store has it."""
         self._known[tree] = entries
         while len(self._known) > self._keep:
             self._known.popitem(last=False)
 
-    def find(self, tree: Digest, path: str) -> Entry | None:
+    def find(self, tree: Digest, path: str) -> TreeEntry | None:
         """Return the entry at a path, without following links; the root is a folder without a name.
 
         None: there is none.
         """
-        entry = Entry("", "folder", 0o755, 0, (tree,))
+        entry = TreeEntry("", "folder", 0o755, 0, (tree,))
         for name in parts_of(path):
             if entry.kind != "folder":
                 return None
@@ -146,7 +146,7 @@ class TreeReader:
             entry = found
         return entry
 
-    def walk(self, tree: Digest, path: str = "") -> Iterator[tuple[str, Entry]]:
+    def walk(self, tree: Digest, path: str = "") -> Iterator[tuple[str, TreeEntry]]:
         """Yield every entry below, with its path, a folder before its entries."""
         for entry in self.entries(tree):
             here = f"{path}/{entry.name}" if path else entry.name
@@ -154,14 +154,14 @@ class TreeReader:
             if entry.kind == "folder":
                 yield from self.walk(entry.blobs[0], here)
 
-    def content(self, entry: Entry) -> bytes:
+    def content(self, entry: TreeEntry) -> bytes:
         """Return the bytes of a file."""
         return b"".join([self.objects.get_blob(piece) for piece in entry.blobs])
 
 
 def differing(
     reader: TreeReader, before: Digest | None, after: Digest | None, path: str = ""
-) -> Iterator[Change]:
+) -> Iterator[FileChange]:
     """Yield every path that differs, a folder before its entries.
 
     Equal folders are not read. None: there is no such folder.
@@ -182,19 +182,19 @@ def differing(
             or now.kind != "folder"
             or was.mode != now.mode
         ):
-            yield Change(here, was, now)
+            yield FileChange(here, was, now)
         yield from differing(reader, _tree_of(was), _tree_of(now), here)
 
 
-def _tree_of(entry: Entry | None) -> Digest | None:
+def _tree_of(entry: TreeEntry | None) -> Digest | None:
     return entry.blobs[0] if entry is not None and entry.kind == "folder" else None
 
 
-def walk(objects: Objects, tree: Digest) -> Iterator[tuple[str, Entry]]:
+def walk(objects: Objects, tree: Digest) -> Iterator[tuple[str, TreeEntry]]:
     return TreeReader(objects).walk(tree)
 
 
-def find(objects: Objects, tree: Digest, path: str) -> Entry | None:
+def find(objects: Objects, tree: Digest, path: str) -> TreeEntry | None:
     return TreeReader(objects).find(tree, path)
 
 

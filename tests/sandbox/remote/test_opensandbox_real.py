@@ -41,7 +41,7 @@ class TestRealServer(SandboxContract):
         return OpenSandbox()
 
     def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
-        return super().wanted(store, tree, **{"image": IMAGE, "network": "on", **fields})
+        return super().new_wanted(store, tree, **{"image": IMAGE, "network": "on", **fields})
 
     @pytest.mark.skip(reason=ONE_AT_A_TIME)
     def test_two_of_them_do_not_share_files(self, backend: Backend, store: Store) -> None: ...

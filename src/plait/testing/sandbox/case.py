@@ -33,14 +33,14 @@ class SandboxCase:
 
     network = "off"  # of the placement, if no other is asked for
 
-    def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
+    def new_wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
         return Wanted(store, new_log(), tree, **fields)
 
     @contextmanager
     def new_sandbox(
         self, backend: Backend, store: Store, nodes: Tree | None = None, **fields: Any
     ) -> Generator[Sandbox]:
-        sandbox = backend.create(self.wanted(store, put_tree(store, nodes or {}), **fields))
+        sandbox = backend.create(self.new_wanted(store, put_tree(store, nodes or {}), **fields))
         try:
             yield sandbox
         finally:
