@@ -105,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker hands its counts to whoever prints them."""
+    """Hand the counts of a worker to the process that prints them."""
     output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["examples"], output["findings"] = dict(EXAMPLES), FINDINGS

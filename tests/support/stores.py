@@ -31,7 +31,7 @@ def sqlite_writer(store: Store) -> Any:
 
 
 def unsynced_count(store: Store) -> int:
-    """How many appends a SQLite store has committed since the last fsync."""
+    """Count the appends that a SQLite store has committed since the last fsync."""
     return sqlite_writer(store).unsynced
 
 

@@ -87,7 +87,7 @@ def _from_first_difference(sides: dict[str, Any]) -> dict[str, Any]:
 
 
 class NoCommonBase(SessionError):
-    """The sessions share no place, so changes cannot be told from what was there before."""
+    """The sessions share no place, so changes cannot be told from older content."""
 
     def __init__(self, session: str, other: str) -> None:
         self.session, self.other = session, other

@@ -75,7 +75,7 @@ owner: ContextVar[str | None] = ContextVar("plait_owner", default=None)
 
 
 def bind(running: Callable[[], WatchedRun | None]) -> None:
-    """Have `running` return the run whose code is executing in this context. None: no run's code,
+    """Have `running` return the run that the code in this context belongs to. None: no run's code,
     or the context does not say.
     """
     THIS_PROCESS.find_running = running
@@ -189,7 +189,7 @@ def _warn(text: str) -> None:
 
 
 def _watch_here() -> _RunWatch | None:
-    """Return the watch of the run whose code this is.
+    """Return the watch of the run that the code belongs to.
 
     A thread without a context of ours belongs to the only open run, if there is just one.
     """

@@ -1,4 +1,4 @@
-"""Executing one tool: its function, its sandbox, and what it is observed to change."""
+"""Executing one tool: its function, its sandbox, and the change that is observed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DELTA_MAX = 1_000_000
 
 
 def run_tool(job: Job, clock: Any) -> Done:
-    """Run a plain function, whatever it does."""
+    """Run a plain function. An error of any class is its outcome."""
     if job.check is not None:
         job.check()
     mine, handed, outer = (
@@ -44,7 +44,7 @@ def _execute(job: Job, clock: Any) -> Done:
         return Done(job.number, failure=visit, duration_us=clock() - started)
     try:
         value, failure = job.tool.function(**job.arguments, **sandbox_argument(visit)), None
-    except BaseException as error:  # whatever class it has: the call failed, and nothing else did
+    except BaseException as error:  # of any class: the call failed, and nothing else did
         if inside.ends_run(error):
             raise
         value, failure = None, failure_of(error)
@@ -80,7 +80,7 @@ class _Nothing:
 
 
 def observe_before(job: Job) -> Any:
-    """What is observed before the call; a failure if that cannot be had: then the tool is not run,
+    """Return the state before the call. A failure: it cannot be observed, and the tool is not run,
     since its delta could not be told.
     """
     if job.tool.observe is None:
@@ -130,8 +130,8 @@ def conclude(
 def _leave_sandbox(
     visit: SandboxCall | None, failure: Failure | None
 ) -> tuple[SandboxOutcome, Failure | None]:
-    """What is recorded of the files; if that cannot be had, the call has failed, whatever it
-    returned.
+    """Return the record of the files. If there is none, the call has failed, even if the tool
+    returned a value.
     """
     if visit is None:
         return SandboxOutcome(), failure

@@ -37,8 +37,8 @@ _Convert = Callable[[bytes], bytes]
 _frame_size = zstandard.frame_content_size
 
 # A frame is unpacked with (data, 0, False, False): to its own size, that one alone, and nothing may
-# follow it, because no hash would cover what follows. By position: a name costs as much as
-# unpacking a header.
+# follow it, because no hash would cover it. By position: a name costs as much as unpacking a
+# header.
 
 
 class _Codec(threading.local):

@@ -35,7 +35,7 @@ class StorePart(Protocol):
         ...
 
     def sync_at_exit(self) -> None:
-        """Bring to the disk what this process wrote and did not wait for."""
+        """Bring the writes of this process to the disk that it did not wait for."""
         ...
 
 

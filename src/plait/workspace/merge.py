@@ -27,7 +27,7 @@ TEXT_MAX = 64 << 10  # bytes of a file that a conflict shows
 MERGED_MAX = 8 << 20  # bytes of a file up to which its lines are merged
 
 Choice = TreeEntry | bytes | None
-"""How a conflict is settled: by what a side has, by the content of a file, or by nothing being
+"""The choice that settles a conflict: the entry of a side, the content of a file, or nothing being
 there.
 """
 

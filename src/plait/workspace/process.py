@@ -18,7 +18,7 @@ class WorkspaceTables:
     """Values are `Any` where their class belongs to a module above this one."""
 
     def __init__(self) -> None:
-        # workspace.copy_state: by the address of a store in memory, whose sandboxes share one
+        # workspace.copy_state: by the address of a store in memory: its sandboxes share one
         # folder. A forked child works in the folder of its parent, which removes it.
         self.temporary_folders: dict[str, Path] = {}
         # workspace.disk: of temporary names, which hold the id of the process, too

@@ -17,7 +17,7 @@ SIDE_BY_SIDE = 32
 
 
 async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
-    """Run a coroutine function, whatever it does."""
+    """Run a coroutine function. An error of any class is its outcome."""
     if job.check is not None:
         job.check()
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
