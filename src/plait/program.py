@@ -26,7 +26,7 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, cast
 
-from plait.bindings import objection
+from plait.bindings import find_objection
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
@@ -148,7 +148,7 @@ def _objection(where: str, name: str) -> str:
 
 def _objection_in_source(file: Path, module: str, folders: tuple[str, ...], name: str) -> str:
     try:
-        return objection(file, module, folders, name.split("."))
+        return find_objection(file, module, folders, name.split("."))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
         return f"its source cannot be read: {type(error).__name__}: {error}"
 

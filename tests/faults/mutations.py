@@ -119,7 +119,7 @@ def _place(store: Store, session: Session) -> None:
 
 
 class Aim(NamedTuple):
-    """What was tampered with: a fault must name one of these events or the one after it, or one of
+    """The target of tampering: a fault must name one of these events or the one after it, or one of
     these words.
     """
 

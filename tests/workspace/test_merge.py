@@ -277,7 +277,7 @@ def test_a_conflict_shows_what_each_side_has() -> None:
     ) == ("eins\n", 0o644, None, 0o755)
     assert found["a"]["a"].digests == (scene.blobs.put(b"eins\n"),)
     assert (
-        found["gone"]["b"].absent
+        found["gone"]["b"].is_absent
         and found["gone"]["b"].kind is None
         and str(found["gone"]["b"]) == "nothing"
     )

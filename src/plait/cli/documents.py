@@ -138,20 +138,21 @@ def show_document(session: Session, messages: int | None) -> Document:
             key: {
                 "kind": each.kind,
                 "value": each.value,
-                **_at(each.at),
+                **_ref_document(each.at),
                 "review_by": each.review_by,
             }
             for key, each in known.items()
         },
         "pending": {
-            key: {"kind": each.kind, "what": each.what, **_at(each.at)}
+            key: {"kind": each.kind, "what": each.what, **_ref_document(each.at)}
             for key, each in session.pending.items()
         },
-        "budget": _full(session.budget.limits),
-        "left": _full(session.budget.left_now),
+        "budget": _full_document(session.budget.limits),
+        "left": _full_document(session.budget.left_now),
         "usage": spent_document(session.budget.used),
         "gates": {
-            name: {"by": gate.by, **_at(gate.at)} for name, gate in session.checks.gates.items()
+            name: {"by": gate.by, **_ref_document(gate.at)}
+            for name, gate in session.checks.gates.items()
         },
         "validation": [
             {
@@ -163,7 +164,7 @@ def show_document(session: Session, messages: int | None) -> Document:
             }
             for each in session.checks.verdicts
         ],
-        "placement": _full(session.files.placement),
+        "placement": _full_document(session.files.placement),
         "tree": session.files.tree,
         "changed": changed_document(changed_by(session.events[-1])),
         "message_count": len(said),
@@ -174,11 +175,11 @@ def show_document(session: Session, messages: int | None) -> Document:
     }
 
 
-def _at(ref: Any) -> Document:
+def _ref_document(ref: Any) -> Document:
     return {"session": ref.log, "seq": ref.seq, "event": ref.id}
 
 
-def _full(value: msgspec.Struct | None) -> Document | None:
+def _full_document(value: msgspec.Struct | None) -> Document | None:
     """Return a struct with all its fields, also those left at their default."""
     return (
         None
@@ -255,8 +256,8 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
             "left": [message_document(message) for message in diff.messages.left],
             "right": [message_document(message) for message in diff.messages.right],
         },
-        "facts": {key: _full(sides) for key, sides in diff.facts.items()},
-        "validation": {name: _full(sides) for name, sides in diff.validation.items()},
+        "facts": {key: _full_document(sides) for key, sides in diff.facts.items()},
+        "validation": {name: _full_document(sides) for name, sides in diff.validation.items()},
         "files": files_document(diff.files),
         "usage": {"left": spent_document(diff.cost[0]), "right": spent_document(diff.cost[1])},
     }

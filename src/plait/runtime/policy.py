@@ -305,7 +305,7 @@ class Policy:
             found.append(
                 Decision("refuse", f"{call.tool} is not among what is granted here", "no grant")
             )
-        return _strictest(found)
+        return _join_strictest(found)
 
     def __repr__(self) -> str:
         return f"Policy({', '.join(map(repr, self._rules))})"
@@ -315,7 +315,7 @@ def decide(policies: Sequence[Policy], call: Call) -> Decision:
     """Return the strictest decision of all: with the caller's policy and its own, a callee may do
     nothing that its caller may not.
     """
-    return _strictest([policy.decide(call) for policy in policies])
+    return _join_strictest([policy.decide(call) for policy in policies])
 
 
 def digest_of(policies: Sequence[Policy]) -> Digest | None:
@@ -329,7 +329,7 @@ def unknown_of(policies: Sequence[Policy]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(why for policy in policies for why in policy.fingerprint.unknown))
 
 
-def _strictest(decisions: Sequence[Decision]) -> Decision:
+def _join_strictest(decisions: Sequence[Decision]) -> Decision:
     """Put the decisions with the strictest verdict together: each is named, and the shortest wait
     counts.
     """

@@ -115,7 +115,7 @@ class RemoteWorkspace:
         now, left_out = self._list_all(self._drop_script())
         odd = {path for path, seen in now.items() if seen.letter not in KINDS}
         if left_out or odd:
-            self._apply("", _topmost(left_out | odd), {})
+            self._apply("", _topmost_paths(left_out | odd), {})
         found = {path: seen for path, seen in now.items() if seen.letter in KINDS}
         changed = [path for path, seen in found.items() if seen != self._seen.get(path)]
         contents = dict(
@@ -159,7 +159,7 @@ class RemoteWorkspace:
             for path, entry in wanted.items()
             if path not in kept and path not in held
         }
-        self._seen = self._apply(first, _topmost(gone), due)
+        self._seen = self._apply(first, _topmost_paths(gone), due)
         self.tree = tree
         self._check_restored(wanted, held)
 
@@ -234,7 +234,7 @@ class RemoteWorkspace:
         kept = {
             path: seen
             for path, seen in listing.items()
-            if path not in out and not any(above in out for above in _above(path))
+            if path not in out and not any(above in out for above in _folders_above(path))
         }
         return kept, out
 
@@ -310,13 +310,15 @@ def _looks_like(seen: ListedPath, entry: TreeEntry) -> bool:
     )
 
 
-def _topmost(paths: Iterable[str]) -> list[str]:
+def _topmost_paths(paths: Iterable[str]) -> list[str]:
     """Return the paths without those that lie below another of them."""
     found = set(paths)
-    return [path for path in sorted(found) if not any(above in found for above in _above(path))]
+    return [
+        path for path in sorted(found) if not any(above in found for above in _folders_above(path))
+    ]
 
 
-def _above(path: str) -> Iterator[str]:
+def _folders_above(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

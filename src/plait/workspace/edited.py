@@ -19,7 +19,7 @@ from plait.workspace.tree import (
     EMPTY,
     Objects,
     TreeReader,
-    differing,
+    differing_paths,
     digest_of,
     encode,
     parts_of,
@@ -50,7 +50,9 @@ def edit_tree(
     """
     build = _TreeBuild(TreeReader(objects), {}, [])
     tree = _edit_folder(build, before, _plan_folders(changes), "")
-    paths = sorted(shown_path(change.path) for change in differing(build.reader, before, tree))
+    paths = sorted(
+        shown_path(change.path) for change in differing_paths(build.reader, before, tree)
+    )
     return TreeSnapshot(
         tree,
         build.blobs,
@@ -103,7 +105,7 @@ def _add_folder(build: _TreeBuild, entries: Mapping[str, TreeEntry]) -> Digest:
     raw = encode(entries.values())
     tree = digest_of(raw)
     build.blobs[tree] = raw
-    build.reader.learn(
+    build.reader.remember_folder(
         tree,
         tuple(
             sorted(

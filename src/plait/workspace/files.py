@@ -52,7 +52,7 @@ class LocalFiles:
         """
         self._upper, self._lower, self._closed, self._ours = upper, lower, closed, ours
 
-    def closing(self, closed: Closed) -> LocalFiles:
+    def with_closed(self, closed: Closed) -> LocalFiles:
         """Return the same files, with these places closed as well."""
         closed = closed._replace(own=closed.own | self._closed.own)
         return LocalFiles(self._upper, self._lower, closed, ours=self._ours)

@@ -40,7 +40,7 @@ class ConflictSide(msgspec.Struct, frozen=True):
     text: str | None = None
 
     @property
-    def absent(self) -> bool:
+    def is_absent(self) -> bool:
         return self.entry is None
 
     @property
@@ -109,7 +109,7 @@ def resolve(
     work.merge(
         _PathSides(
             "",
-            _distinct([_root_entry(base) for base in bases] or [None]),
+            _distinct_entries([_root_entry(base) for base in bases] or [None]),
             _root_entry(ours),
             _root_entry(theirs),
         )
@@ -220,7 +220,7 @@ class _TreeMerge:
             here = f"{at.path}/{name}" if at.path else name
             yield _PathSides(
                 here,
-                _distinct([base.get(name) for base in bases]),
+                _distinct_entries([base.get(name) for base in bases]),
                 ours.get(name),
                 theirs.get(name),
             )
@@ -253,7 +253,7 @@ class _TreeMerge:
 
     def _merge_leaves(self, at: _PathSides) -> None:
         """Merge files, links, withheld files, or nothing, of both sides."""
-        bases = _distinct([None if is_folder(base) else base for base in at.bases])
+        bases = _distinct_entries([None if is_folder(base) else base for base in at.bases])
         found = _one_changed(bases, at.ours, at.theirs)
         if (
             found is not UNCLEAR
@@ -343,7 +343,7 @@ def _one_changed(bases: Collection[Any], ours: Any, theirs: Any) -> Any:
     return ours if bases and all(base == theirs for base in bases) else UNCLEAR
 
 
-def _distinct(entries: Sequence[TreeEntry | None]) -> tuple[TreeEntry | None, ...]:
+def _distinct_entries(entries: Sequence[TreeEntry | None]) -> tuple[TreeEntry | None, ...]:
     return tuple(dict.fromkeys(entries))
 
 
@@ -357,12 +357,12 @@ def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         return None
     sides = split(base), split(ours), split(theirs)
     found = _weave_lines(*sides)
-    if found is None or found != _reversed_or_none(_weave_lines(*map(_backwards, sides))):
+    if found is None or found != _reversed_or_none(_weave_lines(*map(_reversed_lines, sides))):
         return None
     return b"".join(found)
 
 
-def _backwards(lines: list[bytes]) -> list[bytes]:
+def _reversed_lines(lines: list[bytes]) -> list[bytes]:
     return lines[::-1]
 
 

@@ -374,7 +374,9 @@ class Scan:
         if not entries or digest_of(raw) == here.base:
             return here.base if entries and here.base else EMPTY
         tree = self._sink.add(raw)
-        self._reader.learn(tree, tuple(entries[name] for name in sorted(entries, key=os.fsencode)))
+        self._reader.remember_folder(
+            tree, tuple(entries[name] for name in sorted(entries, key=os.fsencode))
+        )
         return tree
 
     def _base_entries(self, base: Digest | None) -> tuple[TreeEntry, ...]:

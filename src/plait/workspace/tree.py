@@ -120,12 +120,12 @@ class TreeReader:
         found = self._known.get(tree)
         if found is None:
             found = () if tree == EMPTY else tuple(decode(self.objects.get_blob(tree)))
-            self.learn(tree, found)
+            self.remember_folder(tree, found)
         else:
             self._known.move_to_end(tree)
         return found
 
-    def learn(self, tree: Digest, entries: tuple[TreeEntry, ...]) -> None:
+    def remember_folder(self, tree: Digest, entries: tuple[TreeEntry, ...]) -> None:
         """Remember a folder that was just made, perhaps before the store has it."""
         self._known[tree] = entries
         while len(self._known) > self._keep:
@@ -159,7 +159,7 @@ class TreeReader:
         return b"".join([self.objects.get_blob(piece) for piece in entry.blobs])
 
 
-def differing(
+def differing_paths(
     reader: TreeReader, before: Digest | None, after: Digest | None, path: str = ""
 ) -> Iterator[FileChange]:
     """Yield every path that differs, a folder before its entries.
@@ -183,7 +183,7 @@ def differing(
             or was.mode != now.mode
         ):
             yield FileChange(here, was, now)
-        yield from differing(reader, _tree_of(was), _tree_of(now), here)
+        yield from differing_paths(reader, _tree_of(was), _tree_of(now), here)
 
 
 def _tree_of(entry: TreeEntry | None) -> Digest | None:

@@ -213,7 +213,7 @@ class Connections:
             if self._handles is None:
                 self._handles = _Handles(self._connect())
                 if self._owed:
-                    self._handles.writer.owe(self._owed)
+                    self._handles.writer.count_unsynced(self._owed)
                     self._handles.writer.doubt()
                     self._owed = 0
             self._users += 1

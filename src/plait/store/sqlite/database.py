@@ -144,14 +144,14 @@ class Database:
             raise OutcomeUnknown(self.path, str(error)) from error
         self._commits += 1
         if self._synchronous != _FULL:
-            self.owe(pieces)
+            self.count_unsynced(pieces)
         # SQLite syncs at a commit that wrote pages, and only then
         elif self.unsynced and self._pages_written() != self._written:
             if self.doubtful:
                 self._write_anew()
             self.unsynced = 0
 
-    def owe(self, pieces: int) -> None:
+    def count_unsynced(self, pieces: int) -> None:
         """Count pieces of work that were committed without an fsync."""
         self._unsynced_since = self._unsynced_since if self.unsynced else time.monotonic()
         self.unsynced += pieces
