@@ -55,7 +55,7 @@ _BATCH = 1000  # events per append while a log is only being filled
 
 
 class Bench:
-    """Where to work and how much of it to do."""
+    """The folder to work in, and the amount of work."""
 
     def __init__(self, folder: Path, quick: bool) -> None:
         self.folder = folder
@@ -691,7 +691,7 @@ def _cpu_of(command: list[str]) -> float:
 
 
 def _vendors() -> Row:
-    """Who else is loaded by the import and by the help."""
+    """List the packages of others that the import and the help load."""
     helping = (
         "import sys; sys.argv = ['plait', '--help']\nfrom plait.cli import main\ntry:"
         " main()\nexcept SystemExit: pass\n"

@@ -1,4 +1,4 @@
-"""How the benchmarks measure: interleaved and shuffled rounds, and a table at the end.
+"""The way the benchmarks measure: interleaved and shuffled rounds, and a table at the end.
 
 An absolute time says more about the machine than about the program. So every contestant does one
 operation per round, in an order drawn anew each time; whatever slows the machine down then slows
@@ -26,7 +26,7 @@ SETTLE_SIZE = 12_000_000  # more than SQLite lets a write-ahead log grow before 
 
 
 class Timing:
-    """What one contestant took, in seconds: wall clock and CPU of the thread that did it."""
+    """The time of one contestant, in seconds: wall clock and CPU of the thread that did it."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []

@@ -191,7 +191,7 @@ def environment(home: Path, ours: bool) -> dict[str, str]:
 
 
 class Bench:
-    """Where to work, how much of it to do, and who takes part."""
+    """The folder to work in, the amount of work, and the contestants."""
 
     def __init__(self, folder: Path, peers: str, quick: bool, patient: bool) -> None:
         self.folder, self.quick, self.patient = folder, quick, patient
@@ -278,7 +278,7 @@ class Bench:
 
 
 def size_of(folder: Path) -> int:
-    """What is on disk once every write-ahead log is back in its file."""
+    """Return the bytes on disk once every write-ahead log is back in its file."""
     for file in folder.rglob("*"):
         if file.is_file() and file.open("rb").read(15) == b"SQLite format 3":
             connection = apsw.Connection(str(file))
@@ -695,7 +695,7 @@ def significant(value: float) -> str:
 
 
 def reasons(lines: list[Line]) -> list[str]:
-    """What the table has no room for: why a cell has no figure."""
+    """Return the reasons why cells have no figure, for which the table has no room."""
     known = {"", "none", "same", "too slow to fill"}
     said = {
         f"{name}: {cell.says}"

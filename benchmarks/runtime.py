@@ -64,7 +64,7 @@ class Line(msgspec.Struct):
 
 
 class Contest:
-    """Who takes part, and a fresh process of each for a part of the table."""
+    """The contestants, each in a fresh process for a part of the table."""
 
     def __init__(self, bench: Bench, contestants: tuple[Contestant, ...]) -> None:
         self.bench, self.contestants = bench, contestants
@@ -129,7 +129,7 @@ def asking(verb: str, **what: Any) -> Callable[[Any], Ask]:
 
 
 def overhead(contest: Contest) -> list[Line]:
-    """What the runtime adds to a model call, in memory."""
+    """Measure the time that the runtime adds to a model call, in memory."""
     asks = {
         "turn": asking("turn", calls=CALLS),
         "refused": asking("turn", calls=CALLS, refused=True),
@@ -234,7 +234,7 @@ def together(contest: Contest) -> list[Line]:
 
 
 def growth(contest: Contest) -> list[Line]:
-    """Whether what came before makes the next step dearer, in memory."""
+    """Measure if earlier steps make the next step slower, in memory."""
     steps, long = contest.bench.some(1000), contest.bench.some(1000)
 
     def late(worker: Any) -> Ask:

@@ -1,4 +1,4 @@
-"""What the benchmarks write: messages whose body is 1 KB, of random text and of prose.
+"""The messages that the benchmarks write: each with a body of 1 KB, of random text and of prose.
 
 Random text is base64 of random bytes, which hardly compresses; prose is the words of the paragraphs
 below in an order drawn anew for every message, which compresses as plain language does but for its
@@ -63,5 +63,5 @@ def _message(text: str) -> MessageSaid:
 
 
 def _text_size() -> int:
-    """How long a text makes a body of exactly BODY_SIZE bytes."""
+    """Return the length of a text that makes a body of exactly BODY_SIZE bytes."""
     return BODY_SIZE - len(VOCABULARY.encode(_message("-"))) + 1

@@ -1,4 +1,4 @@
-"""A payment that needs consent: the run waits without a process, somebody approves, it goes on, and
+"""A payment that needs consent: the run waits without a process, a person approves, it goes on, and
 can be replayed.
 
 `python examples/approval.py` needs no key and no network, and prints:
@@ -57,7 +57,7 @@ class Pay(Workflow):
 
 
 def parked(session: Session) -> Session:
-    """Run until somebody has to decide."""
+    """Run until a person has to decide."""
     try:
         return Pay()(session)
     except Parked as waits:

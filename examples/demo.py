@@ -1,4 +1,4 @@
-"""What Plait does so far, in one minute: agents that act, and a session that is forked, merged,
+"""Plait in one minute: agents that act, and a session that is forked, merged,
 rewound, killed, edited and verified.
 
 Run it with `make demo`. It needs no key, no service and no network, and leaves nothing behind.

@@ -1,4 +1,4 @@
-"""A round-robin team: everybody in turn, until somebody says the word. It is a loop, so it is
+"""A round-robin team: the agents take turns until one of them says the word. It is a loop, so it is
 written as one.
 
 `python examples/round_robin.py` needs no key and no network, and prints:
@@ -30,9 +30,9 @@ class RoundRobin(Workflow):
 
 
 def transcript(session: Session) -> list[tuple[str, str]]:
-    """Who said what.
+    """Return the speakers and their texts.
 
-    An agent is named by its path, roundrobin/agents.writer: the last word of it will do.
+    An agent is named by its path, roundrobin/agents.writer: the last word of it is shown.
     """
     return [
         (message.name.replace("/", ".").rpartition(".")[2] or "user", message.text)

@@ -38,7 +38,7 @@ def feet(metres: float) -> int:
 
 
 def transcript(session: Session) -> list[tuple[str, str]]:
-    """Who said what, by the last name of their path; what only asks for a tool says nothing."""
+    """Return the speakers, by the last name of their path, and their texts; calls are left out."""
     return [
         (message.name.rpartition("/")[2] or "user", message.text)
         for message in session.messages

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsage]
+from plait.store.process import STORES
 from tests.support import EXAMPLES, FINDINGS, RAN
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -81,10 +81,10 @@ def closed_stores() -> Iterator[None]:
     """Close what a test left open: a store has half a dozen handles, and a worker runs thousands of
     tests.
     """
-    before = set(open_stores)
+    before = set(STORES.by_address)
     yield
-    for address in set(open_stores) - before:
-        open_stores.pop(address).close()
+    for address in set(STORES.by_address) - before:
+        STORES.by_address.pop(address).close()
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker hands its counts to whoever prints them."""
+    """Hand the counts of a worker to the process that prints them."""
     output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["examples"], output["findings"] = dict(EXAMPLES), FINDINGS

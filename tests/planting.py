@@ -11,7 +11,7 @@ from pathlib import Path
 
 from plait.errors import UnknownBlob
 from plait.ids import Digest
-from plait.workspace import PIECE, Entry, NewEntry
+from plait.workspace import PIECE, NewEntry, TreeEntry
 from plait.workspace.tree import EMPTY_BYTES, digest_of, encode, walk
 
 Content = str | bytes | NewEntry
@@ -41,7 +41,7 @@ class Blobs(dict[Digest, bytes]):
     def plant(self, files: Mapping[str, Content]) -> Digest:
         """A tree with these paths; a text or bytes stand for a file with that content."""
         inside: dict[str, dict[str, Content]] = {}
-        entries: list[Entry] = []
+        entries: list[TreeEntry] = []
         for path, content in files.items():
             name, _, below = path.partition("/")
             if below:
@@ -53,12 +53,12 @@ class Blobs(dict[Digest, bytes]):
         for name, below in inside.items():
             folder = files.get(name)
             mode = folder.mode if isinstance(folder, NewEntry) else 0o755
-            entries.append(Entry(name, "folder", mode, 0, (self.plant(below),)))
+            entries.append(TreeEntry(name, "folder", mode, 0, (self.plant(below),)))
         return self.put(encode(entries))
 
-    def _end(self, name: str, content: Content) -> Entry:
+    def _end(self, name: str, content: Content) -> TreeEntry:
         if isinstance(content, NewEntry) and content.kind == "link":
-            return Entry(name, "link", 0o777, 0, (), content.target)
+            return TreeEntry(name, "link", 0o777, 0, (), content.target)
         mode = content.mode if isinstance(content, NewEntry) else 0o644
         raw = (
             content.content
@@ -68,7 +68,7 @@ class Blobs(dict[Digest, bytes]):
             else content
         )
         pieces = tuple(self.put(raw[at : at + PIECE]) for at in range(0, len(raw), PIECE))
-        return Entry(name, "file", mode, len(raw), pieces)
+        return TreeEntry(name, "file", mode, len(raw), pieces)
 
     def told(self, tree: Digest) -> dict[str, Content]:
         """The tree as `plant` takes it: folders only if they are empty or of another mode than

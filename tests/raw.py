@@ -74,7 +74,7 @@ def _content(codec: int, data: Any) -> tuple[Any, ...]:
 
 
 class Meaning(NamedTuple):
-    """Everything that anybody could see in a store, by raw SQL, with its content unpacked."""
+    """All content of a store, read by raw SQL, with its content unpacked."""
 
     marks: list[Any]
     schema: list[tuple[Any, ...]]

@@ -53,7 +53,7 @@ def _walk(root: str, path: str = "") -> list[tuple[str, str]]:
 
 
 def edit(root: str, edits: Sequence[Edit]) -> None:
-    """What cannot be done where the numbers point is not done."""
+    """Edit the tree where the numbers point; an edit that is impossible there is left out."""
     for each in edits:
         try:
             _edit(root, *each)

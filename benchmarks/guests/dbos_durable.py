@@ -116,7 +116,7 @@ def _recover(name: str) -> None:
 
 
 def _hasten(connection: Any, record: Any) -> None:
-    """While the records are made nobody looks at the disk."""
+    """Wait for no fsync: the making of the records is not measured."""
     connection.execute("PRAGMA synchronous = OFF")
 
 

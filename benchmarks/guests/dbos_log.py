@@ -11,7 +11,7 @@ every session is a workflow in a thread of its own, and the clock runs there.
 
 The pollers in the background are told to rest for a minute. Messages are read back by
 `list_workflow_steps`, one query (a workflow that really resumes asks for each step again). A fork
-goes to a queue that nobody serves, so that it is made and not run.
+goes to a queue without a worker, so that it is made and not run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import sqlalchemy
 from dbos import DBOS, DBOSClient, SetWorkflowID
 from worker import Guest, clocked, serve
 
-PARKED = "parked"  # a queue that nobody serves
+PARKED = "parked"  # a queue without a worker
 
 
 class Talk:
@@ -124,7 +124,7 @@ class Dbos(Guest):
         return count
 
     def crowd(self, count: int) -> None:
-        """Through a connection that does not wait for the disk, which nobody looks at here."""
+        """Use a connection that does not wait for the disk, since that is not measured here."""
         client = DBOSClient(system_database_url=self.url, system_database_engine=_hasty(self.url))
         for i in range(count):
             client.enqueue(

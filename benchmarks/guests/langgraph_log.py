@@ -87,9 +87,7 @@ class LangGraph(Guest):
         self.places[session].append(self._say(self.graph, session, text))
 
     def fill(self, session: str, texts: list[str]) -> None:
-        """The same appends; only the waiting for the disk is left out, which nobody
-        looks at here.
-        """
+        """Make the same appends without waiting for the disk, since that is not measured here."""
         self.saver.setup()
         self.saver.conn.execute("PRAGMA synchronous = OFF")
         super().fill(session, texts)

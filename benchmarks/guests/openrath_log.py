@@ -53,7 +53,7 @@ class Sessions(Versioned):
         return name
 
     def append(self, session: str, text: str) -> None:
-        """What its loop does with a row: into the writer, and not yet into the table."""
+        """Write a row as its loop does: into the writer, and not yet into the table."""
         writer = self.writers[session]
         writer.write_chunk(writer.chunks_written, user_text_chunk(text))
 

@@ -29,9 +29,9 @@ SETTLE_SIZE = 12_000_000  # more than SQLite lets a write-ahead log grow before 
 
 
 class Guest:
-    """What a contestant may be asked for.
+    """The operations of a contestant.
 
-    What it has no operation for it leaves out, and the table says so.
+    A contestant without an operation leaves it out, and the table says so.
     """
 
     settings = ""  # what it was run with, and what that promises
@@ -115,7 +115,7 @@ class Guest:
 
 
 class Runner(Guest):
-    """What a contestant of the runtime's table may be asked for.
+    """The operations of a contestant of the runtime's table.
 
     Each answers with {"wall": …, "cpu": …}: what one call or step took.
     """
@@ -160,7 +160,7 @@ class Runner(Guest):
 
 
 class Resumer(Guest):
-    """What a contestant of the table of runs taken up again may be asked for. Each answers with
+    """The operations of a contestant of the table of resumed runs. Each answers with
     {"wall": …, "cpu": …}.
 
     `record` is not timed: a run is begun in another process, which kills itself when so many
@@ -189,9 +189,9 @@ class Resumer(Guest):
 
 
 class Edge:
-    """Where the record ends.
+    """The end of the record.
 
-    In the process that makes it, that is where it dies; later, where the clock stops.
+    The process that makes the record dies there; later, the clock stops there.
     """
 
     def __init__(self, lanes: int = 1) -> None:
@@ -229,10 +229,7 @@ def crash(*more: str) -> None:
 
 
 class Stamps:
-    """When a model was asked, again and again.
-
-    What lies between two asks is a step, whoever did what in it.
-    """
+    """The times at which a model was asked. A step is the time between two asks."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
@@ -261,7 +258,7 @@ def _gaps(marks: list[float]) -> list[float]:
 
 
 def share(count: int, operation: Callable[[], object]) -> dict[str, float]:
-    """What one of so many took."""
+    """Return the time of the operation, divided by the count."""
     took = clocked(operation)
     return {"wall": took["wall"] / count, "cpu": took["cpu"] / count}
 

@@ -192,7 +192,8 @@ class Agent(Workflow):
         """Return the class name and a digest of the instruction: an agent must not take the words
         of another for its own.
         """
-        return f"{super()._default_name()}-{digest(b'plait/agent/1', self.instruction.encode('utf-8', 'surrogatepass'))[:4]}"  # noqa: E501
+        instruction = self.instruction.encode("utf-8", "surrogatepass")
+        return f"{super()._default_name()}-{digest(b'plait/agent/1', instruction)[:4]}"
 
     def invocation(self, session: Session, **how: Any) -> Invocation:
         call = super().invocation(session, **how)

@@ -33,7 +33,7 @@ VARIABLE = "PLAIT_INSIDE_RUN"  # tokens of the stores with the runs that started
 Code = object  # a run, or an object that stands for it
 
 
-def _nothing() -> Code | None:
+def _no_run() -> Code | None:
     return None
 
 
@@ -54,7 +54,7 @@ class _ProcessMarks:
 
     def __init__(self) -> None:
         # returns the run that the code in the current context belongs to
-        self.current: Callable[[], Code | None] = _nothing
+        self.current: Callable[[], Code | None] = _no_run
         # by thread: the context of the code that started it
         self.threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()
         self.stores: dict[str, None] = {}  # tokens of the stores in which runs were opened here
@@ -161,7 +161,7 @@ def _context_here() -> Context | None:
 
 
 @contextmanager
-def deciding() -> Generator[None]:
+def allow_decisions() -> Generator[None]:
     """Allow decisions within: the approver called there was handed in by the caller of the run."""
     before = _deciding.set(_process.current())
     try:
@@ -201,12 +201,12 @@ def _install() -> None:
         _process.is_installed = True
     sys.addaudithook(_hook)
     os.register_at_fork(after_in_child=_mark_child)
-    _replace(threading.Thread, "start", _remembering)
-    _replace(_thread, "start_new_thread", _handing_bare)
-    _replace(ThreadPoolExecutor, "submit", _handing)
-    _replace(subprocess.Popen, "__init__", _marking_popen)
+    _replace(threading.Thread, "start", _wrap_thread_start)
+    _replace(_thread, "start_new_thread", _wrap_start_new_thread)
+    _replace(ThreadPoolExecutor, "submit", _wrap_submit)
+    _replace(subprocess.Popen, "__init__", _wrap_popen)
     for name in ("system", "posix_spawn", "posix_spawnp", "execv", "execve"):
-        _replace(os, name, _with_mark)
+        _replace(os, name, _wrap_process_start)
     if "multiprocessing.process" in sys.modules:
         _mark_processes()
 
@@ -227,7 +227,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         _mark_processes()
 
 
-def _remembering(start: Callable[[Any], None]) -> Callable[[Any], None]:
+def _wrap_thread_start(start: Callable[[Any], None]) -> Callable[[Any], None]:
     """Start a thread, and remember it if code of a run does.
 
     Plait hands the context on to its threads.
@@ -263,7 +263,7 @@ def _mark_child() -> None:
     os.environ.update(mark())
 
 
-def _handing(submit: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(submit)
     def handing(
         self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -273,7 +273,7 @@ def _handing(submit: Callable[..., Any]) -> Callable[..., Any]:
     return handing
 
 
-def _handing_bare(start: Callable[..., int]) -> Callable[..., int]:
+def _wrap_start_new_thread(start: Callable[..., int]) -> Callable[..., int]:
     @wraps(start)
     def handing(function: Callable[..., Any], *more: Any) -> int:
         return start(marked_work(function), *more)
@@ -298,7 +298,7 @@ def marked_work(function: Callable[..., Any]) -> Callable[..., Any]:
     return call_marked
 
 
-def _marking_popen(begin: Callable[..., None]) -> Callable[..., None]:
+def _wrap_popen(begin: Callable[..., None]) -> Callable[..., None]:
     @wraps(begin)
     def marking(self: Any, *args: Any, **kwargs: Any) -> None:
         # Plait marks its own processes itself
@@ -320,7 +320,7 @@ def _marking_popen(begin: Callable[..., None]) -> Callable[..., None]:
 _ENV = 10  # the place of env= among the arguments of Popen
 
 
-def _with_mark(start: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_process_start(start: Callable[..., Any]) -> Callable[..., Any]:
     """Start a process that takes the environment of this one, with the mark in it as long as that
     takes.
     """
@@ -349,11 +349,11 @@ def _mark_processes() -> None:
     """Mark processes of `multiprocessing`, in all ways in which they are started."""
     base: Any = sys.modules["multiprocessing.process"].BaseProcess
     if not hasattr(base.start, "__wrapped__"):
-        base.start = _telling(base.start)
+        base.start = _wrap_multiprocessing_start(base.start)
 
 
-def _telling(start: Callable[[Any], None]) -> Callable[[Any], None]:
-    spawning = _with_mark(start)
+def _wrap_multiprocessing_start(start: Callable[[Any], None]) -> Callable[[Any], None]:
+    spawning = _wrap_process_start(start)
 
     @wraps(start)
     def telling(self: Any) -> None:

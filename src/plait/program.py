@@ -27,7 +27,7 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
-from plait.bindings import objection
+from plait.bindings import find_objection
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
@@ -250,7 +250,7 @@ def _objection(where: str, name: str) -> str:
 
 def _objection_in_source(file: Path, module: str, folders: tuple[str, ...], name: str) -> str:
     try:
-        return objection(file, module, folders, name.split("."))
+        return find_objection(file, module, folders, name.split("."))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
         return f"its source cannot be read: {type(error).__name__}: {error}"
 
@@ -294,7 +294,8 @@ def _module_of(file: Path) -> ModuleType:
         if (known := _loaded_module(file)) is not None:
             return known
         source = Path(path).read_bytes()
-        name = f"{file.stem.replace('.', '_')}{PRIVATE}{digest(b'plait/file/1', os.fsencode(path))[:12]}"  # noqa: E501
+        suffix = digest(b"plait/file/1", os.fsencode(path))[:12]
+        name = f"{file.stem.replace('.', '_')}{PRIVATE}{suffix}"
         spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
         assert spec is not None
         module, before = module_from_spec(spec), sys.modules.get(name)

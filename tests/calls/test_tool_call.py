@@ -1,4 +1,4 @@
-"""What is due for a tool call: one table over effect class, events so far, and changed policies."""
+"""The next action of a tool call: a table over effect class, events so far, changed policies."""
 
 from __future__ import annotations
 

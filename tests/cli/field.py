@@ -20,7 +20,7 @@ from plait.session import Session
 from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 from plait.workspace.diff import changes
 from plait.workspace.tree import decode, digest_of, encode, shown_path
 from tests.cli.shell import Shell
@@ -33,7 +33,7 @@ class Field:
     def __init__(self, shell: Shell) -> None:
         self.shell, self.blobs, self._calls = shell, Blobs(), 0
 
-    def plant(self, files: Mapping[str, Content], *further: Entry) -> Digest:
+    def plant(self, files: Mapping[str, Content], *further: TreeEntry) -> Digest:
         """`further` entries stand at the top, as they are."""
         tree = self.blobs.plant(files)
         if further:
@@ -75,5 +75,5 @@ class Field:
         )
 
 
-def withheld(name: str) -> Entry:
-    return Entry(name, "withheld", 0o600, 31, (digest_of(b"hidden"),))
+def withheld(name: str) -> TreeEntry:
+    return TreeEntry(name, "withheld", 0o600, 31, (digest_of(b"hidden"),))

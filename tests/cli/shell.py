@@ -36,7 +36,7 @@ class Shell:
         return CliRunner().invoke(main, arguments, input=input, catch_exceptions=False)
 
     def __call__(self, *arguments: str, input: str | bytes | None = None, code: int = 0) -> str:
-        """What it prints; the exit code must be this one."""
+        """Return its output; the exit code must be this one."""
         result = self.run(*arguments, input=input)
         assert result.exit_code == code, result.output
         return result.stdout
@@ -50,7 +50,7 @@ class Shell:
         return [json.loads(line) for line in self(*arguments, "--jsonl", code=code).splitlines()]
 
     def error(self, code: int, *arguments: str) -> str:
-        """What it says on stderr, and nothing elsewhere."""
+        """Return its text on stderr; stdout must be empty."""
         result = self.run(*arguments)
         assert (result.exit_code, result.stdout) == (code, ""), result.output
         assert "Traceback" not in result.stderr
@@ -111,7 +111,7 @@ def process(
 
 
 def on_a_terminal(*arguments: str, width: int = 100, **environ: str) -> str:
-    """What `plait` prints on a terminal of this width."""
+    """Return the output of `plait` on a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     gone = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE")

@@ -680,7 +680,7 @@ def test_narrow_encoding(tmp_path: Path):
 
 
 def on_terminal(*arguments: str | Path, **environ: str) -> str:
-    """What a terminal of 80 columns is sent."""
+    """Return the bytes that a terminal of 80 columns is sent."""
     ours, theirs = pty.openpty()
     asked = {
         name: value

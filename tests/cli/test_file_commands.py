@@ -62,14 +62,14 @@ def placed(field: Field) -> tuple[Field, str]:
 
 
 def raw(*arguments: str) -> bytes:
-    """What a pipe gets."""
+    """Return the bytes that a pipe gets."""
     done = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout_bytes
 
 
 def is_harmless(text: str) -> bool:
-    """Whether nothing is left that a terminal obeys, but for our own colours."""
+    """True if nothing is left that a terminal obeys, but for our own colours."""
     plain = text.replace("\n", "")
     for code in ("\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[36m"):
         plain = plain.replace(code, "")

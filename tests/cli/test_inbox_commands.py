@@ -1,4 +1,4 @@
-"""What waits for people is shown exactly as it is bound, and answered from the shell."""
+"""Open asks are shown exactly as they are bound, and answered from the shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever follows the lines of the picture comes to the parents, to all of them and to no other."""
+"""The lines of the picture lead to the parents of an event, to all of them and to no other."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ TOOLS = [compute, read, search]
 
 @pytest.fixture
 def folder(shell: Shell, tmp_path: Path) -> Path:
-    """Where the tools look: two files, in the current folder."""
+    """Two files for the tools, in the current folder."""
     (tmp_path / "prices.txt").write_text("apples 3\npears 4\n")
     (tmp_path / "orders.txt").write_text("ana: 5 apples\nbob: 2 pears\n")
     return tmp_path

@@ -1,4 +1,4 @@
-"""What the shell says where people would otherwise have to guess."""
+"""Hints of the shell where people would otherwise have to guess."""
 
 from __future__ import annotations
 

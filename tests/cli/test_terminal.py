@@ -1,4 +1,4 @@
-"""What a terminal would act on does not reach it, and what a person can read does, unchanged."""
+"""Bytes that a terminal would obey do not reach it; readable text does, unchanged."""
 
 from __future__ import annotations
 

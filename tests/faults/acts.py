@@ -1,4 +1,4 @@
-"""What is done while things go wrong: each act of a store's life, as steps that are acknowledged
+"""The acts during which things go wrong: each act of a store's life, as steps that are acknowledged
 one by one.
 
 Ids, times and salts are told, not drawn, so an act makes the same bytes whenever it is done. What

@@ -1,4 +1,4 @@
-"""Where runs that change files are raised to be killed: at each write of the log, and inside each
+"""Raises runs that change files, to be killed: at each write of the log, and inside each
 tool call.
 
 One process that has imported everything forks a child for every life. Commands append to files, so

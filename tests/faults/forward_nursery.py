@@ -1,4 +1,4 @@
-"""Where whole runs are raised to be killed: one process that has imported everything and opened
+"""Raises whole runs to be killed: one process that has imported everything and opened
 nothing, and forks a child for every life.
 
 A child starts a workflow, or takes it up again, and kills itself with SIGKILL at a chosen write, or
@@ -156,7 +156,7 @@ def live(arm: Callable[[Run], None]) -> int:
 
 
 def people() -> int:
-    """Whoever looks into the inbox, and into the world."""
+    """Answer as people do, by a look into the inbox and into the world."""
     found = all_waiting(store_at(the_session().store))
     for ask in found:
         session = Session.open(ask.log, store=store())

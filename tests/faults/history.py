@@ -1,4 +1,4 @@
-"""What several writers did, written down, and checked against the log they left: strict
+"""The acts of several writers, written down, and checked against the log they left: strict
 serialisability, as Elle checks it.
 
 Every attempt is recorded with its beginning and its end by a clock that all processes of one
@@ -92,8 +92,8 @@ def _check_logs(final: Final) -> Iterator[str]:
 
 
 def _check_appends(acts: Iterable[Act], final: Final) -> Iterator[str]:
-    """What was acknowledged stands there once, whole, where it was said to; what was refused stands
-    nowhere; and nothing else does.
+    """An acknowledged append stands in the log once, whole, at its place; a refused one stands
+    nowhere; and nothing else stands there.
     """
     there = {
         log: Counter(entry.text for entry in entries if entry.text)
@@ -140,7 +140,7 @@ def _check_acknowledged(act: Append, stands: list[int], entries: Sequence[Entry]
 
 
 def _check_looks(acts: Iterable[Act], final: Final) -> Iterator[str]:
-    """What was seen is a beginning of the final log."""
+    """Every look saw a beginning of the final log."""
     for act in acts:
         if isinstance(act, Append) and act.outcome != "stale":
             continue

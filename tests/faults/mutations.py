@@ -23,7 +23,7 @@ from plait.session.ports import Act, Draft, writer_of
 from plait.session.state import to_snapshot
 from plait.session.value import position_of
 from plait.store import Store
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.tree import encode
 from tests.support import RawSql, tree
 
@@ -101,15 +101,15 @@ def _place(store: Store, session: Session) -> None:
     middle = store.put_blob(
         encode(
             [
-                Entry("deep", "folder", 0o755, 0, (inner,)),
-                Entry("link", "link", 0o777, 0, (), "deep"),
+                TreeEntry("deep", "folder", 0o755, 0, (inner,)),
+                TreeEntry("link", "link", 0o777, 0, (), "deep"),
             ]
         )
     )
     notes = b"notes, too short to be packed"
     entries = [
-        Entry("src", "folder", 0o755, 0, (middle,)),
-        Entry("notes", "file", 0o644, len(notes), (store.put_blob(notes),)),
+        TreeEntry("src", "folder", 0o755, 0, (middle,)),
+        TreeEntry("notes", "file", 0o644, len(notes), (store.put_blob(notes),)),
     ]
     placed = PlacementChanged(Placement("local"), store.put_blob(encode(entries)))
     writer_of(None).append(position_of(session), [Draft(placed, Act("human:u-17"))])
@@ -119,7 +119,7 @@ def _place(store: Store, session: Session) -> None:
 
 
 class Aim(NamedTuple):
-    """What was tampered with: a fault must name one of these events or the one after it, or one of
+    """The target of tampering: a fault must name one of these events or the one after it, or one of
     these words.
     """
 

@@ -1,4 +1,4 @@
-"""Where processes are raised to be killed: one that has imported everything and opened nothing, and
+"""Raises processes to be killed: one that has imported everything and opened nothing, and
 forks a child each time.
 
 A child does an act (`acts.py`) and acknowledges each step. It is killed at a random moment or at a
@@ -183,7 +183,7 @@ class Strace:
 def count_calls(
     known: Known, folder: Path, options: dict[str, Any], names: Sequence[str]
 ) -> Counter[str]:
-    """How often an undisturbed act makes each system call."""
+    """Count the system calls of an undisturbed act."""
     fresh_copy(known.base, folder)
     child, output = Child(known.act, folder, options, perform), known.base.parent / "calls"
     strace = Strace(child, f"trace={','.join(names)}", output=str(output))
@@ -260,7 +260,7 @@ class Nursery:
             self.attempt(where, known, partial(self._kill_after, known, step, delay))
 
     def _durations(self, known: Known) -> list[float]:
-        """How long each step takes when nothing goes wrong."""
+        """Return the duration of each step when nothing goes wrong."""
         fresh_copy(known.base, self.now)
         child, found, last = (
             Child(known.act, self.now, self.options, perform),
@@ -429,7 +429,7 @@ class Suffering:
             line.send(b".")
 
     def _did(self, stage: Stage, step: Step, done: int, line: socket.socket) -> bool:
-        """Whether the step was done, at the second attempt if need be."""
+        """True if the step was done, at the second attempt if need be."""
         ordinal = stage.source.ordinal
         for _ in range(2):
             stage.source.ordinal = ordinal  # a second time means the very same events

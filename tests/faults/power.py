@@ -141,7 +141,7 @@ Step: TypeAlias = (
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What a program did, step by step, and the ids of all its events in the order of their
+    """The steps of a program, and the ids of all its events in the order of their
     commits.
     """
 
@@ -163,7 +163,7 @@ Image: TypeAlias = dict[str, bytes]
 
 
 class Disk:
-    """What is durable and what is pending, after some steps of a trace."""
+    """The durable and the pending bytes after some steps of a trace."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -350,7 +350,7 @@ FATES: dict[str, Callable[[Random, Sequence[Pending]], list[Fate]]] = {
 
 
 def image_after(disk: Disk, chance: Random, fate: str) -> Image:
-    """What is found after a crash now."""
+    """Return the files as they are found after a crash now."""
     blank = chance.choice([None, None, bytes, chance.randbytes])
     return disk.image(FATES[fate](chance, disk.pending), blank)
 
@@ -359,7 +359,7 @@ def image_after(disk: Disk, chance: Random, fate: str) -> Image:
 
 
 class Due:
-    """What the store has promised, after some steps of a trace."""
+    """The promises of the store after some steps of a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.history = trace.history

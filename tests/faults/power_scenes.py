@@ -1,4 +1,4 @@
-"""What goes on when the current fails: scenes over a file system that writes down what it is asked
+"""Scenes that a power loss interrupts, over a file system that writes down what it is asked
 to do.
 
 They run in a process of their own, `python power_scenes.py OUTPUT SEED SCENE:MODE …`, because the
@@ -247,7 +247,7 @@ class WitnessedStore(SqliteStore):
         self.recording.steps.append(Boundary())
 
     def close(self) -> None:
-        """What this store has written is on disk then, and all before it."""
+        """Close it: its writes are on disk then, and all before them."""
         super().close()
         if self._last:
             self.recording.steps.append(Acknowledged(self._last, durable=True))

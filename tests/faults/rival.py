@@ -84,7 +84,7 @@ class Rival:
 
 
 def text_of(body: object) -> str:
-    """What an event says; what was there before the rivals says nothing."""
+    """Return the text of an event; empty for other events than messages."""
     return (
         "".join(part.text for part in body.parts if isinstance(part, Text))
         if isinstance(body, MessageSaid)

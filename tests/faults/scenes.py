@@ -72,7 +72,7 @@ def interrupt_at_random(folder: str) -> None:
     deadline = time.monotonic() + 60
     while others.is_alive():
         assert time.monotonic() < deadline, (
-            f"somebody is left waiting after {interrupts} interrupts"
+            f"a thread is left waiting after {interrupts} interrupts"
         )
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.0003 + 0.0001 * (interrupts % 17))

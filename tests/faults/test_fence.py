@@ -64,7 +64,7 @@ class Loser(Holder):
 
     @property
     def payments(self) -> list[tuple[str, str]]:
-        """Who paid, and under which key."""
+        """Return the payers, each with its key."""
         file = self.folder / "payments"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(who, key) for who, _, key in (line.rpartition(" ") for line in lines)]
@@ -112,7 +112,7 @@ def test_who_lost_a_run_pays_nobody_and_writes_nothing(
 
 @pytest.mark.parametrize("story", ["Before", "Nested", "Own"])
 def test_the_loser_is_fenced_as_soon_as_the_root_says_so(tmp_path: Path, story: str) -> None:
-    """Who takes a run may be killed before it has said so in any branch."""
+    """A process that takes a run may be killed before it has written to any branch."""
     with _loser(tmp_path, story, "at_most_once") as loser:
         before = loser.payments
         loser.loses_its_lock()

@@ -237,7 +237,7 @@ def disk_after(*steps: Step) -> Disk:
 
 
 def outcomes(disk: Disk) -> set[bytes | None]:
-    """What the file may hold after a crash; None: it is not there.
+    """Return the contents that the file may have after a crash; None: it is not there.
 
     (Grown with nothing or junk in it, it is neither old nor new.)
     """

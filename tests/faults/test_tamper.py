@@ -118,7 +118,7 @@ def judge(
 
 
 def _look_around(store: SqliteStore) -> None:
-    """Whoever just reads a damaged store gets an answer or a typed error, never one of Python's."""
+    """Reading a damaged store gives an answer or a typed error, never one of Python's."""
     asks: list[Callable[[], object]] = [
         lambda: list(store.feed()),
         lambda: store.match("0"),

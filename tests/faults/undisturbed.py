@@ -30,14 +30,14 @@ from tests.faults.acts import Act, Stage
 
 
 class Wrong(Exception):
-    """What must not be."""
+    """A state that must not be."""
 
 
 # ── what stands ──────────────────────────────────────────────────────────────────────────────
 
 
 class Picture(NamedTuple):
-    """What a store holds, table by table, without us in between."""
+    """The content of a store, table by table, read without Plait."""
 
     number: int
     tables: Mapping[str, str]
@@ -102,7 +102,7 @@ class Known(NamedTuple):
     schemas: list[dict[str, str]]
 
     def written_by(self, step: int) -> list[Event]:
-        """What a step appends, counted from 0; nothing beyond the last."""
+        """Return the events that a step appends, counted from 0; none beyond the last."""
         if step + 1 >= len(self.pictures):
             return []
         return [
@@ -134,7 +134,7 @@ def learn(act: Act, folder: Path, options: dict[str, Any]) -> Known:
 
 
 def _stands(folder: Path, result: object) -> bool:
-    """Whether what a step returned is there for others: an event, a blob; of anything else nothing
+    """True if the result of a step is there for others: an event, a blob; of anything else nothing
     is known.
     """
     if isinstance(result, Session):

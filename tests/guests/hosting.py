@@ -26,7 +26,7 @@ INSTALL_S_MAX, RUN_S_MAX = 900, 120
 
 
 def guest(name: str, script: str, document: Any) -> Any:
-    """What a script says about a document, run by the guest's own Python."""
+    """Return the report of a script on a document, run by the guest's own Python."""
     python = programs(name) / "python"
     env = {
         "PATH": os.environ["PATH"],

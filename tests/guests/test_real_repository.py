@@ -73,7 +73,7 @@ def test_broken_repaired_and_tested_inside(sdist: Path, tmp_path: Path) -> None:
     tools = [shell, read_file, edit_file, search_files]
     fixed = Agent("Repair it.", model=ScriptedModel(script), tools=tools)(session)
     assert [effect.exit_code for effect in fixed.effects if effect.tool == "shell"] == [1, 0]
-    assert fixed.diff().files.changed == ("src/pluggy/_callers.py",)
+    assert fixed.diff().files.changed_paths == ("src/pluggy/_callers.py",)
     assert fixed.files.text("src/pluggy/_callers.py") == whole
 
     noted = fixed.fork("noted").use(

@@ -14,8 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from plait.store import _open as open_stores  # pyright: ignore[reportPrivateUsage]
 from plait.store import canonical_address
+from plait.store.process import STORES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -56,9 +56,11 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 f"{page.name}: a block in {language or 'no language'} is not checked"
             )
     for address in [
-        address for address in open_stores if address.startswith(canonical_address(str(tmp_path)))
+        address
+        for address in STORES.by_address
+        if address.startswith(canonical_address(str(tmp_path)))
     ]:
-        open_stores.pop(address).close()
+        STORES.by_address.pop(address).close()
 
 
 def test_the_first_agent_takes_ten_lines_at_most() -> None:

@@ -42,7 +42,7 @@ class Effect(NamedTuple):
 
 
 class World:
-    """What there is outside of any process."""
+    """The world outside of all processes."""
 
     def __init__(self) -> None:
         self.renew()
@@ -79,7 +79,7 @@ class World:
             self.stands[key] = 0
 
     def found(self, key: str) -> Happened | None:
-        """What a probe sees, or a person who looks."""
+        """Return the finding of a probe, or of a person who looks."""
         return Happened(f"{self.about[key].tool} {self.about[key].n}") if self.stands[key] else None
 
     def oracle(self, ask: Waiting, key: str) -> Happened | None:
@@ -183,7 +183,7 @@ WITH_SESSION = ("consult", "jot")
 
 
 class Program(Workflow):
-    """What a seed says, step by step."""
+    """A program made from a seed, step by step."""
 
     def __init__(self, acts: list[Act], parts: list[Any]) -> None:
         self._acts, self.parts = acts, parts
@@ -195,7 +195,7 @@ class Program(Workflow):
 
 
 class Traits(NamedTuple):
-    """What to expect of a program."""
+    """Traits of a program that its checks depend on."""
 
     nested_asks: bool = False  # a tool that may be run again asks models
     threads: bool = False  # of its own: who comes first is chance

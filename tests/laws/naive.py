@@ -1,4 +1,4 @@
-"""What a session should say, worked out the slow and obvious way: as sets and lists of whole
+"""The state of a session, worked out the slow and obvious way: as sets and lists of whole
 events.
 
 Nothing here shares code or ideas with the folds: no stretches, no snapshots, no covers. A story is
@@ -131,8 +131,8 @@ class Naive:
         }
 
     def _superseded(self, event: Event, writes: list[tuple[Event, Any]]) -> bool:
-        """Whether somebody wrote over it, or over a write that had been found equal to it at a
-        merge, without being equal too.
+        """True if a later write replaced it, or replaced a write that had been found equal to it
+        at a merge, without being equal too.
         """
         equal = self._equals(event, writes)
         return any(
@@ -163,7 +163,7 @@ class Naive:
         return equal
 
     def _knew(self, writer: Event, written: Event) -> bool:
-        """Whether a write was made in sight of another: it was on the story right before, or came
+        """True if a write was made in sight of another: it was on the story right before, or came
         with the very merge.
         """
         story = (

@@ -32,7 +32,7 @@ WORLD = World()
 
 
 class Ending(NamedTuple):
-    """What came of a program, without what only differs because it was taken up again."""
+    """The outcome of a program, without the parts that differ only because it was resumed."""
 
     messages: list[tuple[str, str]]
     facts: dict[str, Any]
@@ -141,7 +141,7 @@ def test_kill_anywhere_and_resume(chunk: int, tmp_path: Path) -> None:
 
 
 def _others(simulation: Simulation, session: Session) -> None:
-    """What somebody else does between a death and the next life, as the seed has it."""
+    """Act as another writer between a death and the next life, by the seed."""
     about = ("others", simulation.crashes)
     lot = simulation.lot(*about)
     if lot < 0.3:

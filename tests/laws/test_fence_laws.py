@@ -94,7 +94,7 @@ class Holders(RuleBasedStateMachine):
     # ── what a holder does ───────────────────────────────────────────────────────────────────
 
     def attempt(self, run: Run, act: Callable[[], object]) -> bool:
-        """Whether it was allowed; whoever was replaced is told so, every time."""
+        """True if it was allowed; a replaced holder is refused every time."""
         try:
             act()
         except Halted as halted:

@@ -100,7 +100,7 @@ def look(sandbox: Sandbox) -> str:
 
 
 def seen(session: Session) -> dict[str, Any]:
-    """What is recorded of the files, in the words of `look`."""
+    """Return the recorded files, in the words of `look`."""
     found: dict[str, Any] = {}
     workspace = session.files.workspace
 

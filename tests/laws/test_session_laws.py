@@ -188,7 +188,7 @@ def earlier(session: Session, data: st.DataObject) -> Session:
 
 
 def related(one: Session, other: Session) -> bool:
-    """Whether two sessions have an event in common, by lineage or by a merge."""
+    """True if two sessions have an event in common, by lineage or by a merge."""
     naive = Naive(open_store(one.store))
     return not naive.ledger(one.id, one.seq).keys().isdisjoint(naive.ledger(other.id, other.seq))
 

@@ -62,7 +62,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def faults_after(
     original: Path, folder: Path, *edits: tuple[str, tuple[Any, ...]], state: bool = False
 ) -> list[str]:
-    """What verify says of a copy of the store that was edited with a database browser."""
+    """Return the faults that verify finds in a copy of the store, edited by a database browser."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(original, folder)
     sql = RawSql(folder / "store.db")

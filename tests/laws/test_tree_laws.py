@@ -50,7 +50,7 @@ def trees(*, empty_folders: bool = True) -> st.SearchStrategy[Any]:
 
 
 def flat(tree: dict[str, Any], path: str = "") -> Files:
-    """What stands at the ends of the tree, as `plant` takes it."""
+    """Return the leaves of the tree, as `plant` takes them."""
     found: Files = {}
     for name, what in tree.items():
         if isinstance(what, dict):
@@ -347,7 +347,7 @@ def test_git_merges_trees_alike(
 
 
 def _merged_by_git(folder: Path, base: Files, ours: Files, theirs: Files) -> tuple[bool, Files]:
-    """Whether it went well, and the files; else the paths that are in conflict."""
+    """Return True and the files if it went well; else the paths that are in conflict."""
     git(folder, "init", "-q", "--bare")
     commits = [
         _commit("base", "", base),

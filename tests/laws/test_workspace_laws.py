@@ -33,7 +33,7 @@ from plait.workspace.index import Index
 from plait.workspace.rules import USUAL
 from plait.workspace.scan import Scan
 from plait.workspace.sink import Sink
-from plait.workspace.tree import TreeReader, differing
+from plait.workspace.tree import TreeReader, differing_paths
 from tests import trees
 from tests.trees import Edit, Told, edit, tell
 
@@ -120,7 +120,7 @@ class Stage:
         return open_copy(self.store, self.cache, name, tree, layered=layered, base=base)
 
     def told(self, tree: Digest) -> Told:
-        """What a tree says, in the words of `trees.tell`."""
+        """Return the content of a tree, in the words of `trees.tell`."""
         reader = TreeReader(self.store)
         return {
             path: [
@@ -321,14 +321,14 @@ def test_a_tree_edited_by_its_differences_is_the_other(
     with stage() as it:
         before, after = it.tree(it.folder("1", first)), it.tree(it.folder("2", first, second))
         view, changes = Workspace(it.store, after), dict[str, NewEntry | None]()
-        for change in differing(TreeReader(it.store), before, after):
+        for change in differing_paths(TreeReader(it.store), before, after):
             now = change.after
             if now is None or (change.before is not None and change.before.kind != now.kind):
                 changes[change.path] = None
         removed = edit_tree(it.store, before, changes)
         it.store.put_blobs(removed.blobs)
         changes = dict[str, NewEntry | None]()
-        for change in differing(TreeReader(it.store), removed.tree, after):
+        for change in differing_paths(TreeReader(it.store), removed.tree, after):
             now = change.after
             assert now is not None
             assert now.kind != "withheld"

@@ -94,7 +94,7 @@ class Plain(Small):
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and was not waited for does not."""
+    """True if it runs; one that has ended and was not waited for does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

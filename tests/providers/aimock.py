@@ -47,7 +47,7 @@ class AIMock:
         self._control("POST", "/fixtures", {"fixtures": fixtures})
 
     def requests(self, path: str = "") -> list[dict[str, Any]]:
-        """What was asked since `play`, with method, path, headers and body."""
+        """Return the requests since `play`, with method, path, headers and body."""
         return [entry for entry in self._control("GET", "/journal") if path in entry["path"]]
 
     def _control(self, method: str, path: str, body: Any = None) -> Any:

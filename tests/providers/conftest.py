@@ -21,14 +21,14 @@ def wire() -> Iterator[Wire]:
 
 @pytest.fixture(params=[False, True], ids=["whole", "streamed"])
 def streamed(request: pytest.FixtureRequest) -> bool:
-    """Whether the answer comes in pieces."""
+    """True if the answer comes in pieces."""
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def no_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every client loads the system's certificates, which is most of what a test would take; on
-    loopback nobody asks for them.
+    loopback they are not needed.
     """
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))

@@ -598,7 +598,7 @@ def unmarked(value: Any) -> Any:
 
 
 def marks(body: Any) -> list[str]:
-    """Where the marks are, by path."""
+    """Return the paths of the marks."""
     found: list[str] = []
 
     def walk(value: Any, path: str) -> None:

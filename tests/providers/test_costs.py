@@ -1,4 +1,4 @@
-"""What a session cost: in dollars where prices are known, unknown where not, and an estimate where
+"""The cost of a session: in dollars where prices are known, unknown where not, an estimate where
 a server does not count.
 """
 

@@ -159,7 +159,7 @@ class Wire:
             (self._open.add if there else self._open.discard)(connection)
 
     def hold(self, connection: socket.socket) -> bool:
-        """Whether the client is still there when it goes on."""
+        """True if the client is still there when it goes on."""
         self._held.set()
         waiting = select.poll()  # select() takes no handle above 1,023
         waiting.register(connection, select.POLLIN)

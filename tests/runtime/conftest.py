@@ -13,7 +13,7 @@ from plait.runtime.sandboxes import close_sandboxes
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Where sessions of this test live: on disk."""
+    """A store on disk for the sessions of this test."""
     address = str(tmp_path / ".plait")
     monkeypatch.setenv("PLAIT_STORE", address)
     monkeypatch.delenv("PLAIT_MODEL", raising=False)

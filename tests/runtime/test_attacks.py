@@ -1,4 +1,4 @@
-"""What an attack on the runtime found, each in its smallest form: cancelling, interrupting,
+"""Faults that an attack on the runtime found, each in its smallest form: cancelling, interrupting,
 answering nonsense, and being called oddly.
 """
 

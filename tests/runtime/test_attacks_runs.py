@@ -1,4 +1,4 @@
-"""What attackers and newcomers found in runs that are taken up again: each of these went wrong
+"""Faults that attackers and newcomers found in resumed runs: each of these went wrong
 once.
 """
 

@@ -1,5 +1,5 @@
-"""What a log may name: a module is imported only if its source says that the name is a Workflow,
-however it is bound.
+"""The modules that a log may name: one is imported only if its source says that the name is a
+Workflow, however it is bound.
 """
 
 from __future__ import annotations

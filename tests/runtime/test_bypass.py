@@ -1,4 +1,4 @@
-"""What goes around the session is noticed, and only that."""
+"""Acts around the session are noticed, and no others."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_is_spared(
     run = begin()
     (tmp_path / ".plait").mkdir(exist_ok=True)
     (tmp_path / ".plait" / "lock").write_text("x")
-    bypass.spare(str(tmp_path / "elsewhere"))
+    bypass.spare_folder(str(tmp_path / "elsewhere"))
     with owned():
         (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "store").write_text("x")

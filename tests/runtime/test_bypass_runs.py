@@ -1,4 +1,4 @@
-"""What goes around the session in a run is on its log, once; what a tool does is the tool's."""
+"""Acts around the session in a run are on its log, once; acts of a tool are the tool's."""
 
 from __future__ import annotations
 

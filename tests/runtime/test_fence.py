@@ -26,7 +26,7 @@ from plait.tool import Happened, Tool
 
 
 def another_takes(session: Session, times: int = 9) -> None:
-    """What another process writes when it takes the run; its lock is of no interest here."""
+    """Write as another process does when it takes the run; its lock is of no interest here."""
     now = session.reload()
     run = next(event.header.run for event in reversed(now.events) if event.kind == "RunStarted")
     there = position_of(Session.open(session.id, store=store_at(session.store)))

@@ -1,4 +1,4 @@
-"""How far a version reaches: imports in functions, types of parameters, and values that have a say
+"""The reach of a version: imports in functions, types of parameters, and values that have a say
 in how they are read.
 """
 

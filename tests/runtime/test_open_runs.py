@@ -1,4 +1,4 @@
-"""What others do to a session with an open run: it goes to the inbox or is refused, and the run
+"""Acts of others on a session with an open run: each goes to the inbox or is refused, and the run
 goes on undisturbed.
 """
 

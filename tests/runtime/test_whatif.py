@@ -112,7 +112,7 @@ def message_texts(session: Session) -> list[str]:
 
 
 def own(session: Session) -> list[Event]:
-    """What the branch itself has, beyond its fork."""
+    """Return the branch's own events, beyond its fork."""
     return [event for event in session.events if event.log == session.id]
 
 

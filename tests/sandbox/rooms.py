@@ -1,4 +1,4 @@
-"""What the tests of sandboxes share: a sandbox with a few files, on a rung of the ladder."""
+"""Shared by the tests of sandboxes: a sandbox with a few files, on a rung of the ladder."""
 
 from __future__ import annotations
 

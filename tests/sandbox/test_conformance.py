@@ -32,7 +32,7 @@ class OnRung(SandboxContract):
         store.close()
 
     def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
-        return super().wanted(store, tree, **{"isolation": self.rung, **fields})
+        return super().new_wanted(store, tree, **{"isolation": self.rung, **fields})
 
 
 class TestOverlay(OnRung):

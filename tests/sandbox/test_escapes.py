@@ -629,7 +629,7 @@ def test_while_a_process_stays_nothing_is_mounted_where_it_could_put_a_link(
     with room(tmp_path, rung, {"sub/.venv/x": "x", "a.txt": "a"}, heavy=("sub/.venv",)) as here:
         assert here.said("cat sub/.venv/x") == "x"
         stays = here.box.start("stays", ["sleep", "600"])
-        assert stays.alive
+        assert stays.is_alive
         assert here.sh("cat sub/.venv/x").exit_code != 0
         detail = here.box.placement.detail
         assert (

@@ -1,4 +1,4 @@
-"""What a command wrote: views, pieces, and secrets in either."""
+"""The output of a command: views, pieces, and secrets in either."""
 
 from __future__ import annotations
 

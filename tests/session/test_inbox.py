@@ -86,7 +86,7 @@ def session(store: Store, lock: RunLock) -> Session:
 
 
 def copies(session: Session) -> Session:
-    """What a run does at a safe point."""
+    """Deliver as a run does at a safe point."""
     news = inbox_events(store_at(session.store), session.id, delivered(session))
     drafts = [Draft(Delivered(inbox_of(session.id), news[-1].seq), Act("service:run"))]
     # what counts: in its bracket

@@ -1,4 +1,4 @@
-"""What was spent, summed over sessions: each event once, and as the ledger has it."""
+"""The spend, summed over sessions: each event once, and as the ledger has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong once, and must not again."""
+"""Faults that were there once, and must not come back."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def alignments(text: str) -> Iterator[str]:
 
 
 def spellings(text: str) -> dict[str, str]:
-    """How a value may be written."""
+    """Return the spellings of a value."""
     raw = text.encode()
     found = {
         "plain": text,
@@ -548,7 +548,7 @@ def test_a_short_value_in_the_environment_is_told_before_anything_is_written(sto
     ],
 )
 def test_keys_of_adapters_are_told_from_placeholders(value: str | None, is_key: bool) -> None:
-    secrets.learn(value, "API_KEY")
+    secrets.learn_key(value, "API_KEY")
     assert secrets.is_armed() is is_key
 
 

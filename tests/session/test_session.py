@@ -1,4 +1,4 @@
-"""What a session can do, verb by verb, and what it refuses."""
+"""The verbs of a session, one by one, and their refusals."""
 
 from __future__ import annotations
 

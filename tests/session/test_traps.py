@@ -1,4 +1,4 @@
-"""What broke others in how they keep state. Each test would have caught it."""
+"""Traps in which other systems lost state. Each test would have caught it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def opened(folder: Path) -> SqliteStore:
 
 
 def edited(folder: Path, *statements: str) -> list[str]:
-    """What verify says of a store after these statements, opened anew."""
+    """Return the faults that verify finds after these statements, in the store opened anew."""
     sql = RawSql(folder / "store.db")
     for statement in statements:
         sql(statement)

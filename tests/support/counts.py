@@ -1,4 +1,4 @@
-"""How much a test tries, what it found, and how many calls an act takes."""
+"""The amount of work of a test, its findings, and the number of calls of an act."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ end of the run.
 
 
 def dose(name: str, short: int, long: int, ci: int | None = None) -> int:
-    """How much of something: what the environment asks for by name, else `long` in `make torture`,
+    """Return an amount: the one in the environment under this name, else `long` in `make torture`,
     `ci` in CI, `short` elsewhere.
     """
     asked = os.environ.get(name)
@@ -37,7 +37,7 @@ def dose(name: str, short: int, long: int, ci: int | None = None) -> int:
 
 
 def seed() -> int:
-    """Where chance begins: SEED reproduces a run."""
+    """Return the seed of chance: SEED reproduces a run."""
     asked = os.environ.get("SEED")
     assert not asked or asked.isdecimal(), f"SEED={asked} is not a number"
     return int(asked) if asked else random.randrange(10**6)
@@ -68,7 +68,7 @@ def count_calls(act: Callable[[], object]) -> int:
 
 
 def growth(act: Callable[[int], object], small: int, times: int = 2) -> float:
-    """How many times the calls of `act(small)` it takes for `act(small * times)`, beside `times`:
+    """Return the calls of `act(small * times)` over those of `act(small)`, divided by `times`:
     1.0 is linear.
     """
     return count_calls(lambda: act(small * times)) / count_calls(lambda: act(small)) / times

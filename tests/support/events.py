@@ -1,4 +1,4 @@
-"""What a session recorded, as a list; and events that only the runtime would write."""
+"""The events of a session as a list, and events that only the runtime would write."""
 
 from __future__ import annotations
 

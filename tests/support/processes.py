@@ -60,9 +60,9 @@ def wait_until(
     within_s: float = 60.0,
     evidence: Callable[[], object] = str,
 ) -> Found:
-    """The first true value of the condition.
+    """Return the first true value of the condition.
 
-    If none comes in time, the test has failed, and the evidence says more.
+    `within_s` only keeps a test from hanging: then it fails, and the evidence says more.
     """
     end = time.monotonic() + within_s
     while not (found := condition()):

@@ -26,14 +26,14 @@ def parked_session(act: Callable[[], object]) -> Session:
 
 
 def assert_replays(session: Session, workflow: Workflow) -> None:
-    """Replayed, the run asks nobody, runs no tool, and ends at the same head."""
+    """Replay the run: it asks no person or model, runs no tool, and ends at the same head."""
     before = list(RAN)
     assert replay(session, workflow).head == session.head
     assert before == RAN
 
 
 def ask_preview(ask: Any) -> Any:
-    """What a person is shown of an ask."""
+    """Return the part of an ask that a person is shown."""
     return ask.shown
 
 

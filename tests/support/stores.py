@@ -9,18 +9,18 @@ import apsw
 
 from plait.ids import Digest
 from plait.store import Store
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.tree import encode
 from tests.raw import plain_body, plain_header
 
 
 def tree(store: Store, **files: str) -> Digest:
     """A tree of these files, in the store; a dot in a name is spelled with two underscores."""
-    entries: list[Entry] = []
+    entries: list[TreeEntry] = []
     for name, text in files.items():
         content = text.encode()
         blobs = (store.put_blob(content),) if content else ()
-        entries.append(Entry(name.replace("__", "."), "file", 0o644, len(content), blobs))
+        entries.append(TreeEntry(name.replace("__", "."), "file", 0o644, len(content), blobs))
     return store.put_blob(encode(entries))
 
 
@@ -31,7 +31,7 @@ def sqlite_writer(store: Store) -> Any:
 
 
 def unsynced_count(store: Store) -> int:
-    """How many appends a SQLite store has committed since the last fsync."""
+    """Count the appends that a SQLite store has committed since the last fsync."""
     return sqlite_writer(store).unsynced
 
 

@@ -43,6 +43,6 @@ def result_text(result: Result) -> str:
 
 
 def result_delta(result: Result) -> dict[str, Any]:
-    """What a result says that it changed."""
+    """Return the change that a result reports."""
     assert isinstance(result.delta, dict)
     return result.delta

@@ -19,7 +19,7 @@ from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace
 from plait.event.kinds import File, Placement
 from plait.ids import Digest
 from plait.sandbox import VIEW_MAX, Limits, OnOutput, Output, Ran, Wanted
-from plait.workspace import Entry, TreeSnapshot
+from plait.workspace import TreeEntry, TreeSnapshot
 
 HERE = Placement("folder", "test", rung="host", network="off", detail={})
 
@@ -40,7 +40,7 @@ class Folder:
             raise OutsideWorkspace(path)
         return real
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> TreeEntry:
         where = self._inside(path, follow=not path)
         try:
             found = where.lstat()
@@ -48,12 +48,12 @@ class Folder:
             raise NoSuchFile(path) from error
         mode = stat.S_IMODE(found.st_mode)
         if stat.S_ISLNK(found.st_mode):
-            return Entry(where.name, "link", 0o777, target=os.readlink(where))
+            return TreeEntry(where.name, "link", 0o777, target=os.readlink(where))
         if stat.S_ISDIR(found.st_mode):
-            return Entry(where.name, "folder", mode)
+            return TreeEntry(where.name, "folder", mode)
         if not stat.S_ISREG(found.st_mode):
             raise NotAFile(path, "a pipe, a socket or a device")
-        return Entry(where.name, "file", mode, found.st_size)
+        return TreeEntry(where.name, "file", mode, found.st_size)
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
         where = self._inside(path)
@@ -86,7 +86,7 @@ class Folder:
         self.entry(path)
         subprocess.run(["rm", "-rf", "--", self._inside(path, follow=False)], check=True)
 
-    def list(self, path: str = "") -> Sequence[Entry]:
+    def list(self, path: str = "") -> Sequence[TreeEntry]:
         where = self._inside(path)
         if not where.is_dir():
             raise NoSuchFile(path)

@@ -1,4 +1,4 @@
-"""What the tests of screens share: a sandbox with files in it, and what has to be
+"""Shared by the tests of screens: a sandbox with files in it, and what has to be
 on the machine.
 """
 

@@ -1,4 +1,4 @@
-"""Which addresses may be reached: rules, names, and what only looks like a public address."""
+"""The addresses that may be reached: rules, names, and what only looks like a public address."""
 
 from __future__ import annotations
 

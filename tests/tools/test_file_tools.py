@@ -33,7 +33,7 @@ PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + b"\0" * 40
 
 
 def text(result: Result) -> str:
-    """What is shown, without the note before it."""
+    """Return the text shown, without the note before it."""
     assert isinstance(result.parts[-1], str)
     return result.parts[-1]
 

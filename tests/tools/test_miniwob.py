@@ -45,7 +45,7 @@ class Player:
 
     @property
     def task(self) -> str:
-        """What the page asks for: the first words on it."""
+        """Return the task on the page: the first words on it."""
         first = next(
             line for line in self.seen.splitlines() if re.search(r"- generic \[ref=\w+\]: ", line)
         )

@@ -18,7 +18,7 @@ def agent(*script: Any) -> Agent:
 
 
 def places_of(session: Session) -> list[int]:
-    """What the last call says that it read."""
+    """Return the places that the last call says it read."""
     delta: Any = session.effects[-1].delta
     return delta["places"]
 

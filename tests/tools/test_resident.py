@@ -72,7 +72,7 @@ def test_it_ends_when_the_files_are_made_others_or_its_name_is_taken(sandbox: Lo
     sandbox.begin()
     sandbox.restore(sandbox.snapshot().tree)
     gone(second.pid)
-    assert sandbox.resident("echo") is None and not second.alive
+    assert sandbox.resident("echo") is None and not second.is_alive
     assert second.receive(20) == b""
     second.send(b"nobody hears this")
     second.end()

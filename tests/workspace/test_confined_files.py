@@ -252,7 +252,7 @@ def test_heavy_folders_are_read_where_they_lie_and_never_written(
     (origin / "d" / ".git" / "config").write_text("settings")
     (origin / "d" / ".git" / "out").symlink_to("../../../secret")
     (origin / "d" / ".git" / "back").symlink_to("../f")
-    files = LocalFiles(root).closing(Closed(heavy=frozenset({"d/.git"}), origin=origin))
+    files = LocalFiles(root).with_closed(Closed(heavy=frozenset({"d/.git"}), origin=origin))
     assert files.read("d/.git/config") == b"settings"
     assert files.read("d/.git/back") == b"inside"
     assert [entry.name for entry in files.list("d")] == [".git", "f"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plait.ids import Digest
-from plait.workspace import Entry, NewEntry
+from plait.workspace import NewEntry, TreeEntry
 from plait.workspace.changes import Changes
 from plait.workspace.diff import Stat, changes, renames, stat_lines
 from plait.workspace.git_patch import patch_text, quoted_path
@@ -157,10 +157,10 @@ def test_the_summary() -> None:
         "M run (644 → 755)",
         "R old → sub/new",
     ]
-    assert found.added == ("a\nb", "come", "e")
-    assert found.removed == ("gone",)
-    assert found.changed == ("edited", "l", "pic", "run")
-    assert found.renamed == {"old": "sub/new"}
+    assert found.added_paths == ("a\nb", "come", "e")
+    assert found.removed_paths == ("gone",)
+    assert found.changed_paths == ("edited", "l", "pic", "run")
+    assert found.renamed_paths == {"old": "sub/new"}
     assert len(found) == len(found.paths) == len(list(found)) == 10
     assert found and "pic" in found and "same" not in found
 
@@ -315,7 +315,7 @@ def test_what_a_patch_cannot_say_does_not_keep_git_from_the_rest(tmp_path: Path)
 
 def test_a_withheld_file_is_told_and_not_read() -> None:
     blobs = Blobs()
-    secret = Entry(".env", "withheld", 0o600, 31, (Digest("4" * 64),))
+    secret = TreeEntry(".env", "withheld", 0o600, 31, (Digest("4" * 64),))
     tree = blobs.put(encode([secret]))
     found = Changes(blobs, None, tree)
     assert str(found) == "A .env (withheld)"

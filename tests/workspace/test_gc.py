@@ -24,7 +24,7 @@ from plait.ids import Digest, LogId
 from plait.store import MemoryStore, SqliteStore, Store
 from plait.testing import Seeded
 from plait.testing.writing import begin, extend, message, new_log, run_threads, seal_events
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.gc import Collected, collect, follow, reachable, roots_of
 from plait.workspace.tree import EMPTY, encode, walk
 from tests.planting import Blobs, Content
@@ -159,7 +159,7 @@ def test_trees_of_all_kinds_of_events_are_followed(store: Store) -> None:
 def test_trees_that_are_not_there_are_told(store: Store) -> None:
     made_up = Digest("ab" * 32)
     log = begin(
-        store, placed(store.put_blob(encode([Entry("gone", "folder", 0o755, 0, (made_up,))])))
+        store, placed(store.put_blob(encode([TreeEntry("gone", "folder", 0o755, 0, (made_up,))])))
     )
     tree = record(store, log, {"a": "1"})
     record(store, log, {})

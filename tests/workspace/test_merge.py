@@ -4,7 +4,7 @@ import pytest
 
 from plait.errors import InvalidValue
 from plait.ids import Digest
-from plait.workspace import PIECE, Entry, NewEntry
+from plait.workspace import PIECE, NewEntry, TreeEntry
 from plait.workspace.merge import TEXT_MAX, Choice, Merging, merge_lines, merge_trees, resolve
 from plait.workspace.tree import encode, find
 from tests.planting import FOLDER, Blobs, Content
@@ -277,7 +277,7 @@ def test_a_conflict_shows_what_each_side_has() -> None:
     ) == ("eins\n", 0o644, None, 0o755)
     assert found["a"]["a"].digests == (scene.blobs.put(b"eins\n"),)
     assert (
-        found["gone"]["b"].absent
+        found["gone"]["b"].is_absent
         and found["gone"]["b"].kind is None
         and str(found["gone"]["b"]) == "nothing"
     )
@@ -341,7 +341,7 @@ def test_the_mode_of_a_folder_is_settled_and_what_is_in_it_is_merged() -> None:
 def test_withheld_files_are_never_merged_by_content() -> None:
     blobs = Blobs()
     trees = [
-        blobs.put(encode([Entry(".env", "withheld", 0o600, 3, (Digest(letter * 64),))]))
+        blobs.put(encode([TreeEntry(".env", "withheld", 0o600, 3, (Digest(letter * 64),))]))
         for letter in "123"
     ]
     assert list(merge_trees(blobs, trees[:1], trees[1], trees[2], NAMES).conflicts) == [".env"]
@@ -399,9 +399,11 @@ def test_a_very_deep_tree() -> None:
     blobs = Blobs()
 
     def deep(content: bytes) -> Digest:
-        tree = blobs.put(encode([Entry("x", "file", 0o644, len(content), (blobs.put(content),))]))
+        tree = blobs.put(
+            encode([TreeEntry("x", "file", 0o644, len(content), (blobs.put(content),))])
+        )
         for _ in range(1500):
-            tree = blobs.put(encode([Entry("d", "folder", 0o755, 0, (tree,))]))
+            tree = blobs.put(encode([TreeEntry("d", "folder", 0o755, 0, (tree,))]))
         return tree
 
     merging = merge_trees(

@@ -6,7 +6,7 @@ import pytest
 
 from plait.errors import InvalidValue, StoreCorrupt
 from plait.ids import Digest
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 from plait.workspace.tree import (
     EMPTY,
     TAG,
@@ -20,14 +20,14 @@ from plait.workspace.tree import (
 
 ONE, TWO = Digest("1" * 64), Digest("2" * 64)
 ENTRIES = [
-    Entry("-rf", "file", 0o644, 3, (ONE,)),
-    Entry("a b\n", "file", 0o755, 2 << 20, (ONE, TWO)),
-    Entry("empty", "file", 0o000, 0, ()),
-    Entry("hidden", "withheld", 0o600, 9, (TWO,)),
-    Entry("link", "link", 0o777, 0, (), "../no\nwhere\udcff"),
-    Entry("src", "folder", 0o555, 0, (ONE,)),
-    Entry("\udcff", "file", 0o644, 3, (ONE,)),
-    Entry("日本", "file", 0o644, 3, (ONE,)),
+    TreeEntry("-rf", "file", 0o644, 3, (ONE,)),
+    TreeEntry("a b\n", "file", 0o755, 2 << 20, (ONE, TWO)),
+    TreeEntry("empty", "file", 0o000, 0, ()),
+    TreeEntry("hidden", "withheld", 0o600, 9, (TWO,)),
+    TreeEntry("link", "link", 0o777, 0, (), "../no\nwhere\udcff"),
+    TreeEntry("src", "folder", 0o555, 0, (ONE,)),
+    TreeEntry("\udcff", "file", 0o644, 3, (ONE,)),
+    TreeEntry("日本", "file", 0o644, 3, (ONE,)),
 ]
 
 
@@ -40,18 +40,18 @@ def test_there_and_back_in_the_order_of_bytes() -> None:
 
 
 def test_bits_beyond_permissions_are_dropped() -> None:
-    assert decode(encode([Entry("s", "file", 0o4755)]))[0].mode == 0o755
+    assert decode(encode([TreeEntry("s", "file", 0o4755)]))[0].mode == 0o755
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b"])
 def test_what_cannot_be_a_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidValue):
-        encode([Entry(name, "file")])
+        encode([TreeEntry(name, "file")])
 
 
 def test_no_name_twice() -> None:
     with pytest.raises(InvalidValue):
-        encode([Entry("a", "file"), Entry("a", "folder", blobs=(ONE,))])
+        encode([TreeEntry("a", "file"), TreeEntry("a", "folder", blobs=(ONE,))])
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,15 @@ class _Blobs(dict[Digest, bytes]):
 def test_reading_finds_and_walks() -> None:
     blobs = _Blobs()
     inner = blobs.add(
-        encode([Entry("f", "file", size=2, blobs=(blobs.add(b"x"), blobs.add(b"y")))])
+        encode([TreeEntry("f", "file", size=2, blobs=(blobs.add(b"x"), blobs.add(b"y")))])
     )
     root = blobs.add(
-        encode([Entry("d", "folder", 0o755, 0, (inner,)), Entry("l", "link", 0o777, target="d")])
+        encode(
+            [
+                TreeEntry("d", "folder", 0o755, 0, (inner,)),
+                TreeEntry("l", "link", 0o777, target="d"),
+            ]
+        )
     )
     reader = TreeReader(blobs)
     assert [path for path, _ in reader.walk(root)] == ["d", "d/f", "l"]
@@ -107,13 +112,13 @@ def test_reading_finds_and_walks() -> None:
     assert reader.content(found) == b"xy"
     assert reader.find(root, "l/f") is None  # links are not followed
     assert reader.find(root, "d/../d") is None
-    assert reader.find(root, "") == Entry("", "folder", 0o755, 0, (root,))
+    assert reader.find(root, "") == TreeEntry("", "folder", 0o755, 0, (root,))
     assert list(TreeReader(blobs).walk(EMPTY)) == []  # needs no blob
 
 
 def test_a_reader_keeps_a_bounded_number_of_folders() -> None:
     blobs = _Blobs()
-    trees = [blobs.add(encode([Entry(str(n), "file")])) for n in range(5)]
+    trees = [blobs.add(encode([TreeEntry(str(n), "file")])) for n in range(5)]
     reader = TreeReader(blobs, keep=2)
     for tree in trees:
         reader.entries(tree)

@@ -16,7 +16,7 @@ from plait.bindings.sources import ProgramSources
 from plait.bindings.values import NoWorkflow
 
 
-def objection(file: Path, module: str, folders: tuple[str, ...], names: list[str]) -> str:
+def find_objection(file: Path, module: str, folders: tuple[str, ...], names: list[str]) -> str:
     """Return the reason why the value of this name in a file is no Workflow.
 
     "": it is one, as far as its source says. Errors of reading the file are passed on.

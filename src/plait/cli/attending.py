@@ -54,7 +54,7 @@ class RunAttendant:
         self.quiet, self.mute = quiet, quiet or given.form != "text"
         self.progress = Progress(self.mute)
 
-    def go(
+    def attend_run(
         self,
         session: Session,
         do: Do,
@@ -87,7 +87,7 @@ class RunAttendant:
         with self.progress as progress:
             try:
                 return RunEnd(
-                    "finished", do(run_hooks(self.mode, progress, session, self.given.who))
+                    "finished", do(run_hooks(self.mode, progress, session, self.given.actor_name))
                 )
             except KeyboardInterrupt as error:
                 return RunEnd("interrupted", now(), error=error)

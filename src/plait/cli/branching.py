@@ -43,7 +43,7 @@ from plait.workspace.tree import TreeReader
 def fork(given: Options, session: str, label: str | None, **limits: Any) -> None:
     """Branch off from a session, at its last place or at S@k."""
     source = given.open(session)
-    made = source.fork(label, budget=budget_of(limits), actor=given.who)
+    made = source.fork(label, budget=budget_of(limits), actor=given.actor_name)
     print_session(
         given,
         made,
@@ -73,7 +73,7 @@ def rewind(given: Options, session: str, place: str | None, reason: str) -> None
             f"{place!r} is not a number: places count from 1, or from -1 back.",
             param_hint="'PLACE'",
         )
-    after = now.rewind(to, reason=reason, actor=given.who)
+    after = now.rewind(to, reason=reason, actor=given.actor_name)
     left = _effects_left(after)
     if given.form == "json":
         print_json(
@@ -91,7 +91,9 @@ def rewind(given: Options, session: str, place: str | None, reason: str) -> None
             if request
             else event_text(event)
         )
-        out.brief("  not undone  ", Cell(f"{short(event.log)}@{event.seq}", ACCENT), "  ", said)
+        out.print_brief(
+            "  not undone  ", Cell(f"{short(event.log)}@{event.seq}", ACCENT), "  ", said
+        )
 
 
 def _effects_left(session: Session) -> list[tuple[Event, ToolRequested | None]]:
@@ -163,7 +165,7 @@ def merge(
 
     def act(chosen: Mapping[str, Any]) -> Session:
         return into.merge(
-            *branches, resolve={**facts, **chosen} or None, base=root, actor=given.who
+            *branches, resolve={**facts, **chosen} or None, base=root, actor=given.actor_name
         )
 
     try:
@@ -242,9 +244,8 @@ def _conflict_lines(error: MergeConflict, known: _MergeKeys) -> list[str]:
             choices.append(f"{key}={next(iter(sides))}")
         else:
             said += [f"  {clean(key)}", *_fact_lines(sides)]
-            choices.append(
-                f"{key}={json.dumps(next(value for value in sides.values() if value is not ABSENT))}"  # noqa: E501
-            )
+            first = next(value for value in sides.values() if value is not ABSENT)
+            choices.append(f"{key}={json.dumps(first)}")
     if not any(map(known.is_file, error.conflicts)):
         return [
             *said,

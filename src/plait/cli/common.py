@@ -50,7 +50,7 @@ class Options(NamedTuple):
         return address
 
     @property
-    def who(self) -> str:
+    def actor_name(self) -> str:
         return self.actor or writer_of(None).principal()
 
     def open(self, name: str) -> Session:
@@ -139,7 +139,7 @@ def writing(command: Command) -> Command:
     return _add_options(command, _store, _as, _json)
 
 
-def acting(command: Command) -> Command:
+def acting_command(command: Command) -> Command:
     """Decorate a command that acts on the world. It acts for the principal of the session, so it
     has no --as.
     """

@@ -74,7 +74,7 @@ class Terminal:
     # ── consent ──────────────────────────────────────────────────────────────────────────────
 
     def approve(self, approval: Approval) -> Granted | Denied:
-        with self._lock, self._progress.aside() as out:
+        with self._lock, self._progress.lend_terminal() as out:
             return self._decide(out, approval)
 
     def _decide(self, out: Out, approval: Approval) -> Granted | Denied:
@@ -92,7 +92,9 @@ class Terminal:
             )
             word = said.strip().lower() if said is not None else LATER[0]
             if word in LATER:
-                raise self._later(session, f"consent was put off: plait approve {asked.event[:12]}")
+                raise self._parked_error(
+                    session, f"consent was put off: plait approve {asked.event[:12]}"
+                )
             if word in YES:
                 return Granted(edited)
             if word in NO:
@@ -110,7 +112,7 @@ class Terminal:
                 )
 
     @staticmethod
-    def _later(session: Session, why: str) -> BaseException:
+    def _parked_error(session: Session, why: str) -> BaseException:
         from plait.journal.stops import Parked
 
         return Parked(session, why)
@@ -118,7 +120,7 @@ class Terminal:
     # ── questions ────────────────────────────────────────────────────────────────────────────
 
     def answer(self, question: str, choices: tuple[str, ...]) -> Json:
-        with self._lock, self._progress.aside() as out:
+        with self._lock, self._progress.lend_terminal() as out:
             out.line()
             out.line(Cell(visible(question), STRONG))
             for number, choice in enumerate(choices, 1):
@@ -130,7 +132,7 @@ class Terminal:
                     else "Answer (end of input: later): "
                 )
                 if said is None:
-                    raise self._later(
+                    raise self._parked_error(
                         self._session, "the question was put off: plait inbox shows it"
                     )
                 if (found := _parse_choice(said.strip(), choices)) is not None:

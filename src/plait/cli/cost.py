@@ -193,4 +193,5 @@ def _dollars(spent: Spent) -> str:
     cost = spent.cost
     if cost.dollars is None:
         return "unknown"
-    return f"{'≥ ' if cost.unpriced else ''}{'~' if cost.estimated else ''}{dollars_text(cost.dollars).removeprefix('$')}"  # noqa: E501
+    bound, about = "≥ " if cost.unpriced else "", "~" if cost.estimated else ""
+    return f"{bound}{about}{dollars_text(cost.dollars).removeprefix('$')}"

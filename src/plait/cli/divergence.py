@@ -80,9 +80,10 @@ def _row_lines(row: tuple[str, str, str], first: int, half: int, *, fold: bool) 
     )
     count = max(len(lefts), len(rights))
     lefts, rights = lefts + [""] * (count - len(lefts)), rights + [""] * (count - len(rights))
+    names = [name, *[""] * (count - 1)]
     return [
-        f"  {name if not at else '':<{first}}  {one}{' ' * (half - cell_width(one))}  {two}".rstrip()  # noqa: E501
-        for at, (one, two) in enumerate(zip(lefts, rights, strict=True))
+        f"  {name:<{first}}  {one}{' ' * (half - cell_width(one))}  {two}".rstrip()
+        for name, one, two in zip(names, lefts, rights, strict=True)
     ]
 
 

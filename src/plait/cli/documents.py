@@ -23,7 +23,7 @@ from plait.session.graph import Edge, Node
 from plait.session.state import Spent
 from plait.session.trace import Step, Trace
 from plait.store import Row, StoreFault, Unchecked
-from plait.workspace import Change, Entry
+from plait.workspace import FileChange, TreeEntry
 from plait.workspace.changes import Changes
 from plait.workspace.diff import Stat
 from plait.workspace.tree import shown_path
@@ -139,20 +139,21 @@ def show_document(session: Session, messages: int | None) -> Document:
             key: {
                 "kind": each.kind,
                 "value": each.value,
-                **_at(each.at),
+                **_ref_document(each.at),
                 "review_by": each.review_by,
             }
             for key, each in known.items()
         },
         "pending": {
-            key: {"kind": each.kind, "what": each.what, **_at(each.at)}
+            key: {"kind": each.kind, "what": each.what, **_ref_document(each.at)}
             for key, each in session.pending.items()
         },
-        "budget": _full(session.budget.limits),
-        "left": _full(session.budget.left_now),
+        "budget": _full_document(session.budget.limits),
+        "left": _full_document(session.budget.left_now),
         "usage": spent_document(session.budget.used),
         "gates": {
-            name: {"by": gate.by, **_at(gate.at)} for name, gate in session.checks.gates.items()
+            name: {"by": gate.by, **_ref_document(gate.at)}
+            for name, gate in session.checks.gates.items()
         },
         "validation": [
             {
@@ -164,7 +165,7 @@ def show_document(session: Session, messages: int | None) -> Document:
             }
             for each in session.checks.verdicts
         ],
-        "placement": _full(session.files.placement),
+        "placement": _full_document(session.files.placement),
         "tree": session.files.tree,
         "changed": changed_document(changed_by(session.events[-1])),
         "message_count": len(said),
@@ -175,11 +176,11 @@ def show_document(session: Session, messages: int | None) -> Document:
     }
 
 
-def _at(ref: Any) -> Document:
+def _ref_document(ref: Any) -> Document:
     return {"session": ref.log, "seq": ref.seq, "event": ref.id}
 
 
-def _full(value: msgspec.Struct | None) -> Document | None:
+def _full_document(value: msgspec.Struct | None) -> Document | None:
     """Return a struct with all its fields, also those left at their default."""
     return (
         None
@@ -256,8 +257,8 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
             "left": [message_document(message) for message in diff.messages.left],
             "right": [message_document(message) for message in diff.messages.right],
         },
-        "facts": {key: _full(sides) for key, sides in diff.facts.items()},
-        "validation": {name: _full(sides) for name, sides in diff.validation.items()},
+        "facts": {key: _full_document(sides) for key, sides in diff.facts.items()},
+        "validation": {name: _full_document(sides) for name, sides in diff.validation.items()},
         "files": files_document(diff.files),
         "usage": {"left": spent_document(diff.cost[0]), "right": spent_document(diff.cost[1])},
     }
@@ -266,12 +267,12 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
 # ── files ────────────────────────────────────────────────────────────────────────────────────
 
 
-def entry_document(path: str, entry: Entry) -> Document:
+def entry_document(path: str, entry: TreeEntry) -> Document:
     """Return an entry. Bytes of a path that are no text stand as \\xNN."""
     return {"path": shown_path(path), **_entry(entry)}
 
 
-def _entry(entry: Entry) -> Document:
+def _entry(entry: TreeEntry) -> Document:
     target = shown_path(entry.target) if entry.kind == "link" else None
     return {
         "kind": entry.kind,
@@ -283,11 +284,11 @@ def _entry(entry: Entry) -> Document:
 
 
 def files_document(changes: Changes) -> Document:
-    come = {new: old for old, new in changes.renamed.items()}
+    come = {new: old for old, new in changes.renamed_paths.items()}
     told = [
         (each, stat)
         for each, stat in zip(changes, changes.stat(), strict=True)
-        if each.path not in changes.renamed
+        if each.path not in changes.renamed_paths
     ]
     return {
         "left": changes.left,
@@ -296,7 +297,7 @@ def files_document(changes: Changes) -> Document:
     }
 
 
-def _change(change: Change, stat: Stat, old: str | None) -> Document:
+def _change(change: FileChange, stat: Stat, old: str | None) -> Document:
     status = (
         "renamed"
         if old is not None

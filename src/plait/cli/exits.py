@@ -4,17 +4,18 @@
     1    failed: every error that is not named below, and output that could not be written
     2    usage: the command line or a value on it is wrong, or names several things at once
     3    not found: no such store, session, place, key, event, file or sandbox
-    4    waiting: the run is parked until somebody answers or a time comes; `plait inbox` shows for what, `plait resume` goes on
+    4    waiting: the run is parked until a person answers or a time comes; `plait inbox` shows for
+         what, `plait resume` goes on
     5    the budget does not allow it: the run failed there, and can be resumed with a larger one
     6    verification failed: `plait verify` found something wrong
     7    the program went another way than the record, in a replay or when a run was taken up again
-    8    a merge, or publishing files, needs somebody to choose, or a base
-    75   not now: somebody else was first, or the disk is full; try again
+    8    a merge, or publishing files, needs a choice by a person, or a base
+    75   not now: another process was first, or the disk is full; try again
     130  interrupted, as by SIGINT
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
 
 Every message for people is cleaned first: an error quotes names, and names come from anywhere.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

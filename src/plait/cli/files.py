@@ -36,7 +36,7 @@ from plait.event.kinds import Placement
 from plait.ids import Digest
 from plait.session import Session
 from plait.session.blame import Blame, Line
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 from plait.workspace.changes import LISTED_MAX, Changes
 from plait.workspace.git_patch import quoted_path
 from plait.workspace.lines import as_text
@@ -135,7 +135,7 @@ def cat(given: Options, file: str, path: str | None) -> None:
         _print_names(found)
 
 
-def _read_path(named: SessionPath) -> bytes | Sequence[Entry]:
+def _read_path(named: SessionPath) -> bytes | Sequence[TreeEntry]:
     """Return a file's content, or the entries of a folder."""
     workspace = named.session.files.workspace
     if not parts_of(named.path):
@@ -146,7 +146,7 @@ def _read_path(named: SessionPath) -> bytes | Sequence[Entry]:
         return workspace.list(named.path)  # raises it again, if it is no folder either
 
 
-def _content_document(found: bytes | Sequence[Entry]) -> Document:
+def _content_document(found: bytes | Sequence[TreeEntry]) -> Document:
     if not isinstance(found, bytes):
         return {"entries": [entry_document(entry.name, entry) for entry in found]}
     text = as_text(found)
@@ -157,7 +157,7 @@ def _content_document(found: bytes | Sequence[Entry]) -> Document:
     }
 
 
-def _print_names(entries: Iterable[Entry]) -> None:
+def _print_names(entries: Iterable[TreeEntry]) -> None:
     out = Out()
     for entry in entries:
         out.line(_path_text(entry.name, entry))
@@ -211,7 +211,7 @@ def files_command(given: Options, session: str, path: str | None) -> None:
             _print_files(named, found)
 
 
-def _entries_below(reader: TreeReader, tree: Digest, path: str) -> Iterator[tuple[str, Entry]]:
+def _entries_below(reader: TreeReader, tree: Digest, path: str) -> Iterator[tuple[str, TreeEntry]]:
     """Return the entries at a path and below it: files, links, and empty folders."""
     entry = reader.find(tree, path)
     if entry is None:
@@ -225,7 +225,7 @@ def _entries_below(reader: TreeReader, tree: Digest, path: str) -> Iterator[tupl
     )
 
 
-def _print_files(named: SessionPath, found: Iterator[tuple[str, Entry]]) -> None:
+def _print_files(named: SessionPath, found: Iterator[tuple[str, TreeEntry]]) -> None:
     out = Out()
     limit = SHOWN if out.tty else None
     columns = [Column(whole=True), Column(right=True), Column(flex=True)]
@@ -244,11 +244,11 @@ def _print_files(named: SessionPath, found: Iterator[tuple[str, Entry]]) -> None
         out.hint(f"… and {left:,} more: plait files {named.name} PATH, or | less")
 
 
-def _mode_text(entry: Entry) -> str:
+def _mode_text(entry: TreeEntry) -> str:
     return stat.filemode(_BITS[entry.kind] | entry.mode)
 
 
-def _path_text(path: str, entry: Entry) -> str:
+def _path_text(path: str, entry: TreeEntry) -> str:
     if entry.kind == "folder":
         return quoted_path(f"{path}/")
     if entry.kind == "link":

@@ -71,7 +71,7 @@ def _print_log(given: Options, session: Session) -> None:
     else:
         out = Out()
         for event in events:
-            out.brief(
+            out.print_brief(
                 Cell(f"{event.seq:>4}", ACCENT),
                 f"  {out.time(event.time)}  {event.actor}  ",
                 event_text(event),
@@ -138,7 +138,10 @@ def approve(given: Options, id: str, edit: str | None, note: str) -> None:
     """
     session, ask = _find_ask(given, id, "approval")
     session.inbox.approve(
-        ask, edited=_parse_arguments(edit) if edit is not None else None, note=note, actor=given.who
+        ask,
+        edited=_parse_arguments(edit) if edit is not None else None,
+        note=note,
+        actor=given.actor_name,
     )
     _print_answer(
         given, session, ask, "approved" if edit is None else "approved with other arguments"
@@ -175,7 +178,7 @@ def _parse_arguments(text: str) -> Json:
 def deny(given: Options, id: str, reason: str) -> None:
     """Refuse what an agent asks for. ID is the start of the ask's id."""
     session, ask = _find_ask(given, id, "approval")
-    session.inbox.deny(ask, reason, actor=given.who)
+    session.inbox.deny(ask, reason, actor=given.actor_name)
     _print_answer(given, session, ask, "denied")
 
 
@@ -187,7 +190,9 @@ def answer(given: Options, id: str, value: str) -> None:
     """Answer a question. VALUE is JSON if it is that, else a text; - reads standard input."""
     session, ask = _find_ask(given, id, "question")
     text = text_of(value)
-    session.inbox.answer(ask, text if text in ask.choices else value_of(text), actor=given.who)
+    session.inbox.answer(
+        ask, text if text in ask.choices else value_of(text), actor=given.actor_name
+    )
     _print_answer(given, session, ask, "answered")
 
 
@@ -208,7 +213,7 @@ def resolve(given: Options, id: str, verdict: Any, value: str | None, note: str)
     """
     session, ask = _find_ask(given, id, "unknown")
     result: Any = _result_of(value, ask) if value is not None else None
-    session.inbox.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.who)
+    session.inbox.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.actor_name)
     _print_answer(given, session, ask, "resolved")
 
 
@@ -236,7 +241,7 @@ def print_posted(given: Options, session: Session, *hints: str) -> None:
         print_json({"session": session.id, "event": event_document(posted)})
         return
     out = Out()
-    out.brief(Cell(session.short, ACCENT), "  in the inbox: ", event_text(posted))
+    out.print_brief(Cell(session.short, ACCENT), "  in the inbox: ", event_text(posted))
     out.hint(*(f"  {hint}" for hint in hints))
 
 
@@ -246,7 +251,7 @@ def print_posted(given: Options, session: Session, *hints: str) -> None:
 @writing
 def cancel(given: Options, session: str, reason: str) -> None:
     """Ask the open run of a session to end. It hears that before its next effect."""
-    value = given.open(session).inbox.cancel(reason, actor=given.who)
+    value = given.open(session).inbox.cancel(reason, actor=given.actor_name)
     print_posted(given, value, f"plait resume {value.short}   if no process holds it")
 
 
@@ -262,7 +267,7 @@ def send(given: Options, session: str, text: str) -> None:
     said = text_of(text)
     if not said:
         raise InvalidValue("text", "nothing is said", "pass a text")
-    print_posted(given, given.open(session).inbox.send(said, actor=given.who))
+    print_posted(given, given.open(session).inbox.send(said, actor=given.actor_name))
 
 
 @click.command()
@@ -276,6 +281,6 @@ def signal(given: Options, session: str, name: str, value: str | None) -> None:
     The value is JSON, or a text.
     """
     done = given.open(session).inbox.signal(
-        name, value_of(value) if value is not None else None, actor=given.who
+        name, value_of(value) if value is not None else None, actor=given.actor_name
     )
     print_posted(given, done)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from plait.cli.common import Options, acting, listing, names_of, pairs, value_of
+from plait.cli.common import Options, acting_command, listing, names_of, pairs, value_of
 from plait.cli.documents import Document, print_json, print_jsonl
 from plait.cli.exits import NOT_FOUND, ShellError
 from plait.cli.files import placement_detail
@@ -75,7 +75,7 @@ LOCAL = "local"
     multiple=True,
     help="Whatever else the backend understands; may be repeated.",
 )
-@acting
+@acting_command
 def to_command(
     given: Options,
     session: str,
@@ -216,7 +216,7 @@ def _print_held(store: Store, found: SandboxListing) -> None:
 
 @sandbox.command("rm")
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
-@acting
+@acting_command
 def sandbox_rm(given: Options, ids: Sequence[str]) -> None:
     """End sandboxes: ID, the start of it, or the session they were made for, as in @.
 
@@ -278,7 +278,7 @@ def _end_sandbox(store: Store, held: SandboxInfo) -> None:
 
 
 @sandbox.command("prune")
-@acting
+@acting_command
 def sandbox_prune(given: Options) -> None:
     """Throw away the local copies of files that no process has open.
 
@@ -312,7 +312,7 @@ def sandbox_prune(given: Options) -> None:
     is_flag=True,
     help="Also what is less than an hour old. Only if no program is working with the store.",
 )
-@acting
+@acting_command
 def gc(given: Options, now: bool) -> None:
     """Remove blobs that no event leads to: files of snapshots that were never recorded."""
     store = store_at(given.store)

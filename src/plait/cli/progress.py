@@ -204,7 +204,7 @@ class Progress:
             live.stop()
 
     @contextmanager
-    def aside(self) -> Generator[Out]:
+    def lend_terminal(self) -> Generator[Out]:
         """Lend the terminal: the line is gone until the block ends."""
         self._stop()
         try:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import click
 
 from plait.cli.choices import Choices, act_with_choices, name_of, path_in, side_lines
-from plait.cli.common import Options, acting, pairs, store_of
+from plait.cli.common import Options, acting_command, pairs, store_of
 from plait.cli.consent import YES, read_line
 from plait.cli.documents import Document, files_document, print_json, session_document
 from plait.cli.exits import ShellError
@@ -49,7 +49,7 @@ from plait.workspace.tree import shown_path
 @click.option(
     "--yes", is_flag=True, help="Do not ask at the terminal about files that your own tools run."
 )
-@acting
+@acting_command
 def apply(
     given: Options,
     session: str,

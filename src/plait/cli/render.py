@@ -66,7 +66,7 @@ class Out:
             self._console.print(text)
         print(drawn.get(), end="", file=self._console.file)
 
-    def brief(self, *cells: Cell | str) -> None:
+    def print_brief(self, *cells: Cell | str) -> None:
         """Print one line that fits: the last cell is cut if need be."""
         *first, last = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
         if self.tty:

@@ -112,7 +112,8 @@ def _summary(report: Report) -> str:
             check.name == "isolation" and check.detail.startswith(NO_SANDBOX)
             for check in report.checks
         )
-        return f"Ready{warned}{', but not for sandboxes: tools that need one are refused here' if refused else ''}."  # noqa: E501
+        but = ", but not for sandboxes: tools that need one are refused here" if refused else ""
+        return f"Ready{warned}{but}."
     return f"{report.count('fail')} of {count_text(len(report.checks), 'check')} failed{warned}."
 
 

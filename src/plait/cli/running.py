@@ -120,9 +120,9 @@ def run_command(
             tags=pairs("--tag", tags),
             budget=parse_budget(budget),
             store=address_of(given.address),
-            actor=given.who,
+            actor=given.actor_name,
         )
-    RunAttendant(given, mode, quiet).go(
+    RunAttendant(given, mode, quiet).attend_run(
         session,
         lambda watch: program(session, **watch, **more),
         again=f"plait run {shlex.quote(target)} --session",
@@ -139,7 +139,9 @@ def _continue_session(given: Options, name: str, text: str | None) -> Session:
             [f"session {session.short} has an open run, {run[:13]}; {step}."],
         )
     return (
-        session.say(_require_text(text_of(text)), actor=given.who) if text is not None else session
+        session.say(_require_text(text_of(text)), actor=given.actor_name)
+        if text is not None
+        else session
     )
 
 
@@ -211,7 +213,7 @@ def resume_command(
         _resume_due(given, mode, quiet, program)
         return
     session = given.open(name or "@")
-    RunAttendant(given, mode, quiet).go(session, _resumer(session, program))
+    RunAttendant(given, mode, quiet).attend_run(session, _resumer(session, program))
 
 
 def _resumer(session: Session, program: Workflow | None) -> Do:

@@ -195,13 +195,13 @@ class _SessionPage:
     def print(self, messages: int) -> None:
         session, out = self.session, self.out
         title = session.title
-        out.brief(
+        out.print_brief(
             Cell(
                 title or first_words(store_of(session), session) or "(untitled)",
                 STRONG if title else DIM,
             )
         )
-        self._about()
+        self._print_details()
         self._facts("Facts", session.facts.only("fact"))
         self._facts("Decisions", session.facts.decisions)
         self._facts("Findings", session.facts.findings)
@@ -210,7 +210,7 @@ class _SessionPage:
         self._file_changes()
         self._messages(messages)
 
-    def _about(self) -> None:
+    def _print_details(self) -> None:
         session, first = self.session, self.session.lineage.statuses[0]
         tags = " ".join(f"{key}={value}" for key, value in session.tags.items())
         rows = [
@@ -250,7 +250,7 @@ class _SessionPage:
         if facts:
             self.out.heading(title)
             rows = (
-                [Cell(key), Cell(as_json(facts[key])), self._where(facts.of(key).at)]
+                [Cell(key), Cell(as_json(facts[key])), self._place_cell(facts.of(key).at)]
                 for key in facts
             )
             self.out.table([Column(), Column(flex=True), Column()], rows, indent="  ")
@@ -259,7 +259,7 @@ class _SessionPage:
         if pending := self.session.pending:
             self.out.heading("Pending")
             rows = (
-                [Cell(each.kind), Cell(each.what), Cell(each.key, DIM), self._where(each.at)]
+                [Cell(each.kind), Cell(each.what), Cell(each.key, DIM), self._place_cell(each.at)]
                 for each in pending.values()
             )
             self.out.table([Column(), Column(flex=True), Column(), Column()], rows, indent="  ")
@@ -271,7 +271,7 @@ class _SessionPage:
                 Cell(name),
                 Cell("passed" if each.passed else "failed", "" if each.passed else BAD),
                 _requirement_cell(session, name),
-                self._where(each),
+                self._place_cell(each),
             ]
             for name, each in last.items()
         ]
@@ -280,7 +280,7 @@ class _SessionPage:
                 Cell(name),
                 Cell("no verdict", BAD),
                 _requirement_cell(session, name),
-                self._where(gate.at),
+                self._place_cell(gate.at),
             ]
             for name, gate in session.checks.gates.items()
             if name not in last
@@ -321,7 +321,7 @@ class _SessionPage:
         for message in last:
             if message.branch != branch:
                 branch = message.branch
-                self.out.brief(Cell(f"  ┌ merged from {branch}" if branch else "  └", ACCENT))
+                self.out.print_brief(Cell(f"  ┌ merged from {branch}" if branch else "  └", ACCENT))
             self._message(message, "  │ " if branch else "  ")
         if branch:
             self.out.line(Cell("  └", ACCENT))
@@ -341,7 +341,7 @@ class _SessionPage:
         else:
             self.out.line(margin, f"{message.seq}  {name}{message.role}  {said[0]}")
 
-    def _where(self, at: Any) -> Cell:
+    def _place_cell(self, at: Any) -> Cell:
         """Return the place of something; with its session, if that is another one."""
         own = any(each.id == at.log for each in self.session.lineage.sessions)
         return Cell(f"@{at.seq}" if own else f"{short(at.log)}@{at.seq}", DIM)

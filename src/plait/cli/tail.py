@@ -117,4 +117,4 @@ def _print_line(out: Out, event: Event, width: int) -> None:
         Cell(actor + " " * (width - cell_width(actor)), DIM),
         GAP,
     ]
-    out.brief(*head, Cell(event_text(event)))
+    out.print_brief(*head, Cell(event_text(event)))

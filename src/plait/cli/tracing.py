@@ -49,7 +49,7 @@ def why(given: Options, session: str, what: str | None, prompt: bool) -> None:
     stood in the prompt of what decided.
     """
     value = given.open(session)
-    _print_answer(given, value, value.why(_about(value, what), prompt=prompt))
+    _print_answer(given, value, value.why(_subject_of(value, what), prompt=prompt))
 
 
 @click.command(cls=Negative)
@@ -63,10 +63,10 @@ def influence(given: Options, session: str, what: str | None) -> None:
     that was said, or the id of an event. S@7 alone is that event.
     """
     value = given.open(session)
-    _print_answer(given, value, value.lineage.influence(_about(value, what)))
+    _print_answer(given, value, value.lineage.influence(_subject_of(value, what)))
 
 
-def _about(session: Session, what: str | None) -> str | int:
+def _subject_of(session: Session, what: str | None) -> str | int:
     if what is None:
         return session.seq
     return int(what) if is_number(what) and what not in session.facts else what
@@ -83,7 +83,7 @@ def _print_answer(given: Options, session: Session, trace: Trace) -> None:
 
 def _print_trace(session: Session, trace: Trace) -> None:
     out, names = Out(), names_of(store_of(session), [step.log for step in trace])
-    out.brief(Cell(trace.about, STRONG))
+    out.print_brief(Cell(trace.about, STRONG))
     rows = (
         [
             Cell(f"{'  ' * step.depth}{step.how}", DIM),

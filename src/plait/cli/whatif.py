@@ -106,7 +106,9 @@ def whatif_command(
     def do(watch: Mapping[str, Any]) -> Session:
         return whatif(session, program, **changed, **watch)
 
-    running.go(session, do, show=lambda made: _print_comparison(running, session, made), now=now)
+    running.attend_run(
+        session, do, show=lambda made: _print_comparison(running, session, made), now=now
+    )
 
 
 def _latest_branch(session: Session) -> Session | None:

@@ -44,11 +44,13 @@ def print_session(given: Options, session: Session, *hints: str) -> None:
         print_json(session_document(session))
         return
     out = Out()
-    out.brief(Cell(f"{session.short}@{session.seq}", ACCENT), "  ", event_text(session.events[-1]))
+    out.print_brief(
+        Cell(f"{session.short}@{session.seq}", ACCENT), "  ", event_text(session.events[-1])
+    )
     out.hint(*(f"  {hint}" for hint in hints))
 
 
-def wrote(given: Options, before: Session, after: Session, *hints: str) -> None:
+def print_written(given: Options, before: Session, after: Session, *hints: str) -> None:
     """Print the event that was appended; while a run is open, the event in the inbox instead."""
     if after == before:
         print_posted(given, after, *hints)
@@ -134,7 +136,7 @@ def new(
         budget=budget_of(limits),
         durability=durability,
         store=address_of(given.address),
-        actor=given.who,
+        actor=given.actor_name,
     )
     print_session(given, session, f'plait say {session.short} "…"', f"plait show {session.short}")
 
@@ -184,7 +186,9 @@ def say(
             f"{before.short} has an open run: only a user's message can be sent to it, without"
             " --role and --name."
         )
-    wrote(given, before, before.say(*said, *files, role=role, name=name, actor=given.who))
+    print_written(
+        given, before, before.say(*said, *files, role=role, name=name, actor=given.actor_name)
+    )
 
 
 @click.command()
@@ -194,7 +198,7 @@ def say(
 def note(given: Options, session: str, text: str) -> None:
     """Record a finding. As TEXT, - reads standard input."""
     before = given.open_last(session)
-    wrote(given, before, before.note(text_of(text), actor=given.who))
+    print_written(given, before, before.note(text_of(text), actor=given.actor_name))
 
 
 @click.command()
@@ -205,7 +209,7 @@ def note(given: Options, session: str, text: str) -> None:
 def fact(given: Options, session: str, key: str, value: str) -> None:
     """Record a fact under a key. VALUE is JSON if it is that, else a text."""
     before = given.open_last(session)
-    wrote(given, before, before.fact(key, value_of(value), actor=given.who))
+    print_written(given, before, before.fact(key, value_of(value), actor=given.actor_name))
 
 
 @click.command()
@@ -217,7 +221,9 @@ def fact(given: Options, session: str, key: str, value: str) -> None:
 def decide(given: Options, session: str, key: str, value: str, reason: str) -> None:
     """Record a decision under a key. VALUE is JSON if it is that, else a text."""
     before = given.open_last(session)
-    wrote(given, before, before.decide(key, value_of(value), reason=reason, actor=given.who))
+    print_written(
+        given, before, before.decide(key, value_of(value), reason=reason, actor=given.actor_name)
+    )
 
 
 @click.command()
@@ -228,7 +234,7 @@ def decide(given: Options, session: str, key: str, value: str, reason: str) -> N
 def retract(given: Options, session: str, key: str, reason: str) -> None:
     """Take a fact, a decision or a finding back."""
     before = given.open_last(session)
-    wrote(given, before, before.retract(key, reason=reason, actor=given.who))
+    print_written(given, before, before.retract(key, reason=reason, actor=given.actor_name))
 
 
 @click.command()
@@ -243,8 +249,10 @@ def retract(given: Options, session: str, key: str, reason: str) -> None:
 def require(given: Options, session: str, name: str, by: str) -> None:
     """Require a verdict of this name before the session is merged or closed."""
     before = given.open_last(session)
-    value = before.checks.require(name, by=by, actor=given.who)
-    wrote(given, before, value, shlex.join(["plait", "validate", value.short, name, "passed"]))
+    value = before.checks.require(name, by=by, actor=given.actor_name)
+    print_written(
+        given, before, value, shlex.join(["plait", "validate", value.short, name, "passed"])
+    )
 
 
 @click.command()
@@ -260,8 +268,8 @@ def validate(given: Options, session: str, name: str, verdict: str, detail: str 
     """
     more = value_of(detail) if detail is not None else None
     before = given.open_last(session)
-    after = before.checks.record(name, verdict == "passed", detail=more, actor=given.who)
-    wrote(given, before, after)
+    after = before.checks.record(name, verdict == "passed", detail=more, actor=given.actor_name)
+    print_written(given, before, after)
     gate, event = (
         before.checks.gates.get(name),
         after.inbox.events[-1] if after == before else after.events[-1],
@@ -289,8 +297,8 @@ def validate(given: Options, session: str, name: str, verdict: str, detail: str 
 def todo(given: Options, session: str, text: str, kind: Any) -> None:
     """Add pending work: a next step, an open question, a hypothesis."""
     before = given.open_last(session)
-    value = before.todo(text, kind=kind, actor=given.who)
-    wrote(given, before, value, shlex.join(["plait", "settle", value.short, text]))
+    value = before.todo(text, kind=kind, actor=given.actor_name)
+    print_written(given, before, value, shlex.join(["plait", "settle", value.short, text]))
 
 
 @click.command()
@@ -301,7 +309,7 @@ def todo(given: Options, session: str, text: str, kind: Any) -> None:
 def settle(given: Options, session: str, key: str, outcome: str) -> None:
     """Settle pending work, named by its key or by what it says."""
     before = given.open_last(session)
-    wrote(given, before, before.settle(key, outcome, actor=given.who))
+    print_written(given, before, before.settle(key, outcome, actor=given.actor_name))
 
 
 # ── status ───────────────────────────────────────────────────────────────────────────────────
@@ -314,7 +322,7 @@ def _life_command(name: str, help: str) -> click.Command:
     @writing
     def command(given: Options, session: str, reason: str) -> None:
         before = given.open_last(session)
-        after: Session = getattr(before, name)(reason=reason, actor=given.who)
+        after: Session = getattr(before, name)(reason=reason, actor=given.actor_name)
         if after == before and given.form == "text":  # a run is open: the wish stands in its inbox
             click.echo(f"{before.short}  is asked to {name}: it is heard before the next effect")
             return
@@ -336,7 +344,7 @@ def grant(given: Options, session: str, limits: str) -> None:
     budget = parse_budget(limits)
     assert budget is not None
     before = given.open_last(session)
-    wrote(given, before, before.budget.grant(budget, actor=given.who))
+    print_written(given, before, before.budget.grant(budget, actor=given.actor_name))
 
 
 pause = _life_command("pause", "Let a session rest.")

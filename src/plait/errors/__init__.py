@@ -2,7 +2,7 @@
 
     PlaitError
     ├── InvalidInput             refused before a byte is written
-    │   ├── InvalidValue         a value JSON cannot carry there and back (NaN, bytes, a lone surrogate, a wrong type)
+    │   ├── InvalidValue         a value JSON cannot carry there and back (NaN, bytes, a wrong type)
     │   ├── TooDeep              nested beyond the limit
     │   ├── TooLarge             longer than the limit
     │   ├── DuplicateKey         an object names the same key twice
@@ -100,7 +100,7 @@
             └── RowsTooNew       a newer version of the projection keeps them
 
 Each error carries the thing that failed as attributes, and its text ends with the next step.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

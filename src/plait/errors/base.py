@@ -5,27 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def _as_it_is(text: str) -> str:
-    return text
+class _ErrorTexts:
+    """Holds the function that hides secrets in texts of errors, since errors quote values.
+
+    One for all errors of the process, and the same after a fork: `plait.secrets`, which stands
+    above this module, binds it once.
+    """
+
+    def __init__(self) -> None:
+        self.hide: Callable[[str], str] = str
 
 
-_hide: Callable[[str], str] = _as_it_is
+_texts = _ErrorTexts()
 
 
 def hide_with(hide: Callable[[str], str]) -> None:
-    """Pass the texts of all errors from now on through this function.
-
-    Errors quote values, and a quoted value may hold a secret.
-    """
-    global _hide
-    _hide = hide
+    """Pass the texts of all errors from now on through this function."""
+    _texts.hide = hide
 
 
 class PlaitError(Exception):
     """The root: `except PlaitError` catches everything that Plait raises on purpose."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*[_hide(arg) if isinstance(arg, str) else arg for arg in args])
+        hide = _texts.hide
+        super().__init__(*[hide(arg) if isinstance(arg, str) else arg for arg in args])
 
 
 def brief(value: object) -> str:

@@ -57,9 +57,9 @@ class MergeConflict(SessionError):
     ) -> None:
         """`step`: the way to choose, as the message says it; None: as facts are chosen."""
         self.session, self.conflicts = session, conflicts
-        self.step = (
-            step
-            or f"choose with resolve={{{next(iter(conflicts), 'key')!r}: value}}, or merge --resolve KEY=VALUE in the shell"  # noqa: E501
+        key = next(iter(conflicts), "key")
+        self.step = step or (
+            f"choose with resolve={{{key!r}: value}}, or merge --resolve KEY=VALUE in the shell"
         )
         sides = "; ".join(
             f"{key!r}: "

@@ -104,7 +104,7 @@ class ValueReader:
             return (
                 read
                 if is_read
-                else self._doubt(
+                else self._note_doubt(
                     "a module of the program is a value, and may be used in any way", read
                 )
             )
@@ -124,7 +124,7 @@ class ValueReader:
         self.unknown.append(f"{path}: {why}" if path else why)
         return ["unknown"]
 
-    def _doubt(self, why: str, read: Any) -> Any:
+    def _note_doubt(self, why: str, read: Any) -> Any:
         """Return `read`, and note that it does not cover the whole value."""
         self._give_up(why)
         return read
@@ -190,7 +190,7 @@ class ValueReader:
             name,
             facts.digest,
             *with_it,
-            self._around(function, facts) if own else [],
+            self._read_globals(function, facts) if own else [],
         ]
 
     def _cell(self, function: FunctionType, name: str, value: Any) -> Any:
@@ -198,7 +198,7 @@ class ValueReader:
             return [name, self._module(value, facts_of(function.__code__))]
         return [name, self.read_value(value, f"{name} in {function.__qualname__}")]
 
-    def _around(self, function: FunctionType, facts: CodeFacts) -> Any:
+    def _read_globals(self, function: FunctionType, facts: CodeFacts) -> Any:
         """Read the globals that a function names, by their present values."""
         found: list[Any] = []
         scope = function.__globals__
@@ -336,9 +336,9 @@ class ValueReader:
             read = ["object", cls.__qualname__]
             if id(cast("object", value)) in self._caches or not len(cast("Any", value)):
                 return read
-            return self._doubt(f"a {cls.__qualname__} holds what is alive", read)
+            return self._note_doubt(f"a {cls.__qualname__} holds what is alive", read)
         if isinstance(value, CONTEXT_TYPES):
-            return self._doubt(
+            return self._note_doubt(
                 f"a {cls.__qualname__} has a value for each context", ["object", cls.__qualname__]
             )
         if isinstance(value, weakref.ref):
@@ -371,7 +371,7 @@ class ValueReader:
             return read
         contents = next((CONTENTS[base] for base in solid.__mro__ if base in CONTENTS), None)
         if contents is None:
-            return self._doubt(f"the state of a {cls.__qualname__} cannot be read", read)
+            return self._note_doubt(f"the state of a {cls.__qualname__} cannot be read", read)
         return [*read, self.read_value(contents(value))]
 
     def _read_account(self, value: Any) -> Any:

@@ -74,7 +74,7 @@ class Stdio:
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         running = asyncio.get_running_loop()
-        running.add_reader(reader, connection.overhear, reader)
+        running.add_reader(reader, connection.keep_stderr, reader)
         try:
             with os.fdopen(writer, "w") as stderr:
                 async with stdio_client(parameters, stderr) as (read, write):
@@ -82,7 +82,7 @@ class Stdio:
                     yield _WatchedStream(read, connection), write
         finally:
             running.remove_reader(reader)
-            connection.overhear(reader)
+            connection.keep_stderr(reader)
             os.close(reader)
 
 
@@ -265,7 +265,7 @@ class Connection:
                 async for _ in changes:
                     self.stale = True
 
-    def overhear(self, reader: int) -> None:
+    def keep_stderr(self, reader: int) -> None:
         """Keep the end of the server's stderr.
 
         A bit at a time: it may write without end.

@@ -86,17 +86,19 @@ def _read_file(path: Path) -> _PinFile:
     try:
         found = msgspec.convert(parse(path.read_bytes()), _PinFile)
     except (OSError, InvalidInput, msgspec.ValidationError) as error:
-        raise _bad(path, str(error)) from error
+        raise _bad_pins_error(path, str(error)) from error
     if found.format != _FORMAT:
-        raise _bad(path, f"format {found.format} is not known")
+        raise _bad_pins_error(path, f"format {found.format} is not known")
     for server, pins in found.servers.items():
         for name, pin in pins.items():
             if pin.definition.digest != pin.digest or pin.definition.name != name:
-                raise _bad(path, f"the digest of {name} of {server} is not that of its definition")
+                raise _bad_pins_error(
+                    path, f"the digest of {name} of {server} is not that of its definition"
+                )
     return found
 
 
-def _bad(path: Path, why: str) -> InvalidValue:
+def _bad_pins_error(path: Path, why: str) -> InvalidValue:
     return InvalidValue(str(path), why, "restore the file, or delete it to accept every tool anew")
 
 

@@ -144,7 +144,7 @@ class MCPServer:
         then. With `fresh` it is asked again, and new tools are accepted too; changed and missing
         ones stay as they were until `accept`.
         """
-        return self._do(self._list(fresh))
+        return self._run_on_loop(self._list(fresh))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -153,11 +153,11 @@ class MCPServer:
 
     def changes(self) -> list[ToolChange]:
         """Return the differences between the server's tools and the accepted ones."""
-        return self._do(self._compare())
+        return self._run_on_loop(self._compare())
 
     def accept(self, *tools: str) -> None:
         """Take these tools as they are now, or all."""
-        self._do(self._accept(tools))
+        self._run_on_loop(self._accept(tools))
 
     def close(self) -> None:
         """Close the connection and end the process; the server is not used after it."""
@@ -186,7 +186,7 @@ class MCPServer:
         # at exit the loop closes open connections
         weakref.finalize(self, self._held.let_go).atexit = False
 
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run_on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         self._mind_forks()
         return loop.wait(work)
 
@@ -276,7 +276,7 @@ class MCPServer:
         warnings: list[str] = []
         offered: dict[str, str] = {}
         for definition in definitions:
-            if refusal := definition.refusal() or self._clash(definition.name, offered):
+            if refusal := definition.refusal() or self._clash_text(definition.name, offered):
                 warnings.append(f"{refusal}: the tool is refused")
                 continue
             offered[self._offered_name(definition.name)] = definition.name
@@ -288,7 +288,7 @@ class MCPServer:
         ]
         return good, tuple(warnings)
 
-    def _clash(self, tool: str, offered: Mapping[str, str]) -> str:
+    def _clash_text(self, tool: str, offered: Mapping[str, str]) -> str:
         name = self._offered_name(tool)
         if name in offered:
             return f"name of {tool}: {offered[name]!r} is offered as {name!r} already"

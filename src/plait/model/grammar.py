@@ -63,7 +63,7 @@ def bound_schema(schema: Json) -> Json:
         return dict(_SCALAR) if schema is True else schema
     if not schema.keys() - _NOTES:
         return {**schema, **_SCALAR}
-    return _bound_types({key: _inside(key, value) for key, value in schema.items()})
+    return _bound_types({key: _bound_inner(key, value) for key, value in schema.items()})
 
 
 def loose_schema(schema: Json) -> Json:
@@ -79,7 +79,7 @@ def loose_schema(schema: Json) -> Json:
     }
 
 
-def _inside(key: str, value: Json) -> Json:
+def _bound_inner(key: str, value: Json) -> Json:
     if key in _NAMED and isinstance(value, Mapping):
         return {name: bound_schema(inner) for name, inner in value.items()}
     if key in _LISTED and isinstance(value, Sequence) and not isinstance(value, str):

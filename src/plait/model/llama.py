@@ -115,7 +115,7 @@ class _PieceCollector:
     def __call__(self, piece: dict[str, Any]) -> bool:
         try:
             return self._hear(piece)
-        except BaseException as error:
+        except BaseException as error:  # raised when the native code has returned
             self._raised = error
             return True
 

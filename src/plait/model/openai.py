@@ -34,10 +34,10 @@ from plait.model.openai_client import (
     count,
     fault_from_data,
     is_object,
+    item_in,
     kind_of,
     model_name,
     objects,
-    sub,
     text_in,
 )
 from plait.model.openai_reply import (
@@ -220,7 +220,7 @@ class OpenAIModel:
 
     def _failure(self, found: Item, heard: str | None = None) -> Fault:
         usage, written = responses_usage(found)
-        fault = fault_from_data(sub(found, "error"), heard, self._server.scrub)
+        fault = fault_from_data(item_in(found, "error"), heard, self._server.scrub)
         fault.usage, fault.price = usage, self._price(found, usage, written)
         return fault
 
@@ -245,7 +245,7 @@ class OpenAIModel:
             ]
         parts, calls, refused = gather_output(output)
         usage, written = responses_usage(found)
-        reason: Any = sub(found, "incomplete_details").get("reason")
+        reason: Any = item_in(found, "incomplete_details").get("reason")
         stop = stop_reason(
             str(reason or "incomplete") if status == "incomplete" else "stop", bool(calls), refused
         )
@@ -311,7 +311,9 @@ class ChatModel:
     def _body(self, request: Request, model: str) -> Item:
         given = dict(request.parameters)
         rename_parameter(
-            given, "tokens_max", "max_completion_tokens" if self._server.official else "max_tokens"
+            given,
+            "tokens_max",
+            "max_completion_tokens" if self._server.is_official else "max_tokens",
         )
         if request.output is not None:
             given["response_format"] = {
@@ -354,14 +356,14 @@ class ChatModel:
                 retryable=True,
                 partial=heard.text(),
             )
-        return heard.whole()
+        return heard.whole_item()
 
     def _reply(self, found: Item) -> Reply:
         choices: Any = found.get("choices")
         if not isinstance(choices, list) or not choices:
             raise self._without_choices(found)
         choice = an_object(cast("list[Any]", choices)[0])
-        message = sub(choice, "message")
+        message = item_in(choice, "message")
         refusal, text = text_in(message.get("refusal")), text_in(message.get("content"))
         thought = text_in(message.get("reasoning_content")) or text_in(message.get("reasoning"))
         parts = (
@@ -370,7 +372,7 @@ class ChatModel:
         )
         calls = tuple(
             [
-                tool_call(sub(call, "function"), call.get("id"))
+                tool_call(item_in(call, "function"), call.get("id"))
                 for call in objects(message, "tool_calls")
             ]
         )
@@ -390,7 +392,9 @@ class ChatModel:
         if self._token_price is not None:
             return self._token_price.price_of(usage)
         return (
-            price_of("openai", model or str(self._model), usage) if self._server.official else None
+            price_of("openai", model or str(self._model), usage)
+            if self._server.is_official
+            else None
         )
 
     def _without_choices(self, found: Item) -> Fault:

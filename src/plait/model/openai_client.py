@@ -58,7 +58,7 @@ class Endpoint:
             import openai  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise MissingExtra(what, "openai", str(error)) from error
-        secrets.learn(api_key, "API_KEY" if foreign else "OPENAI_API_KEY")
+        secrets.learn_key(api_key, "API_KEY" if foreign else "OPENAI_API_KEY")
         self._base_url, self._key, self._timeout_s, self._foreign = (
             base_url,
             api_key,
@@ -71,7 +71,7 @@ class Endpoint:
         self._lock = Lock()
 
     @property
-    def official(self) -> bool:
+    def is_official(self) -> bool:
         return urlsplit(self._base_url).hostname == urlsplit(OFFICIAL).hostname
 
     def _client(self) -> openai.AsyncOpenAI:
@@ -95,7 +95,7 @@ class Endpoint:
             timeout=timeout,
             max_retries=0,
         )
-        if self._foreign and not self.official:
+        if self._foreign and not self.is_official:
             # from the environment, and for OpenAI only
             client.organization = client.project = None
         return client
@@ -158,7 +158,9 @@ class Endpoint:
     def _check(self, event: Item, heard: Callable[[], str]) -> None:
         if event.get("error") or event.get("type") == "error":
             raise fault_from_data(
-                sub(event, "error") or {"message": event.get("error"), **event}, heard(), self.scrub
+                item_in(event, "error") or {"message": event.get("error"), **event},
+                heard(),
+                self.scrub,
             )
 
     def _raise(self, error: Exception, heard: str | None = None) -> NoReturn:
@@ -226,7 +228,7 @@ def kind_of(item: Item) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def sub(item: Item, field: str) -> Item:
+def item_in(item: Item, field: str) -> Item:
     found = item.get(field)
     return found if is_object(found) else {}
 

@@ -20,9 +20,9 @@ from plait.model.openai_client import (
     an_object,
     checked_json,
     count,
+    item_in,
     kind_of,
     objects,
-    sub,
     text_in,
     whole_characters,
 )
@@ -132,7 +132,7 @@ class ChatPieces:
                 self._rest[field] = event[field]
         for choice in objects(event, "choices")[:1]:
             self.reason = choice.get("finish_reason") or self.reason
-            self._delta(sub(choice, "delta"))
+            self._delta(item_in(choice, "delta"))
 
     def _delta(self, delta: Item) -> None:
         for field in ("content", "refusal"):
@@ -147,7 +147,7 @@ class ChatPieces:
 
     def _tool(self, piece: Item) -> None:
         index = self._place(piece)
-        function = sub(piece, "function")
+        function = item_in(piece, "function")
         name, written = text_in(function.get("name")), text_in(function.get("arguments"))
         if index not in self._calls:
             self._calls[index] = {
@@ -177,7 +177,7 @@ class ChatPieces:
         taken = index in self._calls and ref and self._calls[index]["id"]
         return last + 1 if taken else index
 
-    def whole(self) -> Item:
+    def whole_item(self) -> Item:
         calls = [self._calls[index] for index in sorted(self._calls)]
         message = {
             **{field: "".join(said) for field, said in self._said.items()},
@@ -198,8 +198,8 @@ def stop_reason(reason: str, calls: bool, refused: bool) -> str:
 
 def responses_usage(found: Item) -> tuple[Usage, int]:
     """Return the usage, and the number of tokens written to the provider's cache."""
-    usage = sub(found, "usage")
-    before, after = sub(usage, "input_tokens_details"), sub(usage, "output_tokens_details")
+    usage = item_in(found, "usage")
+    before, after = item_in(usage, "input_tokens_details"), item_in(usage, "output_tokens_details")
     counts = (
         usage.get("input_tokens"),
         usage.get("output_tokens"),
@@ -210,8 +210,11 @@ def responses_usage(found: Item) -> tuple[Usage, int]:
 
 
 def chat_usage(found: Item) -> Usage:
-    usage = sub(found, "usage")
-    before, after = sub(usage, "prompt_tokens_details"), sub(usage, "completion_tokens_details")
+    usage = item_in(found, "usage")
+    before, after = (
+        item_in(usage, "prompt_tokens_details"),
+        item_in(usage, "completion_tokens_details"),
+    )
     counts = (
         usage.get("prompt_tokens"),
         usage.get("completion_tokens"),

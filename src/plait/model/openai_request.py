@@ -53,7 +53,8 @@ def output_format(schema: Json) -> Item:
 # only as a wish.
 _STRICT = frozenset(
     "$defs $ref additionalProperties anyOf const description enum exclusiveMaximum exclusiveMinimum"
-    " items maxItems maximum minItems minimum multipleOf pattern properties required title type".split()  # noqa: E501
+    " items maxItems maximum minItems minimum multipleOf pattern properties required title"
+    " type".split()
 )
 
 

@@ -62,13 +62,13 @@ class ScriptedModel:
     def _item(self, request: Request) -> Item:
         if callable(self._script):
             return _check_item(self._script(request.session))
-        at = self._at(request.outcomes)
+        at = self._next_index(request.outcomes)
         if at >= len(self._script):
             said = f"the script has {len(self._script)} items, and item {at + 1} was asked for"
             raise Fault("ScriptExhausted", f"{said}; write more, or pass a function of the session")
         return self._script[at]
 
-    def _at(self, outcomes: Sequence[str]) -> int:
+    def _next_index(self, outcomes: Sequence[str]) -> int:
         """Return the index of the next item.
 
         A failure that the script itself did not raise (a simulated one, say) has used up no item.
@@ -98,7 +98,8 @@ class ScriptedModel:
         return Reply(parts, calls, "calls" if calls else "end", usage, self.name, FREE)
 
     def __repr__(self) -> str:
-        return f"ScriptedModel({'a function' if callable(self._script) else f'{len(self._script)} items'})"  # noqa: E501
+        script = "a function" if callable(self._script) else f"{len(self._script)} items"
+        return f"ScriptedModel({script})"
 
 
 def _check_item(item: Any) -> Item:

@@ -1,1 +1,1 @@
-"""The runtime: what makes things happen."""
+"""The runtime: runs, the effects of their turns, and the drivers that perform them."""

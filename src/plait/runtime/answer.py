@@ -50,7 +50,7 @@ from plait.runtime.executing import check_running
 from plait.runtime.failures import bounded_text, traceback_of
 from plait.runtime.mail import has_mail, safe_point
 from plait.runtime.names import call_id
-from plait.runtime.override import overridden, setup_blob
+from plait.runtime.override import apply_overrides, setup_blob
 from plait.runtime.prompt.parts import blob_reader, failure_text
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
@@ -439,7 +439,7 @@ def _asking(effect: AskModel, sealed: Sealed | None) -> _Asking:
             and run.settings.overrides is not None
             and run.journal.standing(session) is not Standing.INHERITED
         ):
-            effect, changed = overridden(effect, session, run)
+            effect, changed = apply_overrides(effect, session, run)
         asking = _Asking(effect, session, changed)
         asking.prepare(sealed)
     except BaseException as error:

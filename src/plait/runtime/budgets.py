@@ -160,7 +160,7 @@ class SharedBudget:
         self._close(reservation, Amount())
 
     def count(self, spent: Spent) -> None:
-        """Add a spend that is on record, on all levels, whatever the limits."""
+        """Add a recorded spend on all levels, even beyond the limits."""
         amount = Amount.of(spent)
         with THIS_PROCESS.budgets_lock:
             for level in self._levels():
@@ -232,7 +232,7 @@ class SharedBudget:
     # ── one level, with the lock held ────────────────────────────────────────────────────────
 
     def _levels(self) -> Iterator[SharedBudget]:
-        """Yield this budget and all it draws on, each once, whatever the number of ways to it."""
+        """Yield this budget and all it draws on, each once, though several ways may lead to it."""
         found = [self]
         for level in found:
             yield level

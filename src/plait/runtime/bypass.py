@@ -75,7 +75,7 @@ owner: ContextVar[str | None] = ContextVar("plait_owner", default=None)
 
 
 def bind(running: Callable[[], WatchedRun | None]) -> None:
-    """Have `running` return the run whose code is executing in this context. None: no run's code,
+    """Have `running` return the run that the code in this context belongs to. None: no run's code,
     or the context does not say.
     """
     THIS_PROCESS.find_running = running
@@ -106,7 +106,7 @@ def unwatch(run: WatchedRun) -> None:
     THIS_PROCESS.watches.pop(id(run), None)
 
 
-def spare(folder: str) -> None:
+def spare_folder(folder: str) -> None:
     """Let files below this folder be written unnoticed: it is a store, written by Plait itself."""
     THIS_PROCESS.store_folders.add(os.path.join(os.path.abspath(folder), ""))
 
@@ -189,7 +189,7 @@ def _warn(text: str) -> None:
 
 
 def _watch_here() -> _RunWatch | None:
-    """Return the watch of the run whose code this is.
+    """Return the watch of the run that the code belongs to.
 
     A thread without a context of ours belongs to the only open run, if there is just one.
     """
@@ -279,7 +279,7 @@ def _second_path(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
     return _file(event, arguments[1:])
 
 
-def _within(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
+def _read_name_in_folder(event: str, arguments: tuple[Any, ...]) -> AuditedAct | None:
     """Read a name in a folder that is given by its descriptor."""
     path, folder = arguments[0], arguments[-1]
     if isinstance(folder, int) and folder >= 0 and isinstance(path, (str, bytes)):
@@ -327,9 +327,9 @@ _READERS: dict[str, Callable[[str, tuple[Any, ...]], AuditedAct | None]] = {
     "os.rename": _second_path,
     "os.link": _second_path,
     "os.symlink": _second_path,
-    "os.remove": _within,
-    "os.rmdir": _within,
-    "os.mkdir": _within,
+    "os.remove": _read_name_in_folder,
+    "os.rmdir": _read_name_in_folder,
+    "os.mkdir": _read_name_in_folder,
     "os.truncate": _file,
     "shutil.rmtree": _file,
 }

@@ -15,7 +15,7 @@ from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.ids import Digest
-from plait.inside import deciding, ends_run
+from plait.inside import allow_decisions, ends_run
 from plait.runtime import policy
 from plait.runtime.executing import policies_here
 from plait.runtime.failures import text_of_error, traceback_of
@@ -98,7 +98,7 @@ def _classed_tool(
     """Return the tool as of the class of this very call; and why it is not run, if its `effect_of`
     cannot say the class.
     """
-    if not tool.varies:
+    if not tool.varies_by_call:
         return tool, None
     try:
         return tool.with_effect(tool.effect_in(session.files.placement, arguments)), None
@@ -226,7 +226,7 @@ def decision_of(person: Callable[..., object], *asked: Any) -> tuple[object, Fai
     What it raises is the run's error; what would end more than the run ends this call alone.
     """
     try:
-        with deciding():
+        with allow_decisions():
             return person(*asked), None
     except Exception:
         raise

@@ -1,4 +1,4 @@
-"""Executing one tool: its function, its sandbox, and what it is observed to change."""
+"""Executing one tool: its function, its sandbox, and the change that is observed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DELTA_MAX = 1_000_000
 
 
 def run_tool(job: Job, clock: Any) -> Done:
-    """Run a plain function, whatever it does."""
+    """Run a plain function. An error of any class is its outcome."""
     if job.check is not None:
         job.check()
     mine, handed, outer = (

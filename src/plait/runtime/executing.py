@@ -1,7 +1,7 @@
-"""The run and the call whose code executes here, and all that follows from it.
+"""The run and the call that the executing code belongs to, and all that follows from it.
 
 Code of a run may act on values that are not the run's: on a session of its own, or on one that it
-opens. Such acts are bound by the run's policies and its fence, and carry what the code has read.
+opens. Such acts are bound by the run's policies and its fence, and carry the reads of the code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plait.store import Fence
 
 
 def _call_here() -> tuple[Run | None, Frame | None]:
-    """Return the run and the call whose code this is, also in threads that it started itself."""
+    """Return the run and the call that the code belongs to, also in threads that it started."""
     run = running.get()
     if run is None and (context := inside.starter_context()) is not None:
         return context.get(running), context.get(acting)
@@ -35,7 +35,7 @@ def _call_here() -> tuple[Run | None, Frame | None]:
 
 
 def _run_here() -> Run | None:
-    """Return the run whose code this is: asked at every append, so it looks for no more."""
+    """Return the run that the code belongs to. Every append asks, so it looks for no more."""
     run = running.get()
     if run is None and (context := inside.starter_context()) is not None:
         return context.get(running)
@@ -43,7 +43,7 @@ def _run_here() -> Run | None:
 
 
 def executing() -> tuple[Run, Frame | None] | None:
-    """Return the open run and the call whose code this is; None if there is no open run."""
+    """Return the open run and the call that the code belongs to. None: there is no open run."""
     run, frame = _call_here()
     return (run, frame) if run is not None and not run.closed else None
 
@@ -51,7 +51,7 @@ def executing() -> tuple[Run, Frame | None] | None:
 def policies_here(run: Run | None, session: Session) -> tuple[Policy, ...]:
     """Return the policies that bind an effect.
 
-    They are those of the calls that have the session in hand, and of the call whose code this is.
+    They are those of the calls that have the session in hand, and of the call that executes here.
     """
     top = run.stack.frames(session.id)[-1:] if run is not None else ()
     found = [*run.policies_for(session), *_policies_of(top)] if run is not None else []
@@ -94,7 +94,7 @@ def check_running(session: Session) -> None:
 
 
 class _RunReader:
-    """Notes what the code of a run reads, also of values that are not the run's."""
+    """Notes the reads of a run's code, also of values that are not the run's."""
 
     def note(self, position: Position, whole: bool) -> None:
         run = run_by_id(position.run) or _run_here()
@@ -109,12 +109,12 @@ def note_error(error: BaseException) -> None:
 
 
 def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseException) -> None:
-    """Note for the caller of a call that raised what that call had read and written."""
+    """Count the reads and writes of a call that raised as reads of its caller."""
     here = running.get() or (run if callers else None)
     if not isinstance(error, Exception) or here is None or here.closed:
         return
     caller = doing.get() or tuple([each.call for each in callers])
-    with suppress(PlaitError):  # the error is what the caller has to see
+    with suppress(PlaitError):  # the caller has to see the error of the call
         here.reads.hand_up((*caller, frame.call), caller)
         here.reads.note(caller, run.journal.tip(frame.log))
         if isinstance(error, EffectError) and isinstance(error.session, Session):
@@ -137,7 +137,7 @@ def _act_here(store: str, position: Position | None) -> Act:
 class _FencesHere:
     """The fences of writes outside of any run.
 
-    They rest on the run whose code this is, and on that of a value whose run was released.
+    They rest on the run that the code belongs to, and on the released run of a value.
     """
 
     def fences(self, address: str, by: str | None) -> tuple[Fence, ...]:

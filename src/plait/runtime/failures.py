@@ -1,5 +1,5 @@
-"""Errors as values that any log can hold: bounded, and such that UTF-8 can carry them, whatever is
-in them.
+"""Errors as values that any log can hold: bounded, and with all characters such that UTF-8 can
+carry them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TRACEBACK_MAX, MESSAGE_MAX = 8_000, 4_000
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return an error as a value, fit for the log whatever is in it."""
+    """Return an error as a value that the log can hold."""
     return Failure(
         bounded_text(type(error).__name__, 200), text_of_error(error), traceback_of(error)
     )
@@ -48,5 +48,5 @@ def traceback_of(error: BaseException) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Escape characters that UTF-8 cannot hold: an error must reach the log whatever is in it."""
+    """Escape characters that UTF-8 cannot hold: every error must reach the log."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -17,7 +17,7 @@ from plait.ids import Digest
 from plait.sandbox import Limits, OnOutput, Output, Ran, Sandbox, Wanted
 from plait.sandbox.resident import Resident, ResidentHost
 from plait.secrets import HiddenPieces
-from plait.workspace import Entry, FileAccess, TreeSnapshot
+from plait.workspace import FileAccess, TreeEntry, TreeSnapshot
 
 
 class LentSandbox:
@@ -210,7 +210,7 @@ class _LentFiles:
     def __init__(self, lent: LentSandbox) -> None:
         self._lent = lent
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> TreeEntry:
         with self._lent.notice_loss():
             return self._lent.live().files.entry(path)
 
@@ -218,7 +218,7 @@ class _LentFiles:
         with self._lent.notice_loss():
             return self._lent.live().files.read(path, offset=offset, size=size)
 
-    def list(self, path: str = "") -> Sequence[Entry]:
+    def list(self, path: str = "") -> Sequence[TreeEntry]:
         with self._lent.notice_loss():
             return self._lent.live().files.list(path)
 

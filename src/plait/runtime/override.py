@@ -1,4 +1,4 @@
-"""Agents that do otherwise than they say, because somebody asked what would have been if."""
+"""The overrides of a what-if run, applied to the asks of agents: model, instruction, tools."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from plait.session.ports import Act, Draft
 from plait.tool import Tool
 
 
-def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
-    """The ask as it is to be, and what is recorded before it: with what it is asked from now on."""
+def apply_overrides(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
+    """Return the ask with the overrides, and the drafts to record before it: the changed setup."""
     assert run.settings.overrides is not None
     over, before = run.settings.overrides.of(effect.path), effect.prompt.setup
     effect = effect._replace(model=over.model or effect.model, fresh=over.model is not None)

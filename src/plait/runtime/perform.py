@@ -139,7 +139,7 @@ def _run_companion(
     given = {**call.arguments(), KEY: call.key, SESSION: session}
     arguments = {name: given[name] for name in wanted if name in given}
     check = partial(check_held, session)
-    tool, id = call.tool.about(function), f"{call.id}/{name}"
+    tool, id = call.tool.with_function(function), f"{call.id}/{name}"
     batch = yield Launch([[Job(call.number, tool, arguments, id, check=check)]])
     return (yield Next(batch))
 

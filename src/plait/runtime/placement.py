@@ -57,7 +57,8 @@ def sandbox_key(log: LogId, placement: Placement) -> str:
     """
     detail = detail_of(placement)
     if detail.get("in_place"):
-        return f"in-place-{digest(b'plait/folder/1', str(detail.get('folder')).encode('utf-8', 'surrogateescape'))[:16]}"  # noqa: E501
+        folder = str(detail.get("folder")).encode("utf-8", "surrogateescape")
+        return f"in-place-{digest(b'plait/folder/1', folder)[:16]}"
     clean = detail.get("clean")
     return f"{log}-{clean}" if clean else log
 

@@ -7,16 +7,18 @@ for it. Policies of a caller and a callee are put together the same way, so that
 through a child a thing that it may not do itself.
 
     Policy(
-        Ask("wire", "deploy*"),                                # tools by name, with *, ? and [] as in a shell
-        Ask(effect="at_most_once", origin=("web", "mcp:*")),   # once text of such an origin is in the asker's context
-        Ask(when=lambda call: call.arguments["amount"] > 1000, name="large amounts", expires_s=3600),
+        # tools by name, with *, ? and [] as in a shell
+        Ask("wire", "deploy*"),
+        # once text of such an origin is in the asker's context
+        Ask(effect="at_most_once", origin=("web", "mcp:*")),
+        Ask(when=lambda call: call.arguments["amount"] > 1000, name="large", expires_s=3600),
         Refuse("rm_*", reason="use trash"),
         Allow("read_*", effect="pure"),
     )
 
 The decision of a human is bound by digest (`binding`) to this one request: any change to it has to
 be asked anew.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -303,7 +305,7 @@ class Policy:
             found.append(
                 Decision("refuse", f"{call.tool} is not among what is granted here", "no grant")
             )
-        return _strictest(found)
+        return _join_strictest(found)
 
     def __repr__(self) -> str:
         return f"Policy({', '.join(map(repr, self._rules))})"
@@ -313,7 +315,7 @@ def decide(policies: Sequence[Policy], call: Call) -> Decision:
     """Return the strictest decision of all: with the caller's policy and its own, a callee may do
     nothing that its caller may not.
     """
-    return _strictest([policy.decide(call) for policy in policies])
+    return _join_strictest([policy.decide(call) for policy in policies])
 
 
 def digest_of(policies: Sequence[Policy]) -> Digest | None:
@@ -327,7 +329,7 @@ def unknown_of(policies: Sequence[Policy]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(why for policy in policies for why in policy.fingerprint.unknown))
 
 
-def _strictest(decisions: Sequence[Decision]) -> Decision:
+def _join_strictest(decisions: Sequence[Decision]) -> Decision:
     """Put the decisions with the strictest verdict together: each is named, and the shortest wait
     counts.
     """

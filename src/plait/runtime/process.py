@@ -25,7 +25,7 @@ class ProcessTables:
         # runtime.loop: the private event loops, the lowest first, each with its thread
         self.loops: list[tuple[AbstractEventLoop, Thread]] = []
         self.loops_lock = Lock()
-        # `thread`: the thread on whose behalf a thread of ours works
+        # `thread`: the thread that a thread of ours works for
         self.works_for = threading.local()
         # runtime.budgets: one lock for all budgets, since a reservation is made on all levels or
         # on none, and budgets of several trees can meet
@@ -43,7 +43,7 @@ class ProcessTables:
         self.owned_blocks = 0
         self.judging = threading.local()
         self.bypass_lock = Lock()
-        # the run whose code is executing in this context; runtime.run binds it
+        # returns the run that the code in this context belongs to; runtime.run binds it
         self.find_running: Callable[[], Any] = lambda: None
         self.is_audit_hook_installed = False
         # runtime.tracebacks

@@ -39,7 +39,7 @@ from plait.session.files import Resolve
 from plait.session.ports import store_at
 from plait.store import Store
 from plait.tool import Result, Tool
-from plait.workspace import Change, TreeReader, shown_path
+from plait.workspace import FileChange, TreeReader, shown_path
 from plait.workspace.changes import Changes
 from plait.workspace.diff import changes
 from plait.workspace.files import LocalFiles, Old
@@ -153,7 +153,7 @@ def consent_request(store: Store, plan: PublishPlan, folder: str, name: str) -> 
 
 
 def _check_consent(
-    session: Session, folder: Path, reader: TreeReader, todo: Sequence[Change]
+    session: Session, folder: Path, reader: TreeReader, todo: Sequence[FileChange]
 ) -> None:
     """Raise NotApplied if a change differs from the one shown when consent was asked for: the
     folder may have changed since.
@@ -294,7 +294,7 @@ def _paths_with_reasons(plan: PublishPlan) -> dict[str, Mapping[str, str]]:
 
 
 def _update_folders(
-    reader: TreeReader, files: LocalFiles, plan: PublishPlan, todo: Sequence[Change]
+    reader: TreeReader, files: LocalFiles, plan: PublishPlan, todo: Sequence[FileChange]
 ) -> None:
     """Remove the folders that are gone, and set the modes of new ones."""
     above = {
@@ -312,7 +312,7 @@ def _update_folders(
             files.replace(Old(None), path, after)
 
 
-def _writing_order(todo: Sequence[Change]) -> list[Change]:
+def _writing_order(todo: Sequence[FileChange]) -> list[FileChange]:
     """Sort the changes: removals first, from the deepest up, to make room for the rest."""
     gone = sorted(
         (each for each in todo if each.after is None), key=lambda each: each.path, reverse=True

@@ -26,7 +26,7 @@ from plait.session.ports import store_at
 from plait.session.state import ABSENT
 from plait.session.value import counted_logs
 from plait.store import Store
-from plait.workspace import EMPTY, EMPTY_BYTES, Change, NewEntry, Rules, TreeReader, shown_path
+from plait.workspace import EMPTY, EMPTY_BYTES, FileChange, NewEntry, Rules, TreeReader, shown_path
 from plait.workspace.diff import changes
 from plait.workspace.edited import edit_tree, restore_paths
 from plait.workspace.executables import executables
@@ -148,7 +148,7 @@ def _leave_out_unpublished(
     )
 
 
-def _why_left_out(change: Change, rules: Rules) -> UnpublishedPath | None:
+def _why_left_out(change: FileChange, rules: Rules) -> UnpublishedPath | None:
     """Return why a change is not published; None: it may be.
 
     A file that holds a secret has no stored content; a path that the rules leave out belongs to

@@ -87,7 +87,7 @@ def watch_run(run: Run, address: str, policy: str | None) -> None:
     """Notice from now on what the run's own code does around the session."""
     folder = run.journal.writer.store(address).folder
     if folder is not None:
-        bypass.spare(str(folder))
+        bypass.spare_folder(str(folder))
     bypass.watch(run, bypass.policy_of(policy, os.environ))
 
 

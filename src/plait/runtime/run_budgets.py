@@ -20,7 +20,7 @@ class RunBudgets:
     def __init__(self, journal: Journal, clock: Callable[[], int]) -> None:
         self._journal = journal
         self._budgets: dict[LogId, SharedBudget] = {}
-        self._outer: SharedBudget | None = None  # of the run whose code started this one
+        self._outer: SharedBudget | None = None  # of the run by which this one was started
         self._clock = clock
 
     def seconds(self) -> float:
@@ -40,14 +40,14 @@ class RunBudgets:
             self._budgets[self._journal.root] = budget
 
     def draw_on(self, outer: SharedBudget) -> None:
-        """Let the run draw on the budget of the run whose code started it, too."""
+        """Let the run draw on a second budget, that of the run by which it was started."""
         self._outer = outer
         own = self._budgets.get(self._journal.root)
         above = (own, outer) if own is not None else outer
         self._budgets[self._journal.root] = SharedBudget(None, above=above, clock=self.seconds)
 
     def add_branch(self, forked: Event, address: str, parent: LogId) -> None:
-        """Give a branch its share, less what it and its branches have spent on record."""
+        """Give a branch its share, less the recorded spend of it and its branches."""
         body = forked.body
         if not isinstance(body, ForkedFrom) or body.budget is None:
             return
@@ -63,7 +63,7 @@ class RunBudgets:
     def take_grants(self, events: Sequence[Event]) -> None:
         """Bound a log by a budget that was just granted.
 
-        One from outside replaces what was left; one of the run's own code draws on it as well.
+        A grant from outside replaces the old budget; one of the run's own code also draws on it.
         """
         for event in events:
             if event.kind != k.BudgetSet.__name__:

@@ -274,9 +274,13 @@ class LiveSandboxes:
     """The handles of this process, by store, backend and key."""
 
     def __init__(self) -> None:
+        self._apart = 0
+        self.start_child()
+
+    def start_child(self) -> None:
+        """Begin empty in a forked child: the handles, and the lock, are the parent's."""
         self._by_name: dict[tuple[str, str], LiveSandbox] = {}
         self._lock = RLock()
-        self._apart = 0
 
     def take(self, session: Session, placement: Placement, tree: Digest) -> LiveSandbox:
         """Return the sandbox of a session, with the files of this tree, locked for one call."""
@@ -386,14 +390,5 @@ def make_sandbox(session: Session, placement: Placement, tree: Digest) -> Placem
     return _live_sandboxes.make(session, placement, tree)
 
 
-# looked up at exit: a forked child has a table of its own
-atexit.register(lambda: _live_sandboxes.drop())
-
-
-def _forget_parents_sandboxes() -> None:
-    """Begin an empty table in a forked child: the handles belong to the parent."""
-    global _live_sandboxes
-    _live_sandboxes = LiveSandboxes()
-
-
-THIS_PROCESS.call_in_child(_forget_parents_sandboxes)
+atexit.register(_live_sandboxes.drop)
+THIS_PROCESS.call_in_child(_live_sandboxes.start_child)

@@ -1,4 +1,4 @@
-"""The settings of a run: what its caller passed, and what a what-if changes."""
+"""The settings of a run: the arguments of its caller, and the changes of a what-if."""
 
 from __future__ import annotations
 

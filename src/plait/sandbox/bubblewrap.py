@@ -113,7 +113,7 @@ def heavies(room: Room) -> list[Mount]:
     return found
 
 
-def elsewhere(room: Room) -> str | None:
+def second_path(room: Room) -> str | None:
     """Return the second path of the workspace: the folder that the files came from. None if a bind
     there is not possible, or would cover something that is needed.
     """
@@ -176,7 +176,7 @@ def reachable(room: Room, dest: str) -> bool:
     """Return True if a mount at `dest` follows no link that a command may have made."""
     if is_below(dest, WORKDIR):
         return dest == WORKDIR or _is_free(room, dest[len(WORKDIR) + 1 :])
-    again = elsewhere(room)
+    again = second_path(room)
     if again is not None and is_below(dest, again):
         return _is_free(room, dest[len(again) + 1 :])
     if is_below(dest, SCRATCH):
@@ -332,7 +332,7 @@ def file_options(room: Room, limits: Limits) -> Iterator[str]:
         "/dev",
     )
     yield from ("--bind", room.scratch, SCRATCH)
-    again = elsewhere(room)
+    again = second_path(room)
     for place in (WORKDIR, *([again] if again is not None else [])):
         yield from ("--bind", roots(room)[0], place)
     yield from _mount_options(room)
@@ -343,7 +343,7 @@ def _mount_options(room: Room) -> Iterator[str]:
     below a hidden path.
     """
     pythons, heavy = interpreters(room), heavies(room)
-    again = elsewhere(room)
+    again = second_path(room)
     places = [WORKDIR, *([again] if again is not None else [])]
     own = (
         [Mount(str(room.layers.folder), place) for place in places]

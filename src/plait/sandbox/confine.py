@@ -134,7 +134,7 @@ def main(settings: dict[str, object]) -> int:
     child = os.fork()
     if child == 0:
         os.close(ready_write)
-        _become(settings, ready_read)
+        _become_command(settings, ready_read)
     os.close(ready_read)
     os.write(status, json.dumps({"child-pid": child}).encode() + b"\n")
     code = 137
@@ -147,7 +147,7 @@ def main(settings: dict[str, object]) -> int:
     return 0
 
 
-def _become(settings: dict[str, object], ready: int) -> None:
+def _become_command(settings: dict[str, object], ready: int) -> None:
     """Wait for the word to go, then become the command. Never returns."""
     command = [str(word) for word in settings["command"]]  # type: ignore[attr-defined]
     try:

@@ -40,7 +40,7 @@ class Cube(RemoteBackend):
 
     def sdk(self) -> Any:
         if value := os.environ.get("CUBE_API_KEY", "").strip():
-            secrets.learn(value, "CUBE_API_KEY")
+            secrets.learn_key(value, "CUBE_API_KEY")
         return super().sdk()
 
     def default_image(self) -> str:

@@ -58,14 +58,14 @@ class _DiskWalk:
 
     def enter(self, name: str) -> bool:
         before = _identity(self._here)
-        if self._go(name):
+        if self._enter_folder(name):
             self._above.append(before)
             return True
         return False
 
     def leave(self) -> bool:
         """Go up; return False if the folder was moved meanwhile, and its parent is another."""
-        return self._go("..") and _identity(self._here) == self._above.pop()
+        return self._enter_folder("..") and _identity(self._here) == self._above.pop()
 
     def list_folder(self, since: float) -> tuple[int, list[str]]:
         """Return the bytes of its entries, and the names of its folders."""
@@ -81,7 +81,7 @@ class _DiskWalk:
     def close(self) -> None:
         os.close(self._here)
 
-    def _go(self, name: str) -> bool:
+    def _enter_folder(self, name: str) -> bool:
         try:
             handle = os.open(name, _FOLDER, dir_fd=self._here)
         except OSError:

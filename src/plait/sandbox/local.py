@@ -145,7 +145,7 @@ class LocalSandbox:
         self._wanted, self._copy, self._rung = wanted, copy, rung
         self._passed = dict(passed)
         self._residents: dict[str, LocalResident] = {}
-        self._files = copy.files.closing(_closed_paths(wanted, rung))
+        self._files = copy.files.with_closed(_closed_paths(wanted, rung))
         if rung == "landlock":
             launcher.check(self._room())
 
@@ -197,7 +197,7 @@ class LocalSandbox:
             "open": rungs.left_open(
                 self._rung, self._wanted.network, in_place=self._wanted.in_place
             ),
-            "also at": bubblewrap.elsewhere(room) or {} if self._in_namespaces else {},
+            "also at": bubblewrap.second_path(room) or {} if self._in_namespaces else {},
             "left out": [name for name in room.heavy if f"{WORKDIR}/{name}" not in mounts],
             **secrets_in_heavy(room.folder, room.heavy if self._rung != "host" else ()),
         }
@@ -275,7 +275,7 @@ class LocalSandbox:
 
     def resident(self, name: str) -> LocalResident | None:
         found = self._residents.get(name)
-        return found if found is not None and found.alive else None
+        return found if found is not None and found.is_alive else None
 
     def _end_residents(self, *names: str) -> None:
         for name in names or tuple(self._residents):
@@ -296,7 +296,7 @@ class LocalSandbox:
             copy.layers,
             str(copy.scratch),
             *around,
-            shared=any(each.alive for each in self._residents.values()),
+            shared=any(each.is_alive for each in self._residents.values()),
         )
 
     def _start(self, room: Room, invocation: RoomCommand, *, stays: bool = False) -> process.Start:
@@ -312,7 +312,7 @@ class LocalSandbox:
         layers = Overlay(*map(str, room.layers))
         # Two mounts of the same layers would not see each other's changes: where a process stays,
         # its mount is joined.
-        there = next((each.pid for each in self._residents.values() if each.alive), None)
+        there = next((each.pid for each in self._residents.values() if each.is_alive), None)
         if there is not None:
             return bubblewrap.start(room, invocation, program, rungs.joining_prefix(there))
         if can_mount_by_thread() and not stays:
@@ -380,7 +380,7 @@ class LocalSandbox:
 
     def _mounted_root(self) -> str | None:
         """Return the path of the mounted layers, seen through a process that stays."""
-        there = next((each.pid for each in self._residents.values() if each.alive), None)
+        there = next((each.pid for each in self._residents.values() if each.is_alive), None)
         return (
             f"/proc/{there}/root{self._folder}"
             if there is not None and self._rung == "overlay"

@@ -136,7 +136,7 @@ class ThreadProcess:
             if self._overlay is not None:
                 _mount(self._overlay)
             self._process = self._popen()
-        except BaseException as error:
+        except BaseException as error:  # `begin` raises it, in the thread that waits there
             self._error = error
             return
         finally:

@@ -237,7 +237,7 @@ class _Command:
             os.close(self._pidfd)
         else:
             self._process.kill()
-        self._bury()
+        self._end_group()
         self._code = self._status.exit_code()
         self._drain()
         self.killed = self.killed or self._exceeded_disk_at_end()
@@ -286,7 +286,7 @@ class _Command:
             if self._counter is not None:
                 self._counter.kill()
 
-    def _bury(self) -> None:
+    def _end_group(self) -> None:
         """Wait for the process that was started here, then kill the rest of its process group.
 
         Only then is the process reaped: until that, the number of its group is not given away.

@@ -162,7 +162,7 @@ class RemoteBackend:
                     self.key,
                     "use another backend, as in session.to('local')",
                 )
-            secrets.learn(value, self.key)
+            secrets.learn_key(value, self.key)
         return module
 
     # for callers

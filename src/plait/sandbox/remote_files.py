@@ -18,7 +18,7 @@ from plait.sandbox.remote_shell import (
     quote_word,
     raise_for_code,
 )
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 from plait.workspace.tree import parts_of
 
 
@@ -32,7 +32,7 @@ class RemoteFiles:
     def __init__(self, shell: Shell, workdir: str) -> None:
         self.shell, self.workdir = shell, workdir
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> TreeEntry:
         names = self._names(path)
         found = parse_listing(
             self._run_script(
@@ -71,7 +71,7 @@ class RemoteFiles:
             raise OutsideWorkspace(path, "the workspace itself cannot be removed")
         self._run_script(path, f'{self._resolve_parent(names)}\n{_IS_THERE}\nrm -rf -- "$p"')
 
-    def list(self, path: str = "") -> Sequence[Entry]:
+    def list(self, path: str = "") -> Sequence[TreeEntry]:
         folder = f'{self._resolve_path(self._names(path))}\n[ -d "$p" ] || exit {ODD}'
         script = f"{folder}\n{listing_script(_THERE, 1)}"
         code, content = self.shell.gather(script, "list a folder")
@@ -152,7 +152,8 @@ _INSIDE = f"""r={{root}}; w=$(readlink -f -- "$r") || exit {MISSING}
 inside() {{{{ case $1 in "$w"|"$w"/*) ;; *) exit {OUTSIDE};; esac; }}}}
 lost() {{{{
   q=$1
-  while [ "$q" != "$r" ]; do q=${{{{q%/*}}}}; if p=$(readlink -f -- "$q"); then inside "$p"; break; fi; done
+  while [ "$q" != "$r" ]; do q=${{{{q%/*}}}}; if p=$(readlink -f -- "$q"); then inside "$p"; \
+break; fi; done
   exit {MISSING}
 }}}}
 resolve() {{{{
@@ -161,8 +162,9 @@ resolve() {{{{
   [ -e "$p" ] || exit {MISSING}
 }}}}
 step() {{{{
-  if [ -e "$1" ] || [ -L "$1" ]; then resolve "$1"; [ -d "$p" ] || exit {ODD}; else mkdir -- "$1" || exit {ODD}; fi
-}}}}"""  # noqa: E501
+  if [ -e "$1" ] || [ -L "$1" ]; then resolve "$1"; [ -d "$p" ] || exit {ODD}; \
+else mkdir -- "$1" || exit {ODD}; fi
+}}}}"""
 
 _THERE = '"$p"'
 _IS_THERE = f'[ -e "$p" ] || [ -L "$p" ] || exit {MISSING}'

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from plait.sandbox.remote_shell import quote_word
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 
 KINDS = {"f": "file", "l": "link", "d": "folder"}
 _FORMATS = {0o100000: "f", 0o120000: "l", 0o040000: "d"}
@@ -26,10 +26,10 @@ class ListedPath(NamedTuple):
     stamp: str  # times and inode, or a digest of the content
     target: str = ""
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TreeEntry:
         if self.letter == "l":
-            return Entry(name, "link", 0o777, 0, (), self.target)
-        return Entry(
+            return TreeEntry(name, "link", 0o777, 0, (), self.target)
+        return TreeEntry(
             name,
             "folder" if self.letter == "d" else "file",
             self.mode,
@@ -55,8 +55,9 @@ if find / -maxdepth 0 -printf '' 2> /dev/null
 then find "$1" {span} {prune} -printf '%y %m %s %C@ %T@ %i\\0%l\\0%P\\0'
 else {go}find {place} {span} {prune} -exec sh -c 'for p; do
   s=; if [ -f "$p" ] && [ ! -L "$p" ]; then s=$(sha256sum < "$p"); fi
-  printf "%s %s\\0%s\\0%s\\0" "$(stat -c "%f %s" -- "$p")" "${{s%% *}}" "$(readlink -- "$p")" "${{p#./}}"; done' x {{}} +
-fi"""  # noqa: E501
+  printf "%s %s\\0%s\\0%s\\0" "$(stat -c "%f %s" -- "$p")" "${{s%% *}}" \
+"$(readlink -- "$p")" "${{p#./}}"; done' x {{}} +
+fi"""
 
 
 def parse_listing(content: bytes) -> Listing:

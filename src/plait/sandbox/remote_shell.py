@@ -359,17 +359,20 @@ _START = """d=$(mktemp -d /tmp/plait.XXXXXX) || exit 84
 s=; command -v setsid > /dev/null && s=setsid
 (
 {exports}{files}export PLAIT_RUN=$d
-exec $s sh -c '"$@" < "$0/in" >> "$0/out" 2>&1; echo $? > "$0/new"; mv "$0/new" "$0/code"' $d {words}
+exec $s sh -c '"$@" < "$0/in" >> "$0/out" 2>&1; echo $? > "$0/new"; mv "$0/new" "$0/code"' $d \
+{words}
 ) < /dev/null > /dev/null 2>&1 &
 p=$!
 echo "$d $p"
-"""  # noqa: E501
+"""
 
 # A grep that is not GNU's ends a line at NUL. The waiting shell may be gone without a word, if the
 # command killed it too; a parent that does not reap leaves a zombie.
 _WATCH = """marked() {{
-  if grep --version > /dev/null 2>&1; then grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ | sed 's|/proc/||; s|/environ||'; return; fi
-  for f in /proc/[0-9]*; do if tr '\\0' '\\n' < $f/environ | grep -qxF -e "PLAIT_RUN=$d"; then echo ${{f#/proc/}}; fi; done
+  if grep --version > /dev/null 2>&1; then grep -lsF -e "PLAIT_RUN=$d" /proc/[0-9]*/environ \
+| sed 's|/proc/||; s|/environ||'; return; fi
+  for f in /proc/[0-9]*; do if tr '\\0' '\\n' < $f/environ | grep -qxF -e "PLAIT_RUN=$d"; \
+then echo ${{f#/proc/}}; fi; done
 }}
 finish() {{
   i=0
@@ -388,7 +391,8 @@ gone() {{
 n=0; q=0
 while :; do
   c=-
-  if [ ! -e $d/code ] && gone && [ ! -e $d/code ]; then c=137; elif [ -e $d/code ]; then c=$(cat $d/code); fi
+  if [ ! -e $d/code ] && gone && [ ! -e $d/code ]; then c=137; \
+elif [ -e $d/code ]; then c=$(cat $d/code); fi
   [ "$c" = - ] || finish
   s=$(($(wc -c < $d/out)))
   if [ "$c" != - ] || [ $s -ge {enough} ] || [ $n -ge {ticks} ]; then break; fi
@@ -396,4 +400,4 @@ while :; do
 done
 printf '%s %s\\n' "$c" "$s"
 tail -c +{first} $d/out | head -c {piece}
-"""  # noqa: E501
+"""

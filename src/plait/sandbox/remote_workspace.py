@@ -19,7 +19,7 @@ from plait.ids import Digest
 from plait.sandbox.remote_listing import KINDS, ListedPath, Listing, listing_script, parse_listing
 from plait.sandbox.remote_shell import FAILED, Shell, quote_word
 from plait.store import Store
-from plait.workspace import EMPTY, Entry, NewEntry, Rules, TreeReader, TreeSnapshot, shown_path
+from plait.workspace import EMPTY, NewEntry, Rules, TreeEntry, TreeReader, TreeSnapshot, shown_path
 from plait.workspace.edited import edit_tree
 from plait.workspace.rules import NEVER
 
@@ -115,7 +115,7 @@ class RemoteWorkspace:
         now, left_out = self._list_all(self._drop_script())
         odd = {path for path, seen in now.items() if seen.letter not in KINDS}
         if left_out or odd:
-            self._apply("", _topmost(left_out | odd), {})
+            self._apply("", _topmost_paths(left_out | odd), {})
         found = {path: seen for path, seen in now.items() if seen.letter in KINDS}
         changed = [path for path, seen in found.items() if seen != self._seen.get(path)]
         contents = dict(
@@ -159,7 +159,7 @@ class RemoteWorkspace:
             for path, entry in wanted.items()
             if path not in kept and path not in held
         }
-        self._seen = self._apply(first, _topmost(gone), due)
+        self._seen = self._apply(first, _topmost_paths(gone), due)
         self.tree = tree
         self._check_restored(wanted, held)
 
@@ -179,7 +179,7 @@ class RemoteWorkspace:
             steps.append(_use_and_remove("tar -xpomf", self.shell.make_file(pack_archive(due))))
         return self._list(" && ".join(steps))
 
-    def _check_restored(self, wanted: Mapping[str, Entry], held: set[str]) -> None:
+    def _check_restored(self, wanted: Mapping[str, TreeEntry], held: set[str]) -> None:
         """Raise SandboxFailed if the files are not those of the tree: another program writes
         there.
         """
@@ -234,7 +234,7 @@ class RemoteWorkspace:
         kept = {
             path: seen
             for path, seen in listing.items()
-            if path not in out and not any(above in out for above in _above(path))
+            if path not in out and not any(above in out for above in _folders_above(path))
         }
         return kept, out
 
@@ -278,7 +278,7 @@ def _node(seen: ListedPath, content: bytes | None) -> NewEntry | None:
     return None if content is None else NewEntry("file", seen.mode, content)
 
 
-def _from_tree(reader: TreeReader, entry: Entry) -> NewEntry:
+def _from_tree(reader: TreeReader, entry: TreeEntry) -> NewEntry:
     if entry.kind == "link":
         return NewEntry("link", 0o777, target=entry.target)
     if entry.kind == "folder":
@@ -286,11 +286,11 @@ def _from_tree(reader: TreeReader, entry: Entry) -> NewEntry:
     return NewEntry("file", entry.mode, reader.content(entry))
 
 
-def _kind(entry: Entry | None) -> str:
+def _kind(entry: TreeEntry | None) -> str:
     return "nothing" if entry is None else entry.kind
 
 
-def _is_same(known: Entry | None, wanted: Entry | None) -> bool:
+def _is_same(known: TreeEntry | None, wanted: TreeEntry | None) -> bool:
     if known is None or wanted is None or known.kind == "folder":
         return (
             known is not None
@@ -300,7 +300,7 @@ def _is_same(known: Entry | None, wanted: Entry | None) -> bool:
     return known == wanted
 
 
-def _looks_like(seen: ListedPath, entry: Entry) -> bool:
+def _looks_like(seen: ListedPath, entry: TreeEntry) -> bool:
     if entry.kind == "link":
         return seen.letter == "l" and seen.target == entry.target
     return (
@@ -310,13 +310,15 @@ def _looks_like(seen: ListedPath, entry: Entry) -> bool:
     )
 
 
-def _topmost(paths: Iterable[str]) -> list[str]:
+def _topmost_paths(paths: Iterable[str]) -> list[str]:
     """Return the paths without those that lie below another of them."""
     found = set(paths)
-    return [path for path in sorted(found) if not any(above in found for above in _above(path))]
+    return [
+        path for path in sorted(found) if not any(above in found for above in _folders_above(path))
+    ]
 
 
-def _above(path: str) -> Iterator[str]:
+def _folders_above(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

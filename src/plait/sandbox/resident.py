@@ -41,7 +41,7 @@ class Resident(Protocol):
         ...
 
     @property
-    def alive(self) -> bool: ...
+    def is_alive(self) -> bool: ...
 
     def send(self, line: bytes) -> None:
         """Write a line to it. If it is gone, the line is lost without an error."""
@@ -111,7 +111,7 @@ class LocalResident:
         return self._process.pid
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process.poll() is None
 
     def send(self, line: bytes) -> None:
@@ -146,7 +146,7 @@ class LocalResident:
             if self._start.own_users:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            self._bury(self._pidfd)
+            self._wait_for_end(self._pidfd)
             self._pidfd = None
 
     def _begin(self, most: Limits) -> None:
@@ -210,7 +210,7 @@ class LocalResident:
             start_new_session=True,
         )
 
-    def _bury(self, pidfd: int) -> None:
+    def _wait_for_end(self, pidfd: int) -> None:
         """Wait until nothing is left of it."""
         until = monotonic() + BURY_S
         while not is_ready(pidfd, 0.2) and monotonic() < until:

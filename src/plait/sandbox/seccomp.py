@@ -153,26 +153,26 @@ def program(
         code += [_step(_AT_LEAST, 0, 1, _X32), _step(_RETURN, k=_ERRNO | errno.ENOSYS)]
     names = {*_REFUSED, *refused, *(() if alone else (*_ATTRIBUTES, *_BY_KEY))}
     for number in sorted(here.numbers[name] for name in names if name in here.numbers):
-        code += _when(number, [_refuse(errno.EPERM)])
+        code += _steps_for_call(number, [_refuse(errno.EPERM)])
     for name, index in () if alone else _OTHERS.items():
-        code += _when(
+        code += _steps_for_call(
             here.numbers[name],
             [_argument(index), _step(_EQUAL, 0, 1, 0), _ALLOWED, _refuse(errno.EPERM)],
         )
     # its flags lie in memory; C libraries then use clone
-    code += _when(here.numbers["clone3"], [_refuse(errno.ENOSYS)])
+    code += _steps_for_call(here.numbers["clone3"], [_refuse(errno.ENOSYS)])
     for name in ("clone", "unshare"):
-        code += _when(
+        code += _steps_for_call(
             here.numbers[name],
             [_argument(0), _step(_MASK, 0, 1, _NEW_USER), _refuse(errno.EPERM), _ALLOWED],
         )
-    code += _when(
+    code += _steps_for_call(
         here.numbers["ioctl"],
         [_argument(1), *[step for request in _TERMINAL for step in _refuse_if(request)], _ALLOWED],
     )
-    code += _when(here.numbers["socket"], _sockets(families))
+    code += _steps_for_call(here.numbers["socket"], _sockets(families))
     if not alone:
-        code += _when(here.numbers["socketpair"], _pairs())
+        code += _steps_for_call(here.numbers["socketpair"], _pairs())
     return b"".join([*code, _ALLOWED])
 
 
@@ -213,7 +213,7 @@ def _refuse_if(value: int) -> list[bytes]:
     return [_step(_EQUAL, 0, 1, value), _refuse(errno.EPERM)]
 
 
-def _when(number: int, steps: list[bytes]) -> list[bytes]:
+def _steps_for_call(number: int, steps: list[bytes]) -> list[bytes]:
     """Return these steps, for this call only. They have to end in a verdict, since the number is
     gone once an argument was loaded.
     """

@@ -39,7 +39,7 @@ class Secret:
         if isinstance(value, str):
             register(value, name)
         elif value is None:  # it may be in a file long before its first use
-            learn(os.environ.get(name), name)
+            learn_key(os.environ.get(name), name)
 
     @property
     def value(self) -> str:
@@ -86,8 +86,8 @@ def register(value: str, name: str) -> None:
         _registry.values.setdefault(text, SecretValue(text, _check_name(name)))
 
 
-def learn(value: str | None, name: str) -> None:
-    """Do the same for a value that looks like a key, as handed to an adapter; `ollama` and
+def learn_key(value: str | None, name: str) -> None:
+    """Register a value that was handed to an adapter if it looks like a key; `ollama` and
     `not-needed` do not.
     """
     text = (value or "").strip()
@@ -100,7 +100,7 @@ def learn_all(values: Mapping[str, str]) -> None:
     for name, value in values.items():
         if _TELLING.search(name):
             for word in {value, value.rpartition(" ")[2]}:  # Bearer …
-                learn(word, name)
+                learn_key(word, name)
 
 
 _TELLING = re.compile(r"key|token|secret|passw|credential|auth|cookie", re.I)

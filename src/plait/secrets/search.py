@@ -10,8 +10,8 @@ from plait.secrets.spellings import (
     PIECE_SIZE,
     pieces_of,
     spellings_of,
-    squash,
     unsquashed_size,
+    without_line_breaks,
 )
 
 
@@ -54,11 +54,14 @@ class SecretValue:
             search = self._text
             self._beginnings = tuple(
                 dict.fromkeys(
-                    [squash(form) for form in (*search.plain, *search.percent, *search.lines)]
+                    [
+                        without_line_breaks(form)
+                        for form in (*search.plain, *search.percent, *search.lines)
+                    ]
                 )
             )
         window = text[-2 * max(map(len, self._beginnings)) - PIECE_SIZE :]
-        squashed = squash(window)
+        squashed = without_line_breaks(window)
         most = 0
         for form in self._beginnings if squashed else ():
             last = squashed[-1]

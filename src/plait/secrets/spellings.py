@@ -19,7 +19,7 @@ _BREAK = r"(?:\\+[rn]|\s)"  # where a long line was broken, and perhaps escaped 
 _ESCAPED_END = re.compile(r"\\+\Z")
 
 
-def squash(text: str) -> str:
+def without_line_breaks(text: str) -> str:
     """Return a text without line breaks of any form: a spelling can be broken anywhere."""
     return re.sub(_BREAK, "", _ESCAPED_END.sub("", text)).lower()
 
@@ -29,7 +29,7 @@ def unsquashed_size(window: str, size: int) -> int:
     that may be half of it.
     """
     taken = size
-    while taken < len(window) and len(squash(window[-taken:])) < size:
+    while taken < len(window) and len(without_line_breaks(window[-taken:])) < size:
         taken += 1
     return min(len(window), taken + 1)
 
@@ -48,10 +48,12 @@ def spellings_of(text: str) -> tuple[list[str], list[str], list[str], str]:
     raw = text.encode("utf-8", "surrogatepass")
     every = "".join(f"%{byte:02x}" for byte in raw)
     lines = dict.fromkeys([raw.hex(), raw.hex().upper()])
-    patterns += [f"(?i:{_breakable(raw.hex())})", f"(?i:{re.escape(every)})"]
+    patterns += [f"(?i:{_breakable_pattern(raw.hex())})", f"(?i:{re.escape(every)})"]
     for before, core, after in _base64(raw):
         lines[core] = None
-        patterns.append(f"{_HALF if before else ''}{_breakable(core)}{_HALF if after else ''}")
+        patterns.append(
+            f"{_HALF if before else ''}{_breakable_pattern(core)}{_HALF if after else ''}"
+        )
     needles = [*written, every, every.upper(), *lines]
     return (
         [form for form in written if "%" not in form],
@@ -91,7 +93,7 @@ def pieces_of(form: str) -> list[str]:
     return [form] if half < SIZE_MIN else [form[:half], form[half : 2 * half]]
 
 
-def _breakable(form: str) -> str:
+def _breakable_pattern(form: str) -> str:
     """Return a pattern that lets the form be broken across lines."""
     return f"{_BREAK}*".join(map(re.escape, form))
 

@@ -28,7 +28,7 @@ from plait.ids import Digest, LogId, Micros, short
 from plait.session.events import path_events
 from plait.session.state import State
 from plait.store import Store
-from plait.workspace.base import CHANGED_MAX, Entry
+from plait.workspace.base import CHANGED_MAX, TreeEntry
 from plait.workspace.blame import FileVersion, attribute
 from plait.workspace.tree import TreeReader, shown_path
 
@@ -182,7 +182,7 @@ class _History:
             trees.sort(key=lambda each: each.event.seq)
         self._forks: dict[LogId, tuple[LogId, int] | None] = {}
         self._versions: list[FileVersion] = []
-        self._entries: list[Entry | None] = []
+        self._entries: list[TreeEntry | None] = []
         self._known: dict[Digest, int] = {}  # the version that an event left
 
     def versions_at(self, log: LogId, seq: int) -> list[FileVersion]:
@@ -257,5 +257,5 @@ class _History:
         return self._forks[log]
 
 
-def _is_same_content(one: Entry | None, other: Entry | None) -> bool:
+def _is_same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
     return (one.blobs if one else None) == (other.blobs if other else None)

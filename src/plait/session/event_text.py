@@ -163,7 +163,8 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
     "RunBranched": lambda b: f"run branched off {short(b.source.log)}@{b.source.seq}",
     "ApprovalRequested": lambda b: f"needs consent{', asked again' if b.asked > 1 else ''}",
     "ApprovalGranted": lambda b: (
-        f"allowed{', with other arguments ' + _json(b.edited) if b.edited is not None else ''}{_reason_text(b.note)}"  # noqa: E501
+        f"allowed{'' if b.edited is None else ', with other arguments ' + _json(b.edited)}"
+        f"{_reason_text(b.note)}"
     ),
     "ApprovalDenied": lambda b: f"not allowed{_reason_text(b.reason)}",
     "ApprovalExpired": lambda b: "nobody allowed it in time",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from plait.store.epochs import Fence
 from plait.store.lineage import ancestry
 from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
+from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Rows, Scalar, Table
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
@@ -57,9 +57,6 @@ __all__ = [
 
 FOLDER = ".plait"
 
-_lock = threading.RLock()
-_open: dict[str, Store] = {}
-
 
 def open_at(
     address: str,
@@ -68,20 +65,20 @@ def open_at(
     projections: Sequence[Projection] = (),
     durability: Literal["full", "async"] | None = None,
 ) -> Store:
-    """The store at an address.
-
-    Opened once per process: a session holds the address, never the store.
+    """Return the store at an address. It is opened once per process: a session holds the address,
+    never the store.
     """
     check_durability(durability)
     address = canonical_address(address)
-    with _lock:
-        store = _open.get(address)
+    with STORES.opening:
+        store = STORES.by_address.get(address)
         if store is not None and not store.is_closed:
             store.attach(projections)
         else:
             scheme, _, rest = address.partition(":")
             make = MemoryStore if scheme == "memory" else SqliteStore
-            store = _open[address] = make(rest, source=source, projections=projections)
+            store = make(rest, source=source, projections=projections)
+            STORES.by_address[address] = store
         if durability is not None and isinstance(store, SqliteStore):
             # for roots from now on; those that stand are written as they were
             store.durability = durability
@@ -93,7 +90,7 @@ def find_open(address: str) -> Store | None:
 
     Every append of a session asks this first.
     """
-    store = _open.get(address)
+    store = STORES.by_address.get(address)
     if store is None or (
         store.is_closed_lately if isinstance(store, SqliteStore) else store.is_closed
     ):
@@ -179,11 +176,3 @@ def locate(start: Path, environ: Mapping[str, str]) -> str:
             return canonical_address(str(folder / FOLDER))
     check_folder(start, FOLDER, environ)
     return canonical_address(str(start / FOLDER))
-
-
-def _forget_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forget_lock)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from plait.errors import RunHeld, StoreFailed
 from plait.ids import digest
 from plait.store.base import Store
+from plait.store.process import STORES
 
 FILE = "runs.lock"
 
@@ -93,7 +94,7 @@ class _ProcessLocks:
 
 
 _process = _ProcessLocks()
-os.register_at_fork(after_in_child=_process.forget)
+STORES.call_in_child(_process.forget)
 
 
 class FileLock:

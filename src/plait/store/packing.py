@@ -37,8 +37,8 @@ _Convert = Callable[[bytes], bytes]
 _frame_size = zstandard.frame_content_size
 
 # A frame is unpacked with (data, 0, False, False): to its own size, that one alone, and nothing may
-# follow it, because no hash would cover what follows. By position: a name costs as much as
-# unpacking a header.
+# follow it, because no hash would cover it. By position: a name costs as much as unpacking a
+# header.
 
 
 class _Codec(threading.local):
@@ -99,7 +99,7 @@ def unpack(codec: int, data: bytes, size_max: int = BLOB_SIZE_MAX) -> bytes:
     if codec == PLAIN:
         return _plain(data)
     if codec == ZSTD:
-        return _unpacked(data, size_max)
+        return _unpack(data, size_max)
     raise StoreCorrupt("packed bytes", f"unknown codec {codec}")
 
 
@@ -136,17 +136,17 @@ def frame(content: bytes) -> bytes:
     return _codec.pack(content)
 
 
-def _unpacked(data: bytes, size_max: int) -> bytes:
+def _unpack(data: bytes, size_max: int) -> bytes:
     try:
         size = _frame_size(data)
         if not 0 <= size <= size_max:
             raise StoreCorrupt("packed bytes", f"a frame claims {size:,} bytes")
-        return _codec.unpacker.decompress(data, 0, False, False) if size else _unpacked_empty(data)
+        return _codec.unpacker.decompress(data, 0, False, False) if size else _unpack_empty(data)
     except (zstandard.ZstdError, MemoryError, TypeError) as error:
         raise StoreCorrupt("packed bytes", str(error)) from error
 
 
-def _unpacked_empty(data: bytes) -> bytes:
+def _unpack_empty(data: bytes) -> bytes:
     """Of a frame that claims to hold nothing the library believes it, without a
     look at the rest.
     """

@@ -66,6 +66,6 @@ class Projection(Protocol):
     def apply(self, rows: Rows, number: int, event: Event) -> None:
         """Fold one event, with its commit number, into the rows.
 
-        Nothing else may decide what they become.
+        They must follow from nothing else.
         """
         ...

@@ -270,7 +270,7 @@ def _fork_point(store: Store, log: Log) -> Digest | None:
 def _check_header(
     record: StoredRecord, header: Header, seq: int, previous: Digest | None, *, familiar: bool
 ) -> None:
-    """The header is well-formed, stands where it belongs, and is what the store's columns say.
+    """The header is well-formed, stands where it belongs, and agrees with the store's columns.
 
     `familiar`: its names are known to be.
     """

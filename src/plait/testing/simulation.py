@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
-from itertools import count
 from pathlib import Path
 from threading import Semaphore
 from typing import Any, TypeVar
@@ -55,6 +54,7 @@ from plait.session.ports import Draft, Position, store_at
 from plait.session.session import session_at
 from plait.session.views import Waiting
 from plait.testing.seeded import Seeded
+from plait.testing.writing import new_log
 from plait.tool import Happened
 from plait.workflow import Workflow
 
@@ -62,7 +62,6 @@ T = TypeVar("T")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 USER = "simulated"  # the owner of the sessions, on every machine
-_numbers = count(1)  # every simulated session has a new store
 
 FAULTS = ("RateLimited", "Overloaded", "ServerError", "Timeout", "ConnectionLost", "StreamCut")
 
@@ -107,7 +106,7 @@ class Simulation:
 
     def session(self, *content: Content) -> Session:
         """A session in a memory store of its own, with the seed's clock and chance."""
-        address = f"memory:simulation-{next(_numbers)}"
+        address = f"memory:simulation-{new_log()}"
         self._addresses.append(address)
         direct_writer().bind_source(address, Seeded(self.seed))
         return Session(*(content or ("Begin.",)), store=address, user=USER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from itertools import count
 
 from plait.event import Body, Event, seal_all
 from plait.event.kinds import (
@@ -20,11 +21,11 @@ from plait.testing.seeded import Seeded
 Opened = Callable[..., Store]  # opens the store of a test at one place, with these projections
 
 _source = Seeded(0)
-_ordinal = iter(range(10**9))
+_log_numbers = count()  # one series for the process: no two tests share an id
 
 
 def new_log() -> LogId:
-    return derive_id("plait/testing/1", next(_ordinal))
+    return derive_id("plait/testing/1", next(_log_numbers))
 
 
 def message(text: str) -> MessageSaid:

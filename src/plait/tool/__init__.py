@@ -214,7 +214,7 @@ class Tool(Generic[P, R]):
             *([types] if types else []),
         )
 
-    def about(self, function: Callable[..., Any]) -> Tool[..., Any]:
+    def with_function(self, function: Callable[..., Any]) -> Tool[..., Any]:
         """Return the same tool with another function: one that probes or compensates a call."""
         made = copy(self)
         made.function, made.observe, made.attempts = function, None, 1  # pyright: ignore[reportAttributeAccessIssue]
@@ -228,7 +228,7 @@ class Tool(Generic[P, R]):
         return {}
 
     @property
-    def varies(self) -> bool:
+    def varies_by_call(self) -> bool:
         """True if its class depends on the sandbox and the arguments."""
         return self._effect_of is not None
 

@@ -31,7 +31,7 @@ from plait.tools.text import (
     text_or_none,
     unified_diff,
 )
-from plait.workspace import PIECE, Entry
+from plait.workspace import PIECE, TreeEntry
 
 LINE_MAX = 2_000  # characters of one line that are shown
 _SNIFFED = 8_192  # bytes that tell text from other things
@@ -248,7 +248,7 @@ def file_path(sandbox: Sandbox, path: str) -> str:
     return name
 
 
-def _content_before(sandbox: Sandbox, name: str, there: Entry) -> bytes:
+def _content_before(sandbox: Sandbox, name: str, there: TreeEntry) -> bytes:
     if there.kind == "folder":
         raise NotAFile(name, "a folder")
     if there.kind == "file" and there.size > _COUNTED_MAX:
@@ -397,7 +397,7 @@ def list_files(sandbox: Sandbox, path: str = "", depth: int = 2, limit: int = 50
     )
 
 
-def walk_folder(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, Entry]]:
+def walk_folder(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str, TreeEntry]]:
     """Yield the entries below a folder, names in order, folders before their entries.
 
     Links are not followed.
@@ -413,7 +413,7 @@ def walk_folder(sandbox: Sandbox, folder: str, depth: int) -> Iterator[tuple[str
             left.pop()
 
 
-def _entries_below(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
+def _entries_below(sandbox: Sandbox, folder: str) -> list[tuple[str, TreeEntry]]:
     try:
         return [
             (f"{folder}/{entry.name}" if folder else entry.name, entry)
@@ -423,7 +423,7 @@ def _entries_below(sandbox: Sandbox, folder: str) -> list[tuple[str, Entry]]:
         return []
 
 
-def _list_line(where: str, entry: Entry) -> str:
+def _list_line(where: str, entry: TreeEntry) -> str:
     shown = where.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
     if entry.kind == "folder":
         return f"{shown}/"

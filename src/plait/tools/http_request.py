@@ -58,7 +58,7 @@ def ask_address(
         )
         address, link = _connect(target, addresses, timed)
     connection = HTTPConnection(target.host, target.port)
-    with timed.request_errors(), timed.closing(link):
+    with timed.request_errors(), timed.close_in_the_end(link):
         if target.scheme == "https":
             # The name is checked against the certificate, though it is an address that was
             # connected to.
@@ -168,7 +168,7 @@ class _TimedRequest:
         return found[0]
 
     @contextmanager
-    def closing(self, link: socket.socket) -> Generator[None]:
+    def close_in_the_end(self, link: socket.socket) -> Generator[None]:
         """Close the connection in the end, and cut it at the deadline."""
         self.link = link
         timer = threading.Timer(self.seconds_left(), self._cut_connection)

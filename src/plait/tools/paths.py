@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from plait.errors import InvalidValue, NoSuchFile, OutsideWorkspace
 from plait.sandbox import Sandbox
-from plait.workspace import Entry
+from plait.workspace import TreeEntry
 
 _NAME_MAX, _PATH_MAX = 255, 4_000  # bytes, as file systems have it
 
@@ -62,7 +62,7 @@ def _resolve_parents(path: str, parts: list[str]) -> list[str]:
     return made
 
 
-def entry_or_none(sandbox: Sandbox, path: str) -> Entry | None:
+def entry_or_none(sandbox: Sandbox, path: str) -> TreeEntry | None:
     """Return the entry at a path; None: there is none."""
     try:
         return sandbox.files.entry(path)

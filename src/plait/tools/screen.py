@@ -68,7 +68,7 @@ class Screen:
         """End a screen that does not answer, and return the error: one that hangs is of no more use
         than one that is gone.
         """
-        gone = not self._resident.alive
+        gone = not self._resident.is_alive
         self._resident.end()
         words = self._resident.complaint().rpartition("\n")[2]
         why = (

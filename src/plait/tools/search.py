@@ -61,9 +61,11 @@ for request in sys.stdin.buffer:
                 more = True
                 break
             found.append(number)
-    shown = sorted({n for at in found for n in range(max(at - around, 0), min(at + around + 1, len(lines)))})
-    answer({"found": [n + 1 for n in found], "lines": [[n + 1, lines[n][:width], len(lines[n])] for n in shown], "more": more})
-"""  # noqa: E501
+    shown = sorted({n for at in found \
+for n in range(max(at - around, 0), min(at + around + 1, len(lines)))})
+    answer({"found": [n + 1 for n in found], \
+"lines": [[n + 1, lines[n][:width], len(lines[n])] for n in shown], "more": more})
+"""
 
 
 class _FileMatches(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ users.
 from plait.workspace.base import (
     CHANGED_MAX,
     PIECE,
-    Change,
-    Entry,
     FileAccess,
+    FileChange,
     Kind,
     NewEntry,
+    TreeEntry,
     TreeSnapshot,
 )
 from plait.workspace.rules import HEAVY, Rules
@@ -24,8 +24,8 @@ __all__ = [
     "EMPTY_BYTES",
     "HEAVY",
     "PIECE",
-    "Change",
-    "Entry",
+    "FileChange",
+    "TreeEntry",
     "FileAccess",
     "Kind",
     "NewEntry",

@@ -19,7 +19,7 @@ Kind = Literal["file", "link", "folder", "withheld"]
 PIECE = 1 << 20  # bytes of a file that go into one blob: a longer file has several
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TreeEntry(msgspec.Struct, frozen=True):
     """One thing in a folder.
 
     Names are as `os.fsdecode` gives them, so that every possible name can be spelled.
@@ -59,12 +59,12 @@ class TreeSnapshot(msgspec.Struct, frozen=True):
 CHANGED_MAX = 1000
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """One path that differs between two trees."""
 
     path: str
-    before: Entry | None  # None: it was not there
-    after: Entry | None  # None: it is gone
+    before: TreeEntry | None  # None: it was not there
+    after: TreeEntry | None  # None: it is gone
 
 
 class FileAccess(Protocol):
@@ -73,7 +73,7 @@ class FileAccess(Protocol):
     Raises NoSuchFile, NotAFile, OutsideWorkspace. Pipes, sockets and devices are never opened.
     """
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> TreeEntry:
         """Return the entry at a path. A link is not followed if it is the last part of the path.
 
         `blobs` is empty.
@@ -94,7 +94,7 @@ class FileAccess(Protocol):
         """Remove a file, a link, or a folder with all that is in it."""
         ...
 
-    def list(self, path: str = "") -> Sequence[Entry]:
+    def list(self, path: str = "") -> Sequence[TreeEntry]:
         """List a folder by name, names that trees leave out included."""
         ...
 

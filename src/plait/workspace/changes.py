@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from plait.ids import Digest
-from plait.workspace.base import Change
+from plait.workspace.base import FileChange
 from plait.workspace.diff import SIZE_MAX, Stat, changes, is_folder, renames, stat_lines
 from plait.workspace.git_patch import patch_text, quoted_path
 from plait.workspace.tree import Objects, TreeReader
@@ -26,11 +26,11 @@ class Changes:
         self._objects, self.left, self.right = objects, left, right
 
     @cached_property
-    def all(self) -> tuple[Change, ...]:
+    def all(self) -> tuple[FileChange, ...]:
         return tuple(changes(self._objects, self.left, self.right))
 
     @cached_property
-    def renamed(self) -> dict[str, str]:
+    def renamed_paths(self) -> dict[str, str]:
         """New path by old path."""
         return {pair.removed.path: pair.added.path for pair in renames(self.all)}
 
@@ -40,22 +40,24 @@ class Changes:
         return tuple(change.path for change in self.all)
 
     @property
-    def added(self) -> tuple[str, ...]:
+    def added_paths(self) -> tuple[str, ...]:
         """Paths that only the right side has, renamed files aside."""
-        come = set(self.renamed.values())
+        come = set(self.renamed_paths.values())
         return tuple(
             each.path for each in self.all if each.before is None and each.path not in come
         )
 
     @property
-    def removed(self) -> tuple[str, ...]:
+    def removed_paths(self) -> tuple[str, ...]:
         """Paths that only the left side has, renamed files aside."""
         return tuple(
-            each.path for each in self.all if each.after is None and each.path not in self.renamed
+            each.path
+            for each in self.all
+            if each.after is None and each.path not in self.renamed_paths
         )
 
     @property
-    def changed(self) -> tuple[str, ...]:
+    def changed_paths(self) -> tuple[str, ...]:
         """Paths that both sides have, in different states."""
         return tuple(
             each.path for each in self.all if each.before is not None and each.after is not None
@@ -74,7 +76,7 @@ class Changes:
     def __len__(self) -> int:
         return len(self.all)
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[FileChange]:
         return iter(self.all)
 
     def __contains__(self, path: object) -> bool:
@@ -96,8 +98,8 @@ class Changes:
         """Return one line for each path: A added, M changed, D removed, R renamed, with the numbers
         of lines added and removed.
         """
-        come = {new: old for old, new in self.renamed.items()}
-        shown = [each for each in self.all if each.path not in self.renamed]
+        come = {new: old for old, new in self.renamed_paths.items()}
+        shown = [each for each in self.all if each.path not in self.renamed_paths]
         found = [
             _change_line(each, stat, come)
             for each, stat in zip(shown, stat_lines(self._objects, shown[:most]), strict=False)
@@ -105,7 +107,7 @@ class Changes:
         return [*found, *([f"… and {len(shown) - most:,} more"] if len(shown) > most else [])]
 
 
-def _change_line(change: Change, stat: Stat, come: dict[str, str]) -> str:
+def _change_line(change: FileChange, stat: Stat, come: dict[str, str]) -> str:
     before, after = change.before, change.after
     slash = "/" if is_folder(after or before) else ""
     name = quoted_path(change.path + slash)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from plait.errors import PlaitError
 from plait.ids import Digest
 from plait.store import Store
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.tree import EMPTY, decode, shown_path
 
 
@@ -51,7 +51,7 @@ class TreeCheck:
                 elif entry.kind == "file":
                     yield from self._file_faults(tree, here, entry)
 
-    def _file_faults(self, tree: Digest, path: str, entry: Entry) -> Iterator[str]:
+    def _file_faults(self, tree: Digest, path: str, entry: TreeEntry) -> Iterator[str]:
         try:
             size = sum([self._size(piece) for piece in entry.blobs])
         except PlaitError as error:

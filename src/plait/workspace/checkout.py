@@ -19,7 +19,7 @@ from typing import NamedTuple
 from plait.errors import NotApplied
 from plait.ids import Digest
 from plait.workspace import disk
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, stamp_of
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
@@ -34,7 +34,7 @@ class Placed(NamedTuple):
     """The files that a checkout left on disk, and those that it could not."""
 
     seen: Index
-    absent: dict[str, Entry]  # withheld, by path
+    absent: dict[str, TreeEntry]  # withheld, by path
 
 
 def checkout(objects: Objects, tree: Digest, folder: Path) -> Placed:
@@ -60,7 +60,7 @@ class _Checkout:
     def __init__(self, objects: Objects) -> None:
         self._objects, self._reader = objects, TreeReader(objects, keep=64)
         self._index: Index = {}
-        self._absent: dict[str, Entry] = {}
+        self._absent: dict[str, TreeEntry] = {}
         # folders whose final mode would forbid the rest of the checkout
         self._late: list[tuple[int, int]] = []
         self._work: list[Future[None]] = []
@@ -87,7 +87,7 @@ class _Checkout:
         self._index[path] = SeenFolder(
             None if any(entry.kind == "withheld" for entry in entries) else tree, seen
         )
-        files: list[Entry] = []
+        files: list[TreeEntry] = []
         for entry in entries:
             here = f"{path}/{entry.name}" if path else entry.name
             if entry.kind == "withheld":
@@ -105,14 +105,14 @@ class _Checkout:
             work.add_done_callback(lambda _: self._queued.release())
             self._work.append(work)
 
-    def _folder(self, folder: int, entry: Entry, path: str, depth: int) -> None:
+    def _folder(self, folder: int, entry: TreeEntry, path: str, depth: int) -> None:
         handle = disk.make_folder(folder, entry.name, entry.mode | 0o700)
         if entry.mode & 0o700 != 0o700:
             self._late.append((os.dup(handle), entry.mode))
         with disk.closing_handle(handle):
             self._fill(handle, entry.blobs[0], path, depth + 1)
 
-    def _write_all(self, folder: int, entries: list[Entry], seen: dict[str, SeenEntry]) -> None:
+    def _write_all(self, folder: int, entries: list[TreeEntry], seen: dict[str, SeenEntry]) -> None:
         with disk.closing_handle(folder):
             for entry in entries:
                 seen[entry.name] = SeenEntry(
@@ -133,7 +133,7 @@ def _without_racy_stamps(index: Index) -> Index:
     return index
 
 
-def put_entry(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
+def put_entry(objects: Objects, folder: int, entry: TreeEntry) -> os.stat_result:
     """Create a file or a link where nothing is."""
     if entry.kind == "link":
         os.symlink(entry.target, entry.name, dir_fd=folder)
@@ -141,7 +141,7 @@ def put_entry(objects: Objects, folder: int, entry: Entry) -> os.stat_result:
     return disk.put_file(folder, entry.name, _pieces(objects, entry), entry.mode)
 
 
-def _pieces(objects: Objects, entry: Entry) -> Iterator[bytes]:
+def _pieces(objects: Objects, entry: TreeEntry) -> Iterator[bytes]:
     return (objects.get_blob(piece) for piece in entry.blobs)
 
 
@@ -183,9 +183,9 @@ class TreeSwitch:
         self,
         folder: int,
         name: str,
-        old: Entry | None,
-        new: Entry | None,
-        low: Entry | None,
+        old: TreeEntry | None,
+        new: TreeEntry | None,
+        low: TreeEntry | None,
         depth: int,
     ) -> None:
         if new is not None and new.kind == "folder":
@@ -200,7 +200,7 @@ class TreeSwitch:
             put_entry(self._reader.objects, folder, new)
 
     def _to_folder(
-        self, folder: int, old: Entry | None, new: Entry, low: Entry | None, depth: int
+        self, folder: int, old: TreeEntry | None, new: TreeEntry, low: TreeEntry | None, depth: int
     ) -> None:
         base = low.blobs[0] if low is not None and low.kind == "folder" else None
         if new == low:
@@ -222,10 +222,10 @@ class TreeSwitch:
             self._folder(handle, before, new.blobs[0], base, depth + 1)
             os.fchmod(handle, new.mode)
 
-    def _entries(self, tree: Digest) -> dict[str, Entry]:
+    def _entries(self, tree: Digest) -> dict[str, TreeEntry]:
         return {entry.name: entry for entry in self._reader.entries(tree)}
 
 
-def _entry_on_disk(entry: Entry | None) -> Entry | None:
+def _entry_on_disk(entry: TreeEntry | None) -> TreeEntry | None:
     """Return the entry as it is put on disk: None for a withheld file."""
     return None if entry is not None and entry.kind == "withheld" else entry

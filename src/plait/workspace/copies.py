@@ -37,7 +37,7 @@ from plait.errors import (
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
-from plait.workspace.base import CHANGED_MAX, Entry, TreeSnapshot
+from plait.workspace.base import CHANGED_MAX, TreeEntry, TreeSnapshot
 from plait.workspace.bases import base_of
 from plait.workspace.checkout import TreeSwitch, checkout
 from plait.workspace.copy_state import (
@@ -58,7 +58,7 @@ from plait.workspace.locks import Lock
 from plait.workspace.rules import USUAL, Rules
 from plait.workspace.scan import Scan, ScanResult
 from plait.workspace.sink import Sink
-from plait.workspace.tree import EMPTY, TreeReader, differing, shown_path
+from plait.workspace.tree import EMPTY, TreeReader, differing_paths, shown_path
 
 # files: an index that is behind is still true, and so many files are read again at the next opening
 _UNSAVED_MAX = 256
@@ -230,7 +230,7 @@ class Copy:
         """Make the files those of another tree. Takes as long as there are paths that differ."""
         self.begin()
         self._empty_scratch()
-        changes = list(differing(self._reader, self.tree, tree))
+        changes = list(differing_paths(self._reader, self.tree, tree))
         with disk.closing_handle(disk.open_root(self._root)) as root:
             if self.has_odd:
                 self._clear_skipped(root)
@@ -281,7 +281,7 @@ class Copy:
 
     def _changed_paths(self, tree: Digest) -> tuple[tuple[str, ...], int]:
         paths = sorted(
-            shown_path(change.path) for change in differing(self._reader, self.tree, tree)
+            shown_path(change.path) for change in differing_paths(self._reader, self.tree, tree)
         )
         return tuple(paths[:CHANGED_MAX]), max(len(paths) - CHANGED_MAX, 0)
 
@@ -479,7 +479,7 @@ def _open_mounted(path: str | None) -> int | None:
     return None
 
 
-def _withheld_in(index: Index) -> dict[str, Entry]:
+def _withheld_in(index: Index) -> dict[str, TreeEntry]:
     return {
         f"{folder}/{name}" if folder else name: each.entry
         for folder, (_, seen, *_) in index.items()

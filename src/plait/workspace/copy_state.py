@@ -23,9 +23,10 @@ from plait.errors import PlaitError, StoreCorrupt
 from plait.ids import Digest
 from plait.store import Store
 from plait.workspace import disk
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.index import Index, unpack_index
 from plait.workspace.locks import Lock
+from plait.workspace.process import WORKSPACES
 from plait.workspace.rules import Rules
 from plait.workspace.tree import EMPTY
 
@@ -65,18 +66,20 @@ class CopyInfo(msgspec.Struct, frozen=True):
     generation: int
 
 
-def absent_files(entries: Mapping[str, Entry]) -> tuple[AbsentFile, ...]:
+def absent_files(entries: Mapping[str, TreeEntry]) -> tuple[AbsentFile, ...]:
     return tuple(
         AbsentFile(os.fsencode(path), entry.mode, entry.size, entry.blobs[0])
         for path, entry in sorted(entries.items())
     )
 
 
-def absent_entries(absent: tuple[AbsentFile, ...]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+def absent_entries(absent: tuple[AbsentFile, ...]) -> dict[str, TreeEntry]:
+    found: dict[str, TreeEntry] = {}
     for each in absent:
         path = os.fsdecode(each.path)
-        found[path] = Entry(path.rpartition("/")[2], "withheld", each.mode, each.size, (each.blob,))
+        found[path] = TreeEntry(
+            path.rpartition("/")[2], "withheld", each.mode, each.size, (each.blob,)
+        )
     return found
 
 
@@ -105,11 +108,6 @@ def boot_id() -> str:
         return "unknown"
 
 
-# By the address of a store in memory: all its sandboxes in this process share one folder.
-_temporary_folders: dict[str, Path] = {}
-_temporary_lock = threading.Lock()
-
-
 def cache_folder(store: Store) -> Path:
     """Return the folder for the copies of a store: beside the store, or, for a store in memory, a
     temporary one that is removed when the process ends.
@@ -117,11 +115,12 @@ def cache_folder(store: Store) -> Path:
     if store.folder is not None:
         return store.folder / "work"
     address = store.address
-    with _temporary_lock:
-        if address not in _temporary_folders:
-            folder = _temporary_folders[address] = Path(tempfile.mkdtemp(prefix="plait-"))
+    with WORKSPACES.folders_lock:
+        folders = WORKSPACES.temporary_folders
+        if address not in folders:
+            folder = folders[address] = Path(tempfile.mkdtemp(prefix="plait-"))
             atexit.register(_remove_temporary_folder, folder, os.getpid())
-        return _temporary_folders[address]
+        return folders[address]
 
 
 def _remove_temporary_folder(folder: Path, process: int) -> None:

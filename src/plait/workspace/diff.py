@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from plait.ids import Digest
-from plait.workspace.base import Change, Entry
+from plait.workspace.base import FileChange, TreeEntry
 from plait.workspace.lines import LineMatcher, as_text, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader
 
 SIZE_MAX = 1 << 20  # bytes of a file, on either side, up to which its lines are compared
 
-Side = dict[str, Entry]
+Side = dict[str, TreeEntry]
 
 
 def reader_of(objects: Objects | TreeReader) -> TreeReader:
@@ -34,9 +34,9 @@ def reader_of(objects: Objects | TreeReader) -> TreeReader:
 
 def changes(
     objects: Objects | TreeReader, left: Digest | None, right: Digest | None
-) -> list[Change]:
+) -> list[FileChange]:
     """Return the paths that differ, in order. None: a tree with nothing in it."""
-    reader, found = reader_of(objects), list[Change]()
+    reader, found = reader_of(objects), list[FileChange]()
     open = [("", left or EMPTY, right or EMPTY)]
     while open:
         path, one, two = open.pop()
@@ -52,7 +52,7 @@ def _entries_by_name(reader: TreeReader, tree: Digest) -> Side:
 
 
 def _compare_folder(
-    path: str, left: Side, right: Side, found: list[Change]
+    path: str, left: Side, right: Side, found: list[FileChange]
 ) -> Iterator[tuple[str, Digest, Digest]]:
     """Add the differences of one folder to `found`, and yield the folders in it to be compared."""
     differing = [name for name, entry in left.items() if right.get(name) != entry]
@@ -63,42 +63,42 @@ def _compare_folder(
         if is_folder(before) and is_folder(after):
             sides = (before, after) if _folder_changed(before, after) else (None, None)
         if sides != (None, None):
-            found.append(Change(here, *sides))
+            found.append(FileChange(here, *sides))
         if is_folder(before) or is_folder(after):
             yield here, _tree_of(before), _tree_of(after)
 
 
-def is_folder(entry: Entry | None) -> bool:
+def is_folder(entry: TreeEntry | None) -> bool:
     return entry is not None and entry.kind == "folder"
 
 
-def _entry_if_shown(entry: Entry | None) -> Entry | None:
+def _entry_if_shown(entry: TreeEntry | None) -> TreeEntry | None:
     """Return the entry, or None for a folder that is not empty: its content stands for it."""
     return None if is_folder(entry) and _tree_of(entry) != EMPTY else entry
 
 
-def _folder_changed(before: Entry | None, after: Entry | None) -> bool:
+def _folder_changed(before: TreeEntry | None, after: TreeEntry | None) -> bool:
     assert before is not None and after is not None
     return before.mode != after.mode or EMPTY in (before.blobs[0], after.blobs[0])
 
 
-def _tree_of(entry: Entry | None) -> Digest:
+def _tree_of(entry: TreeEntry | None) -> Digest:
     return entry.blobs[0] if entry is not None and entry.kind == "folder" else EMPTY
 
 
 class Rename(NamedTuple):
     """A removed path and an added one with the same content."""
 
-    removed: Change
-    added: Change
+    removed: FileChange
+    added: FileChange
 
 
-def renames(changes: Iterable[Change]) -> list[Rename]:
+def renames(changes: Iterable[FileChange]) -> list[Rename]:
     """Pair removed with added files and links of equal content, the same name first. Empty files
     are not paired.
     """
-    gone: defaultdict[object, list[Change]] = defaultdict(list)
-    come: defaultdict[object, list[Change]] = defaultdict(list)
+    gone: defaultdict[object, list[FileChange]] = defaultdict(list)
+    come: defaultdict[object, list[FileChange]] = defaultdict(list)
     for change in changes:
         if change.after is None and (content := _content_key(change.before)):
             gone[content].append(change)
@@ -110,14 +110,14 @@ def renames(changes: Iterable[Change]) -> list[Rename]:
     return sorted(pairs, key=lambda pair: pair.added.path)
 
 
-def _content_key(entry: Entry | None) -> object:
+def _content_key(entry: TreeEntry | None) -> object:
     if entry is None or entry.kind not in ("file", "link") or not (entry.blobs or entry.target):
         return None
     return entry.kind, entry.blobs, entry.target
 
 
-def _pair_renames(removed: list[Change], added: list[Change]) -> Iterator[Rename]:
-    left, rest = list(removed), list[Change]()
+def _pair_renames(removed: list[FileChange], added: list[FileChange]) -> Iterator[Rename]:
+    left, rest = list(removed), list[FileChange]()
     for change in added:
         same = next(
             (each for each in left if _file_name(each.path) == _file_name(change.path)), None
@@ -147,14 +147,14 @@ class Stat(NamedTuple):
 
 
 def stat_lines(
-    objects: Objects | TreeReader, changes: Iterable[Change], *, size_max: int = SIZE_MAX
+    objects: Objects | TreeReader, changes: Iterable[FileChange], *, size_max: int = SIZE_MAX
 ) -> list[Stat]:
     reader = reader_of(objects)
     return [Stat(change.path, *_count_lines(reader, change, size_max)) for change in changes]
 
 
 def _count_lines(
-    reader: TreeReader, change: Change, size_max: int
+    reader: TreeReader, change: FileChange, size_max: int
 ) -> tuple[int | None, int | None]:
     if is_folder(change.before or change.after) and is_folder(change.after or change.before):
         return 0, 0
@@ -165,7 +165,7 @@ def _count_lines(
     return len(after) - common, len(before) - common
 
 
-def lines_of(reader: TreeReader, entry: Entry | None, size_max: int) -> list[bytes] | None:
+def lines_of(reader: TreeReader, entry: TreeEntry | None, size_max: int) -> list[bytes] | None:
     """Return the lines of an entry. None: it cannot be shown by lines."""
     if entry is None or entry.kind == "folder":
         return []

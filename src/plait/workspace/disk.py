@@ -14,10 +14,10 @@ import os
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from itertools import count
 from pathlib import Path
 
 from plait.errors import WorkspaceError
+from plait.workspace.process import WORKSPACES
 
 DEPTH_MAX = 300  # folders in folders: each takes a handle
 OPAQUE = (
@@ -28,7 +28,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLEAR_DEPTH = 100  # folders in folders that are entered to be removed
-_temporary_numbers = count(1)  # of temporary names, unique in this process
 
 
 def open_root(path: Path | str) -> int:
@@ -165,7 +164,7 @@ def check_depth(depth: int, path: str) -> None:
 
 
 def temporary_name() -> str:
-    return f".plait-{os.getpid()}-{next(_temporary_numbers)}.tmp"
+    return f".plait-{os.getpid()}-{next(WORKSPACES.temporary_numbers)}.tmp"
 
 
 def put_file(folder: int, name: str, pieces: Iterable[bytes], mode: int) -> os.stat_result:

@@ -13,13 +13,13 @@ import msgspec
 from plait import secrets
 from plait.errors import OutsideWorkspace
 from plait.ids import Digest
-from plait.workspace.base import CHANGED_MAX, PIECE, Entry, NewEntry, TreeSnapshot
+from plait.workspace.base import CHANGED_MAX, PIECE, NewEntry, TreeEntry, TreeSnapshot
 from plait.workspace.files import check_path
 from plait.workspace.tree import (
     EMPTY,
     Objects,
     TreeReader,
-    differing,
+    differing_paths,
     digest_of,
     encode,
     parts_of,
@@ -50,7 +50,9 @@ def edit_tree(
     """
     build = _TreeBuild(TreeReader(objects), {}, [])
     tree = _edit_folder(build, before, _plan_folders(changes), "")
-    paths = sorted(shown_path(change.path) for change in differing(build.reader, before, tree))
+    paths = sorted(
+        shown_path(change.path) for change in differing_paths(build.reader, before, tree)
+    )
     return TreeSnapshot(
         tree,
         build.blobs,
@@ -91,19 +93,19 @@ def _edit_folder(build: _TreeBuild, before: Digest, plan: _FolderPlan, path: str
         )
         # no folder is made only for a path to be removed from it
         if is_folder or tree != EMPTY:
-            entries[name] = Entry(
+            entries[name] = TreeEntry(
                 name, "folder", there.mode if there is not None and is_folder else 0o755, 0, (tree,)
             )
     return _add_folder(build, entries)
 
 
-def _add_folder(build: _TreeBuild, entries: Mapping[str, Entry]) -> Digest:
+def _add_folder(build: _TreeBuild, entries: Mapping[str, TreeEntry]) -> Digest:
     if not entries:
         return EMPTY
     raw = encode(entries.values())
     tree = digest_of(raw)
     build.blobs[tree] = raw
-    build.reader.learn(
+    build.reader.remember_folder(
         tree,
         tuple(
             sorted(
@@ -115,20 +117,24 @@ def _add_folder(build: _TreeBuild, entries: Mapping[str, Entry]) -> Digest:
 
 
 def _new_entry(
-    build: _TreeBuild, name: str, node: NewEntry, there: Entry | None, path: str
-) -> Entry:
+    build: _TreeBuild, name: str, node: NewEntry, there: TreeEntry | None, path: str
+) -> TreeEntry:
     if node.kind == "link":
-        return Entry(name, "link", 0o777, target=node.target)
+        return TreeEntry(name, "link", 0o777, target=node.target)
     if node.kind == "folder":  # its entries stay
         tree = there.blobs[0] if there is not None and there.kind == "folder" else EMPTY
-        return Entry(name, "folder", node.mode & 0o777, 0, (tree,))
+        return TreeEntry(name, "folder", node.mode & 0o777, 0, (tree,))
     hidden = secrets.hide_bytes(node.content)
     if hidden != node.content:
         build.withheld.append(shown_path(path))
-        return Entry(name, "withheld", node.mode & 0o777, len(node.content), (digest_of(hidden),))
+        return TreeEntry(
+            name, "withheld", node.mode & 0o777, len(node.content), (digest_of(hidden),)
+        )
     pieces = [node.content[start : start + PIECE] for start in range(0, len(node.content), PIECE)]
     build.blobs.update((digest_of(piece), piece) for piece in pieces)
-    return Entry(name, "file", node.mode & 0o777, len(node.content), tuple(map(digest_of, pieces)))
+    return TreeEntry(
+        name, "file", node.mode & 0o777, len(node.content), tuple(map(digest_of, pieces))
+    )
 
 
 def restore_paths(
@@ -166,5 +172,5 @@ def _restore_folder(build: _TreeBuild, before: Digest, after: Digest, plan: _Fol
     return _add_folder(build, entries)
 
 
-def _tree_in(entry: Entry | None) -> Digest:
+def _tree_in(entry: TreeEntry | None) -> Digest:
     return entry.blobs[0] if entry is not None and entry.kind == "folder" else EMPTY

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from plait.ids import Digest
-from plait.workspace.base import Change
+from plait.workspace.base import FileChange
 from plait.workspace.executable_names import EXECUTABLE_NAMES
 from plait.workspace.folder_walk import LINKS_MAX
 from plait.workspace.tree import TreeReader
@@ -61,7 +61,7 @@ def executable_reason(path: str, *, is_link: bool = False) -> str | None:
 
 
 def executables(
-    reader: TreeReader, folder: Path, tree: Digest, todo: Iterable[Change]
+    reader: TreeReader, folder: Path, tree: Digest, todo: Iterable[FileChange]
 ) -> dict[str, str]:
     """Return the written paths that programs run by themselves, each with the reason.
 

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 
 from plait.errors import NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
 from plait.workspace import disk
-from plait.workspace.base import Entry, Kind
+from plait.workspace.base import Kind, TreeEntry
 from plait.workspace.folder_walk import Closed, FolderWalk, LayerHandles, Swapped, kind_text
 from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
 
@@ -52,17 +52,17 @@ class LocalFiles:
         """
         self._upper, self._lower, self._closed, self._ours = upper, lower, closed, ours
 
-    def closing(self, closed: Closed) -> LocalFiles:
+    def with_closed(self, closed: Closed) -> LocalFiles:
         """Return the same files, with these places closed as well."""
         closed = closed._replace(own=closed.own | self._closed.own)
         return LocalFiles(self._upper, self._lower, closed, ours=self._ours)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
-    def entry(self, path: str) -> Entry:
-        def look(walk: FolderWalk, name: str) -> Entry:
+    def entry(self, path: str) -> TreeEntry:
+        def look(walk: FolderWalk, name: str) -> TreeEntry:
             if not name:
-                return Entry("", "folder", 0o755)
+                return TreeEntry("", "folder", 0o755)
             return _entry_of(walk.here, name, *walk.require(name, path))
 
         return self._walk(path, look, follow=False)
@@ -82,8 +82,8 @@ class LocalFiles:
 
         return self._walk(path, read_here)
 
-    def list(self, path: str = "") -> list[Entry]:
-        def names(walk: FolderWalk, name: str) -> list[Entry]:
+    def list(self, path: str = "") -> list[TreeEntry]:
+        def names(walk: FolderWalk, name: str) -> list[TreeEntry]:
             if name:
                 walk.enter(name, path)
             return [
@@ -164,7 +164,7 @@ class LocalFiles:
 
         self._walk(path, change, change=True)
 
-    def replace(self, old: Old, path: str, new: Entry | None, content: bytes = b"") -> None:
+    def replace(self, old: Old, path: str, new: TreeEntry | None, content: bytes = b"") -> None:
         """Put an entry in the place of another one, in one walk that follows no link; None removes.
 
         The old entry is compared first. A folder is removed only if it is empty: other files in it
@@ -231,7 +231,7 @@ class LocalFiles:
 class Old(NamedTuple):
     """The entry about to be replaced, as it was looked at before."""
 
-    entry: Entry | None  # None: nothing, or a folder that its content stands for
+    entry: TreeEntry | None  # None: nothing, or a folder that its content stands for
     content: Callable[[], bytes] = bytes  # of a file
 
     def is_in(self, found: tuple[int, os.stat_result] | None, name: str) -> bool:
@@ -253,7 +253,7 @@ class Old(NamedTuple):
             return _read_content(handle, name, 0, None) == self.content()
 
 
-def _is_kept(found: os.stat_result, new: Entry | None) -> bool:
+def _is_kept(found: os.stat_result, new: TreeEntry | None) -> bool:
     """Return True if the entry need not be removed first: a file or a link is replaced in one step,
     and a folder stays a folder.
     """
@@ -273,7 +273,7 @@ def _take_away(folder: int, name: str, found: os.stat_result, comes: bool) -> No
         raise WorkspaceError("a folder with other files is in its place")
 
 
-def _put_entry(folder: int, name: str, new: Entry, content: bytes) -> None:
+def _put_entry(folder: int, name: str, new: TreeEntry, content: bytes) -> None:
     if new.kind == "folder":
         is_there = disk.look(folder, name) is not None
         opened = (
@@ -308,7 +308,7 @@ def check_path(path: str) -> None:
         raise OutsideWorkspace(ascii(path), "its name cannot be one") from error
 
 
-def _entry_of(here: LayerHandles, name: str, folder: int, found: os.stat_result) -> Entry:
+def _entry_of(here: LayerHandles, name: str, folder: int, found: os.stat_result) -> TreeEntry:
     kind: Kind = (
         "folder"
         if stat.S_ISDIR(found.st_mode)
@@ -317,9 +317,9 @@ def _entry_of(here: LayerHandles, name: str, folder: int, found: os.stat_result)
         else "file"
     )
     if kind == "link":
-        return Entry(name, kind, 0o777, target=os.readlink(name, dir_fd=folder))
+        return TreeEntry(name, kind, 0o777, target=os.readlink(name, dir_fd=folder))
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return Entry(name, kind, stat.S_IMODE(found.st_mode) & 0o777, size)
+    return TreeEntry(name, kind, stat.S_IMODE(found.st_mode) & 0o777, size)
 
 
 def _open_again(folder: int, name: str, *, ours: bool = True) -> int:

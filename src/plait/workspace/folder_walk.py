@@ -55,8 +55,8 @@ class FolderWalk:
         self._layered = lower is not None
         self._folders = [
             LayerHandles(
-                self._hold(disk.open_root(upper)),
-                None if lower is None else self._hold(disk.open_root(lower)),
+                self._keep_handle(disk.open_root(upper)),
+                None if lower is None else self._keep_handle(disk.open_root(lower)),
             )
         ]
         self._names: list[str] = []
@@ -110,7 +110,8 @@ class FolderWalk:
             )
         if self._is_heavy(name):
             self._push(
-                name, LayerHandles(None, self._hold(disk.open_folder(found[0], name, ours=False)))
+                name,
+                LayerHandles(None, self._keep_handle(disk.open_folder(found[0], name, ours=False))),
             )
             return
         upper = self._open(self.here.upper, name)
@@ -214,7 +215,7 @@ class FolderWalk:
         """Look a heavy folder up where it lies. An entry of another kind in its place is not it."""
         if self._closed.origin is None:
             return None
-        folder = self._hold(disk.open_root(self._closed.origin))
+        folder = self._keep_handle(disk.open_root(self._closed.origin))
         for each in self._names:
             above = self._open(folder, each)
             if above is None:
@@ -236,7 +237,7 @@ class FolderWalk:
                 assert above is not None
                 assert layer.lower is not None
                 with disk.writable(above):
-                    handle = self._hold(
+                    handle = self._keep_handle(
                         disk.make_folder(above, name, stat.S_IMODE(os.fstat(layer.lower).st_mode))
                     )
                 self._folders[depth] = LayerHandles(handle, layer.lower)
@@ -269,7 +270,7 @@ class FolderWalk:
     def _make(self, name: str) -> None:
         with self.changing() as folder:
             hidden = disk.clear(folder, name)  # a whiteout
-            handle = self._hold(disk.make_folder(folder, name))
+            handle = self._keep_handle(disk.make_folder(folder, name))
             if hidden:
                 disk.set_opaque(handle)
         self._push(name, LayerHandles(handle, None))
@@ -289,7 +290,7 @@ class FolderWalk:
         found = None if folder is None else disk.look(folder, name)
         if folder is None or found is None or not stat.S_ISDIR(found.st_mode):
             return None
-        return self._hold(disk.open_folder(folder, name, ours=self.is_ours(name)))
+        return self._keep_handle(disk.open_folder(folder, name, ours=self.is_ours(name)))
 
     def _push(self, name: str, layer: LayerHandles) -> None:
         disk.check_depth(len(self._names), "/".join(self._names))
@@ -302,7 +303,7 @@ class FolderWalk:
         self._folders.pop()
         self._names.pop()
 
-    def _hold(self, handle: int) -> int:
+    def _keep_handle(self, handle: int) -> int:
         self._stack.callback(os.close, handle)
         return handle
 

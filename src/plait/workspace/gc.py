@@ -54,12 +54,13 @@ def collect(store: Store, *, before: int | None = None) -> Collected:
     number = store.number  # first of all: blobs put from now on stay
     reached = follow(store, roots_of(store))
     removed = store.sweep_blobs(
-        before=min(_aged(store) if before is None else before, number), keep=reached.there
+        before=min(_last_aged_commit(store) if before is None else before, number),
+        keep=reached.there,
     )
     return Collected(removed, len(reached.there), tuple(sorted(reached.missing)))
 
 
-def _aged(store: Store) -> int:
+def _last_aged_commit(store: Store) -> int:
     """Return the number of the last commit that is not young; the time of the last event is the
     present.
     """

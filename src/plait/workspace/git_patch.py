@@ -6,7 +6,7 @@ import os
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from plait.workspace.base import Change, Entry
+from plait.workspace.base import FileChange, TreeEntry
 from plait.workspace.diff import SIZE_MAX, is_folder, lines_of, reader_of, renames
 from plait.workspace.lines import LineMatcher, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader
@@ -14,7 +14,7 @@ from plait.workspace.tree import EMPTY, Objects, TreeReader
 
 def patch_text(
     objects: Objects | TreeReader,
-    changes: Iterable[Change],
+    changes: Iterable[FileChange],
     *,
     context: int = 3,
     size_max: int = SIZE_MAX,
@@ -46,7 +46,7 @@ class PatchParts(NamedTuple):
 
 
 def patch_parts(
-    objects: Objects | TreeReader, changes: Iterable[Change], first: Container[str]
+    objects: Objects | TreeReader, changes: Iterable[FileChange], first: Container[str]
 ) -> PatchParts:
     """Return the patch, with that of the paths in `first` before all others.
 
@@ -70,13 +70,13 @@ def patch_parts(
     )
 
 
-def _has_lines(reader: TreeReader, change: Change) -> bool:
+def _has_lines(reader: TreeReader, change: FileChange) -> bool:
     return all(
         lines_of(reader, entry, SIZE_MAX) is not None for entry in (change.before, change.after)
     )
 
 
-def _escaped_patch(reader: TreeReader, change: Change) -> list[str]:
+def _escaped_patch(reader: TreeReader, change: FileChange) -> list[str]:
     """Return a patch for people only. Of a file too long to be compared all lines are shown
     as new.
     """
@@ -106,7 +106,7 @@ def _escaped_patch(reader: TreeReader, change: Change) -> list[str]:
     ]
 
 
-def _escaped_lines(reader: TreeReader, entry: Entry | None) -> list[bytes]:
+def _escaped_lines(reader: TreeReader, entry: TreeEntry | None) -> list[bytes]:
     if entry is None or entry.kind in ("folder", "withheld"):
         return []
     content = os.fsencode(entry.target) if entry.kind == "link" else reader.content(entry)
@@ -114,14 +114,17 @@ def _escaped_lines(reader: TreeReader, entry: Entry | None) -> list[bytes]:
     return split(text.replace("\0", "\\x00").encode())
 
 
-def _split_by_kind(change: Change) -> list[Change]:
+def _split_by_kind(change: FileChange) -> list[FileChange]:
     """Split a change of kind into a removal and an addition."""
     if change.before is None or change.after is None or change.before.kind == change.after.kind:
         return [change]
-    return [Change(change.path, change.before, None), Change(change.path, None, change.after)]
+    return [
+        FileChange(change.path, change.before, None),
+        FileChange(change.path, None, change.after),
+    ]
 
 
-def _rename_patch(removed: Change, added: Change) -> list[str]:
+def _rename_patch(removed: FileChange, added: FileChange) -> list[str]:
     assert removed.before is not None and added.after is not None
     modes = _mode_lines(removed.before, added.after)
     old, new = quoted_path(removed.path), quoted_path(added.path)
@@ -132,7 +135,7 @@ def _rename_patch(removed: Change, added: Change) -> list[str]:
     ]
 
 
-def _file_patch(reader: TreeReader, change: Change, context: int, size_max: int) -> list[str]:
+def _file_patch(reader: TreeReader, change: FileChange, context: int, size_max: int) -> list[str]:
     before, after = change.before, change.after
     if is_folder(before) or is_folder(after):
         return [f"# {_folder_note(change)}\n"]
@@ -166,7 +169,7 @@ def _header(old: str, new: str) -> str:
     return f"diff --git {quoted_path('a/' + old)} {quoted_path('b/' + new)}\n"
 
 
-def _mode_lines(before: Entry | None, after: Entry | None) -> list[str]:
+def _mode_lines(before: TreeEntry | None, after: TreeEntry | None) -> list[str]:
     if before is None:
         return [f"new file mode {_git_mode(after):o}\n"]
     if after is None:
@@ -176,7 +179,7 @@ def _mode_lines(before: Entry | None, after: Entry | None) -> list[str]:
     return [f"old mode {_git_mode(before):o}\nnew mode {_git_mode(after):o}\n"]
 
 
-def _git_mode(entry: Entry | None, *, usual: bool = False) -> int:
+def _git_mode(entry: TreeEntry | None, *, usual: bool = False) -> int:
     """Return the mode as git writes it. Git knows two modes of files, accepts others, and warns if
     a removed file had another: `usual` gives one of the two.
     """
@@ -186,7 +189,7 @@ def _git_mode(entry: Entry | None, *, usual: bool = False) -> int:
     return 0o100000 | ((0o755 if entry.mode & 0o100 else 0o644) if usual else entry.mode)
 
 
-def _side_label(side: str, path: str, entry: Entry | None) -> str:
+def _side_label(side: str, path: str, entry: TreeEntry | None) -> str:
     if entry is None:
         return "/dev/null"
     name = quoted_path(f"{side}/{path}")
@@ -221,7 +224,7 @@ def _hunk_line(sign: str, line: bytes) -> str:
     )
 
 
-def _unshown_note(change: Change, size_max: int) -> str:
+def _unshown_note(change: FileChange, size_max: int) -> str:
     sides = [entry for entry in (change.before, change.after) if entry is not None]
     old, new = (
         _side_label(side, change.path, entry).rstrip("\t")
@@ -236,7 +239,7 @@ def _unshown_note(change: Change, size_max: int) -> str:
     return f"# {what}: {_digest_text(change.before)} became {_digest_text(change.after)}\n"
 
 
-def _digest_text(entry: Entry | None) -> str:
+def _digest_text(entry: TreeEntry | None) -> str:
     if entry is None:
         return "nothing"
     if entry.kind != "file":
@@ -245,7 +248,7 @@ def _digest_text(entry: Entry | None) -> str:
     return f"{entry.size:,} bytes ({'sha256 ' + entry.blobs[0] + more if entry.blobs else 'empty'})"
 
 
-def _folder_note(change: Change) -> str:
+def _folder_note(change: FileChange) -> str:
     before, after, name = change.before, change.after, quoted_path(change.path + "/")
     if before is None or after is None:
         return f"Empty folder {name} {'added' if after else 'removed'}"

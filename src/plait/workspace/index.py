@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from plait.ids import Digest
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.rules import Rules
 from plait.workspace.tree import decode, encode
 
@@ -23,7 +23,7 @@ class SeenEntry(NamedTuple):
     """One entry of a folder as it was last seen. Without a stamp it is read again."""
 
     stamp: Stamp | None
-    entry: Entry
+    entry: TreeEntry
 
 
 class SeenFolder(NamedTuple):

@@ -109,12 +109,12 @@ def _match_middle(
     """Return matching blocks that are final, and gaps that are to be compared again."""
     if set(left).isdisjoint(right):
         return [], []
-    blocks = _shortest(left, right, _NEAR)
+    blocks = _shortest_blocks(left, right, _NEAR)
     if blocks is not None:
         return blocks, []
     anchors = _anchors(left, right)
     if not anchors:
-        return _shortest(left, right, _FAR) or [], []
+        return _shortest_blocks(left, right, _FAR) or [], []
     starts = [(-1, -1), *anchors]
     ends = [*anchors, (len(left), len(right))]
     return [(x, y, 1) for x, y in anchors], [
@@ -122,7 +122,9 @@ def _match_middle(
     ]
 
 
-def _shortest(left: Sequence[bytes], right: Sequence[bytes], most: int) -> list[Block] | None:
+def _shortest_blocks(
+    left: Sequence[bytes], right: Sequence[bytes], most: int
+) -> list[Block] | None:
     """Return the shortest way from one to the other (Myers, 1986); None if it takes more than
     `most` lines added and removed.
     """
@@ -171,10 +173,10 @@ def _anchors(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, i
     once = {line for line, times in Counter(left).items() if times == 1}
     once &= {line for line, times in Counter(right).items() if times == 1}
     places = {line: y for y, line in enumerate(right) if line in once}
-    return _rising([(x, places[line]) for x, line in enumerate(left) if line in once])
+    return _rising_pairs([(x, places[line]) for x, line in enumerate(left) if line in once])
 
 
-def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _rising_pairs(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest subsequence of pairs whose right sides rise, too."""
     tops: list[int] = []
     last: list[int] = []

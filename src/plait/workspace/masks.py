@@ -19,10 +19,10 @@ import re
 import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from typing import NamedTuple
 
 from plait import secrets
+from plait.workspace.process import WORKSPACES
 from plait.workspace.rules import HEAVY
 from plait.workspace.tree import shown_path
 
@@ -84,7 +84,8 @@ _WEB = re.compile(rb"(?i)(\b(?:https?|ftps?)://)[^\s/\"'<>]+@")
 _OTHER = re.compile(rb"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*):[^\s/\"'<>]+@")
 _SETTING = re.compile(
     rb"(?im)^(["
-    rb" \t]*[^\s=]*(?:extraheader|passw(?:or)?d|smtppass|token|secret|_auth\w*|authident|api_?key|cookie)"  # noqa: E501
+    rb" \t]*[^\s=]*(?:extraheader|passw(?:or)?d|smtppass|token|secret|_auth\w*|authident"
+    rb"|api_?key|cookie)"
     rb"[\w.-]*[\"']?[ \t]*[=:][ \t]*)\S[^\n]*"
 )
 # as .yarnrc has it, without a sign
@@ -172,11 +173,12 @@ def is_carrier(path: str) -> bool:
 
 def masked_files(heavy: str) -> Masked:
     """Return the files with secrets of a heavy folder, which is named by its absolute path."""
-    with _lock:
-        seen = _searches.pop(heavy, None) or _SecretSearch(heavy)
-        _searches[heavy] = seen
-        for other in list(_searches)[:-KEPT]:
-            del _searches[other]
+    with WORKSPACES.searches_lock:
+        searches: dict[str, _SecretSearch] = WORKSPACES.searches
+        seen = searches.pop(heavy, None) or _SecretSearch(heavy)
+        searches[heavy] = seen
+        for other in list(searches)[:-KEPT]:
+            del searches[other]
         seen.search()
         return Masked(seen.files, seen.skipped_note)
 
@@ -370,8 +372,3 @@ def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
         )
     except OSError:
         return True
-
-
-# Searches are kept for the life of the process: a heavy folder is mounted for every command.
-_searches: dict[str, _SecretSearch] = {}
-_lock = Lock()

@@ -18,7 +18,7 @@ import msgspec
 
 from plait.errors import InvalidValue
 from plait.ids import Digest
-from plait.workspace.base import PIECE, Entry, Kind
+from plait.workspace.base import PIECE, Kind, TreeEntry
 from plait.workspace.diff import changes, is_folder, reader_of
 from plait.workspace.lines import as_text, is_text, matching, split
 from plait.workspace.tree import EMPTY, Objects, TreeReader, digest_of, encode
@@ -26,8 +26,8 @@ from plait.workspace.tree import EMPTY, Objects, TreeReader, digest_of, encode
 TEXT_MAX = 64 << 10  # bytes of a file that a conflict shows
 MERGED_MAX = 8 << 20  # bytes of a file up to which its lines are merged
 
-Choice = Entry | bytes | None
-"""How a conflict is settled: by what a side has, by the content of a file, or by nothing being
+Choice = TreeEntry | bytes | None
+"""The choice that settles a conflict: the entry of a side, the content of a file, or nothing being
 there.
 """
 
@@ -35,12 +35,12 @@ there.
 class ConflictSide(msgspec.Struct, frozen=True):
     """The entry of one side at a path in conflict."""
 
-    entry: Entry | None  # None: nothing is there
+    entry: TreeEntry | None  # None: nothing is there
     # of a file of at most TEXT_MAX bytes that is text, or where a link points
     text: str | None = None
 
     @property
-    def absent(self) -> bool:
+    def is_absent(self) -> bool:
         return self.entry is None
 
     @property
@@ -109,7 +109,7 @@ def resolve(
     work.merge(
         _PathSides(
             "",
-            _distinct([_root_entry(base) for base in bases] or [None]),
+            _distinct_entries([_root_entry(base) for base in bases] or [None]),
             _root_entry(ours),
             _root_entry(theirs),
         )
@@ -124,8 +124,8 @@ def resolve(
     return Merging(work.edits.rebuild(work.reader, ours), work.edits.blobs, {})
 
 
-def _root_entry(tree: Digest | None) -> Entry | None:
-    return Entry("", "folder", 0o755, 0, (tree or EMPTY,))
+def _root_entry(tree: Digest | None) -> TreeEntry | None:
+    return TreeEntry("", "folder", 0o755, 0, (tree or EMPTY,))
 
 
 # ── path by path ─────────────────────────────────────────────────────────────────────────────
@@ -135,9 +135,9 @@ class _PathSides(NamedTuple):
     """The entries of the bases and of both sides at one path."""
 
     path: str
-    bases: tuple[Entry | None, ...]  # those that differ from each other
-    ours: Entry | None
-    theirs: Entry | None
+    bases: tuple[TreeEntry | None, ...]  # those that differ from each other
+    ours: TreeEntry | None
+    theirs: TreeEntry | None
 
 
 class _Unclear:
@@ -206,7 +206,7 @@ class _TreeMerge:
             self.edits.modes[at.path] = mode
             return True
         chosen = self._apply_choice(at, None)
-        if isinstance(chosen, Entry) and chosen.kind == "folder":
+        if isinstance(chosen, TreeEntry) and chosen.kind == "folder":
             self.edits.modes[at.path] = chosen.mode
             del self.edits.entries[at.path]
             return True
@@ -220,12 +220,12 @@ class _TreeMerge:
             here = f"{at.path}/{name}" if at.path else name
             yield _PathSides(
                 here,
-                _distinct([base.get(name) for base in bases]),
+                _distinct_entries([base.get(name) for base in bases]),
                 ours.get(name),
                 theirs.get(name),
             )
 
-    def _entries_of(self, entry: Entry | None) -> dict[str, Entry]:
+    def _entries_of(self, entry: TreeEntry | None) -> dict[str, TreeEntry]:
         return (
             {each.name: each for each in self.reader.entries(entry.blobs[0])}
             if entry and entry.kind == "folder"
@@ -245,7 +245,7 @@ class _TreeMerge:
             found = other if only_less else UNCLEAR
         self._take_or_choose(at, found)
 
-    def _only_removed(self, base: Entry | None, folder: Entry | None) -> bool:
+    def _only_removed(self, base: TreeEntry | None, folder: TreeEntry | None) -> bool:
         assert base is not None and folder is not None
         return all(
             change.after is None for change in changes(self.reader, base.blobs[0], folder.blobs[0])
@@ -253,7 +253,7 @@ class _TreeMerge:
 
     def _merge_leaves(self, at: _PathSides) -> None:
         """Merge files, links, withheld files, or nothing, of both sides."""
-        bases = _distinct([None if is_folder(base) else base for base in at.bases])
+        bases = _distinct_entries([None if is_folder(base) else base for base in at.bases])
         found = _one_changed(bases, at.ours, at.theirs)
         if (
             found is not UNCLEAR
@@ -271,8 +271,8 @@ class _TreeMerge:
             self._take_entry(at, msgspec.structs.replace(pieces, mode=mode))
 
     def _merge_content(
-        self, bases: Sequence[Entry], ours: Entry, theirs: Entry
-    ) -> Entry | _Unclear:
+        self, bases: Sequence[TreeEntry], ours: TreeEntry, theirs: TreeEntry
+    ) -> TreeEntry | _Unclear:
         """Return a file with the merged content, or UNCLEAR."""
         blobs = _one_changed([base.blobs for base in bases], ours.blobs, theirs.blobs)
         if not isinstance(blobs, _Unclear):
@@ -288,17 +288,17 @@ class _TreeMerge:
 
     # ── decisions
 
-    def _take_or_choose(self, at: _PathSides, found: Entry | None | _Unclear) -> None:
+    def _take_or_choose(self, at: _PathSides, found: TreeEntry | None | _Unclear) -> None:
         if isinstance(found, _Unclear):
             self._apply_choice(at, None)
         else:
             self._take_entry(at, found)
 
-    def _take_entry(self, at: _PathSides, entry: Entry | None) -> None:
+    def _take_entry(self, at: _PathSides, entry: TreeEntry | None) -> None:
         if entry != at.ours:
             self.edits.entries[at.path] = entry
 
-    def _apply_choice(self, at: _PathSides, mode: int | None) -> Entry | None | _Unclear:
+    def _apply_choice(self, at: _PathSides, mode: int | None) -> TreeEntry | None | _Unclear:
         """Apply the caller's choice and return it; without one, note a conflict and return
         UNCLEAR.
         """
@@ -322,7 +322,7 @@ class _TreeMerge:
         self.edits.entries[at.path] = chosen
         return chosen
 
-    def _version(self, entry: Entry | None) -> ConflictSide:
+    def _version(self, entry: TreeEntry | None) -> ConflictSide:
         if entry is None or entry.kind not in ("file", "link"):
             return ConflictSide(entry)
         if entry.kind == "link":
@@ -343,7 +343,7 @@ def _one_changed(bases: Collection[Any], ours: Any, theirs: Any) -> Any:
     return ours if bases and all(base == theirs for base in bases) else UNCLEAR
 
 
-def _distinct(entries: Sequence[Entry | None]) -> tuple[Entry | None, ...]:
+def _distinct_entries(entries: Sequence[TreeEntry | None]) -> tuple[TreeEntry | None, ...]:
     return tuple(dict.fromkeys(entries))
 
 
@@ -357,12 +357,12 @@ def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         return None
     sides = split(base), split(ours), split(theirs)
     found = _weave_lines(*sides)
-    if found is None or found != _reversed_or_none(_weave_lines(*map(_backwards, sides))):
+    if found is None or found != _reversed_or_none(_weave_lines(*map(_reversed_lines, sides))):
         return None
     return b"".join(found)
 
 
-def _backwards(lines: list[bytes]) -> list[bytes]:
+def _reversed_lines(lines: list[bytes]) -> list[bytes]:
     return lines[::-1]
 
 
@@ -412,16 +412,16 @@ class _Edits:
 
     def __init__(self) -> None:
         # the new entry; a folder stands for all that is in it
-        self.entries: dict[str, Entry | None] = {}
+        self.entries: dict[str, TreeEntry | None] = {}
         self.modes: dict[str, int] = {}  # of folders that are looked into
         self.prunable: set[str] = set()  # folders that go if nothing is left in them
         self.blobs: dict[Digest, bytes] = {}
 
-    def file(self, name: str, mode: int, content: bytes) -> Entry:
+    def file(self, name: str, mode: int, content: bytes) -> TreeEntry:
         pieces = [content[at : at + PIECE] for at in range(0, len(content), PIECE)]
         digests = tuple(map(digest_of, pieces))
         self.blobs.update(zip(digests, pieces, strict=True))
-        return Entry(name, "file", mode, len(content), digests)
+        return TreeEntry(name, "file", mode, len(content), digests)
 
     def rebuild(self, reader: TreeReader, tree: Digest) -> Digest:
         """Return the tree with the edits, built from the deepest folder up, since each holds the
@@ -438,16 +438,16 @@ class _Edits:
                 parent, _, name = path.rpartition("/")
                 gone = digest == EMPTY and path in self.prunable
                 waiting[parent][name] = (
-                    None if gone else Entry(name, "folder", self.modes[path], 0, (digest,))
+                    None if gone else TreeEntry(name, "folder", self.modes[path], 0, (digest,))
                 )
             tree = digest
         return tree  # the root comes last
 
-    def _by_folder(self) -> dict[str, dict[str, Entry | None]]:
+    def _by_folder(self) -> dict[str, dict[str, TreeEntry | None]]:
         """Return the new entries of each folder to be rebuilt. All folders above one are rebuilt,
         too.
         """
-        waiting: dict[str, dict[str, Entry | None]] = {}
+        waiting: dict[str, dict[str, TreeEntry | None]] = {}
         for path, entry in self.entries.items():
             parent, _, name = path.rpartition("/")
             waiting.setdefault(parent, {})[name] = entry
@@ -459,9 +459,9 @@ class _Edits:
         return waiting
 
     def _rebuild_folder(
-        self, before: Mapping[str, Entry], new: Mapping[str, Entry | None]
+        self, before: Mapping[str, TreeEntry], new: Mapping[str, TreeEntry | None]
     ) -> Digest:
-        entries: dict[str, Entry | None] = {**before, **new}
+        entries: dict[str, TreeEntry | None] = {**before, **new}
         raw = encode([entry for entry in entries.values() if entry is not None])
         digest = digest_of(raw)
         if digest != EMPTY and any(before.get(name) != entry for name, entry in new.items()):
@@ -471,12 +471,12 @@ class _Edits:
 
 def _folder_listings(
     reader: TreeReader, tree: Digest, paths: Collection[str]
-) -> dict[str, dict[str, Entry]]:
+) -> dict[str, dict[str, TreeEntry]]:
     """Return the present entries of these folders, upper folders first.
 
     The paths must include all folders above each.
     """
-    found: dict[str, dict[str, Entry]] = {}
+    found: dict[str, dict[str, TreeEntry]] = {}
     for path in sorted(paths, key=lambda path: path.count("/") + bool(path)):
         parent, _, name = path.rpartition("/")
         folder = found[parent].get(name) if path else _root_entry(tree)

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from plait.ids import Digest
-from plait.workspace.base import Change, Entry
+from plait.workspace.base import FileChange, TreeEntry
 from plait.workspace.folder_walk import LINKS_MAX
 from plait.workspace.tree import TreeReader
 from plait.workspace.version_control import (
@@ -45,7 +45,7 @@ class Guard:
         # not None: nothing at all is published, since the folder itself is version control's
         self._why_all = folder_reason(folder)
 
-    def reason_to_keep(self, change: Change) -> UnpublishedPath | None:
+    def reason_to_keep(self, change: FileChange) -> UnpublishedPath | None:
         """Return the path and the reason if this change must not be published. None: it may be."""
         path, after = change.path, change.after
         if self._why_all is not None:
@@ -64,7 +64,7 @@ class Guard:
             return UnpublishedPath(path, f"it is a link to where {owner} keeps what it runs")
         return None
 
-    def _run_path_above(self, path: str, after: Entry | None) -> UnpublishedPath | None:
+    def _run_path_above(self, path: str, after: TreeEntry | None) -> UnpublishedPath | None:
         for each, below in self._run_paths.items():
             above = each.startswith(f"{path}/") and after is not None and after.kind == "link"
             if path == each or (below and path.startswith(f"{each}/")) or above:
@@ -100,7 +100,9 @@ class Guard:
         return "head" in names and not names.isdisjoint(BARE_SIGNS)
 
     def _folded_names(self, folder: str, tree: Digest) -> set[str]:
-        entry = self._reader.find(tree, folder) if folder else Entry("", "folder", blobs=(tree,))
+        entry = (
+            self._reader.find(tree, folder) if folder else TreeEntry("", "folder", blobs=(tree,))
+        )
         inside = (
             self._reader.entries(entry.blobs[0])
             if entry is not None and entry.kind == "folder"

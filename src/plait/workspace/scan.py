@@ -24,7 +24,7 @@ from plait import secrets
 from plait.errors import WorkspaceError
 from plait.ids import Digest
 from plait.workspace import disk
-from plait.workspace.base import PIECE, Entry
+from plait.workspace.base import PIECE, TreeEntry
 from plait.workspace.index import RACY_NS, Index, SeenEntry, SeenFolder, Stamp, stamp_of
 from plait.workspace.masks import CARRIER_MAX, is_carrier, without_secrets
 from plait.workspace.rules import Rules, compile_rules
@@ -91,7 +91,7 @@ class Scan:
         *,
         reader: TreeReader,
         layered: bool = False,
-        absent: Mapping[str, Entry] | None = None,
+        absent: Mapping[str, TreeEntry] | None = None,
         threads: int = 0,
         ours: bool = True,
     ) -> None:
@@ -219,7 +219,7 @@ class Scan:
         return False
 
     def _descend(
-        self, folder: int, here: _OpenFolder, name: str, lower: Entry | None, depth: int
+        self, folder: int, here: _OpenFolder, name: str, lower: TreeEntry | None, depth: int
     ) -> None:
         path = _join(here.path, name)
         try:
@@ -297,7 +297,8 @@ class Scan:
         if not stat.S_ISLNK(found.st_mode):
             raise _changing_error(name)
         return SeenEntry(
-            self._stamp(found), Entry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder))
+            self._stamp(found),
+            TreeEntry(name, "link", 0o777, target=os.readlink(name, dir_fd=folder)),
         )
 
     def _read_file(self, folder: int, path: str, name: str) -> SeenEntry | None:
@@ -312,23 +313,23 @@ class Scan:
                 return SeenEntry(self._stamp(after), entry)
         raise _changing_error(_join(path, name))
 
-    def _read_content(self, handle: int, path: str, name: str, found: os.stat_result) -> Entry:
+    def _read_content(self, handle: int, path: str, name: str, found: os.stat_result) -> TreeEntry:
         mode = stat.S_IMODE(found.st_mode) & 0o777
         # credentials in it are no secrets that are known
         if path and is_carrier(whole := _join(path, name)):
             if found.st_size > CARRIER_MAX:  # withheld without a look
-                return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
+                return TreeEntry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
             content = b"".join(_pieces(handle, found.st_size))
             if (hidden := without_secrets(whole, content)) != content:
-                return Entry(name, "withheld", mode, found.st_size, (digest_of(hidden),))
+                return TreeEntry(name, "withheld", mode, found.st_size, (digest_of(hidden),))
         if secrets.is_armed() and _content_holds_secret(handle):
-            return Entry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
+            return TreeEntry(name, "withheld", mode, found.st_size, (_hidden_digest(handle),))
         blobs: list[Digest] = []
         size = 0
         for piece in _pieces(handle, found.st_size):
             blobs.append(self._sink.add(piece))
             size += len(piece)
-        return Entry(name, "file", mode, size, tuple(blobs))
+        return TreeEntry(name, "file", mode, size, tuple(blobs))
 
     def _stamp(self, found: os.stat_result) -> Stamp | None:
         return stamp_of(found) if found.st_ctime_ns < self._settled_ns else None
@@ -340,7 +341,7 @@ class Scan:
             self._add_seen(here, work.result())
         for name, mode, inside in here.folders:
             here.seen[name] = SeenEntry(
-                None, Entry(name, "folder", mode, 0, (self._finish_folder(inside),))
+                None, TreeEntry(name, "folder", mode, 0, (self._finish_folder(inside),))
             )
         tree = self._build_tree(here)
         known = None if here.path in self._absent else tree
@@ -373,10 +374,12 @@ class Scan:
         if not entries or digest_of(raw) == here.base:
             return here.base if entries and here.base else EMPTY
         tree = self._sink.add(raw)
-        self._reader.learn(tree, tuple(entries[name] for name in sorted(entries, key=os.fsencode)))
+        self._reader.remember_folder(
+            tree, tuple(entries[name] for name in sorted(entries, key=os.fsencode))
+        )
         return tree
 
-    def _base_entries(self, base: Digest | None) -> tuple[Entry, ...]:
+    def _base_entries(self, base: Digest | None) -> tuple[TreeEntry, ...]:
         return () if base is None else self._reader.entries(base)
 
 
@@ -398,8 +401,8 @@ def _is_same(seen: Mapping[str, SeenEntry], old: Mapping[str, SeenEntry]) -> boo
     )
 
 
-def _by_folder(absent: Mapping[str, Entry]) -> dict[str, dict[str, Entry]]:
-    found: dict[str, dict[str, Entry]] = {}
+def _by_folder(absent: Mapping[str, TreeEntry]) -> dict[str, dict[str, TreeEntry]]:
+    found: dict[str, dict[str, TreeEntry]] = {}
     for path, entry in absent.items():
         found.setdefault(path.rpartition("/")[0], {})[entry.name] = entry
     return found

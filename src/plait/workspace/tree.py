@@ -5,11 +5,12 @@ one spelling for each folder, so equal folders have equal digests, and the diges
 that of its root. Names are bytes: all but NUL and `/` can stand in them.
 
     plait/tree/1 NUL
-    f644 5 2cf24d…9824 greeting.txt NUL            a file: mode, size, its pieces separated by commas, name
-    l777 0 - current NUL releases/7 NUL            a link: where it points stands after it
-    d755 0 8a7f03…11c2 src NUL                     a folder: the digest of its tree
-    w600 31 4e07a1…07f0 .env NUL                   withheld: the digest is that of the content with the secrets hidden, and names no blob
-"""  # noqa: E501
+    f644 5 2cf24d…9824 greeting.txt NUL     a file: mode, size, its pieces with commas, name
+    l777 0 - current NUL releases/7 NUL     a link: its target stands after it
+    d755 0 8a7f03…11c2 src NUL              a folder: the digest of its tree
+    w600 31 4e07a1…07f0 .env NUL            withheld: the digest is that of the content with the
+                                            secrets hidden, and names no blob
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from typing import Protocol
 
 from plait.errors import InvalidValue, StoreCorrupt
 from plait.ids import Digest
-from plait.workspace.base import Change, Entry, Kind
+from plait.workspace.base import FileChange, Kind, TreeEntry
 
 TAG = b"plait/tree/1\0"
 
@@ -48,16 +49,16 @@ def digest_of(content: bytes) -> Digest:
 # ── spelling ─────────────────────────────────────────────────────────────────────────────────
 
 
-def encode(entries: Iterable[Entry]) -> bytes:
+def encode(entries: Iterable[TreeEntry]) -> bytes:
     """Return the one spelling of a folder with these entries, given in any order."""
-    named: dict[bytes, Entry] = {}
+    named: dict[bytes, TreeEntry] = {}
     for entry in entries:
         if named.setdefault(os.fsencode(entry.name), entry) is not entry:
             raise InvalidValue("tree", f"two entries are called {entry.name!r}")
     return TAG + b"".join([_spell_entry(name, named[name]) for name in sorted(named)])
 
 
-def decode(raw: bytes) -> list[Entry]:
+def decode(raw: bytes) -> list[TreeEntry]:
     """Return the entries of a folder, by name.
 
     Bytes that are not spelled as `encode` does are refused: a tree may come from anywhere.
@@ -65,7 +66,7 @@ def decode(raw: bytes) -> list[Entry]:
     if not raw.startswith(TAG) or not raw.endswith(b"\0"):
         raise StoreCorrupt("a tree", "its bytes are not those of a folder")
     parts = iter(raw[len(TAG) : -1].split(b"\0")) if len(raw) > len(TAG) else iter(())
-    found: list[Entry] = []
+    found: list[TreeEntry] = []
     last = b""
     for head in parts:
         match = _HEAD.match(head)
@@ -76,16 +77,17 @@ def decode(raw: bytes) -> list[Entry]:
     return found
 
 
-def _spell_entry(name: bytes, entry: Entry) -> bytes:
+def _spell_entry(name: bytes, entry: TreeEntry) -> bytes:
     if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
         raise InvalidValue("name", f"{entry.name!r} cannot be the name of something in a folder")
-    head = f"{_LETTERS[entry.kind]}{entry.mode & 0o777:o} {entry.size} {','.join(entry.blobs) or '-'} ".encode()  # noqa: E501
+    kind, blobs = _LETTERS[entry.kind], ",".join(entry.blobs) or "-"
+    head = f"{kind}{entry.mode & 0o777:o} {entry.size} {blobs} ".encode()
     if entry.kind == "link":
         return b"%b%b\0%b\0" % (head, name, os.fsencode(entry.target))
     return b"%b%b\0" % (head, name)
 
 
-def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
+def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> TreeEntry:
     letter, mode, size, blobs, name = match.groups()
     kind = _KINDS[letter]
     pieces = () if blobs == b"-" else tuple(map(Digest, blobs.decode().split(",")))
@@ -96,7 +98,7 @@ def _parse_entry(match: re.Match[bytes], rest: Iterator[bytes]) -> Entry:
         target = os.fsdecode(next(rest, b""))
         if not target or pieces:
             raise StoreCorrupt("a tree", f"the link {name!r} points nowhere")
-    return Entry(os.fsdecode(name), kind, int(mode, 8), int(size), pieces, target)
+    return TreeEntry(os.fsdecode(name), kind, int(mode, 8), int(size), pieces, target)
 
 
 EMPTY_BYTES = TAG
@@ -111,30 +113,30 @@ class TreeReader:
 
     def __init__(self, objects: Objects, keep: int = _KEPT) -> None:
         self.objects, self._keep = objects, keep
-        self._known: OrderedDict[Digest, tuple[Entry, ...]] = OrderedDict()
+        self._known: OrderedDict[Digest, tuple[TreeEntry, ...]] = OrderedDict()
 
-    def entries(self, tree: Digest) -> tuple[Entry, ...]:
+    def entries(self, tree: Digest) -> tuple[TreeEntry, ...]:
         """Return the entries of one folder, by name."""
         found = self._known.get(tree)
         if found is None:
             found = () if tree == EMPTY else tuple(decode(self.objects.get_blob(tree)))
-            self.learn(tree, found)
+            self.remember_folder(tree, found)
         else:
             self._known.move_to_end(tree)
         return found
 
-    def learn(self, tree: Digest, entries: tuple[Entry, ...]) -> None:
+    def remember_folder(self, tree: Digest, entries: tuple[TreeEntry, ...]) -> None:
         """Remember a folder that was just made, perhaps before the store has it."""
         self._known[tree] = entries
         while len(self._known) > self._keep:
             self._known.popitem(last=False)
 
-    def find(self, tree: Digest, path: str) -> Entry | None:
+    def find(self, tree: Digest, path: str) -> TreeEntry | None:
         """Return the entry at a path, without following links; the root is a folder without a name.
 
         None: there is none.
         """
-        entry = Entry("", "folder", 0o755, 0, (tree,))
+        entry = TreeEntry("", "folder", 0o755, 0, (tree,))
         for name in parts_of(path):
             if entry.kind != "folder":
                 return None
@@ -144,7 +146,7 @@ class TreeReader:
             entry = found
         return entry
 
-    def walk(self, tree: Digest, path: str = "") -> Iterator[tuple[str, Entry]]:
+    def walk(self, tree: Digest, path: str = "") -> Iterator[tuple[str, TreeEntry]]:
         """Yield every entry below, with its path, a folder before its entries."""
         for entry in self.entries(tree):
             here = f"{path}/{entry.name}" if path else entry.name
@@ -152,14 +154,14 @@ class TreeReader:
             if entry.kind == "folder":
                 yield from self.walk(entry.blobs[0], here)
 
-    def content(self, entry: Entry) -> bytes:
+    def content(self, entry: TreeEntry) -> bytes:
         """Return the bytes of a file."""
         return b"".join([self.objects.get_blob(piece) for piece in entry.blobs])
 
 
-def differing(
+def differing_paths(
     reader: TreeReader, before: Digest | None, after: Digest | None, path: str = ""
-) -> Iterator[Change]:
+) -> Iterator[FileChange]:
     """Yield every path that differs, a folder before its entries.
 
     Equal folders are not read. None: there is no such folder.
@@ -180,19 +182,19 @@ def differing(
             or now.kind != "folder"
             or was.mode != now.mode
         ):
-            yield Change(here, was, now)
-        yield from differing(reader, _tree_of(was), _tree_of(now), here)
+            yield FileChange(here, was, now)
+        yield from differing_paths(reader, _tree_of(was), _tree_of(now), here)
 
 
-def _tree_of(entry: Entry | None) -> Digest | None:
+def _tree_of(entry: TreeEntry | None) -> Digest | None:
     return entry.blobs[0] if entry is not None and entry.kind == "folder" else None
 
 
-def walk(objects: Objects, tree: Digest) -> Iterator[tuple[str, Entry]]:
+def walk(objects: Objects, tree: Digest) -> Iterator[tuple[str, TreeEntry]]:
     return TreeReader(objects).walk(tree)
 
 
-def find(objects: Objects, tree: Digest, path: str) -> Entry | None:
+def find(objects: Objects, tree: Digest, path: str) -> TreeEntry | None:
     return TreeReader(objects).find(tree, path)
 
 

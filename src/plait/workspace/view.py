@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plait.errors import FileWithheld, NoSuchFile, NotAFile, OutsideWorkspace, WorkspaceError
 from plait.ids import Digest
-from plait.workspace.base import Entry
+from plait.workspace.base import TreeEntry
 from plait.workspace.checkout import checkout
 from plait.workspace.files import check_path
 from plait.workspace.folder_walk import LINKS_MAX
@@ -37,7 +37,7 @@ class Workspace:
         """Return the file as UTF-8; other bytes are replaced."""
         return self.read(path).decode("utf-8", "replace")
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> TreeEntry:
         """Return the entry at a path. A link is not followed if it is the last part of the path."""
         return self._find(path, follow=False)
 
@@ -49,7 +49,7 @@ class Workspace:
             if entry.kind != "folder"
         ]
 
-    def list(self, path: str = "") -> list[Entry]:
+    def list(self, path: str = "") -> list[TreeEntry]:
         """Return the entries of a folder, by name."""
         entry = self._find(path, follow=True)
         if entry.kind != "folder":
@@ -69,11 +69,11 @@ class Workspace:
     def __repr__(self) -> str:
         return f"<Workspace {self.tree[:12]}>"
 
-    def _find(self, path: str, *, follow: bool) -> Entry:
+    def _find(self, path: str, *, follow: bool) -> TreeEntry:
         """Walk name by name, as in a folder on disk."""
         check_path(path)
         rest = deque(parts_of(path))
-        above = [Entry("", "folder", 0o755, 0, (self.tree,))]
+        above = [TreeEntry("", "folder", 0o755, 0, (self.tree,))]
         links = 0
         while rest:
             name = rest.popleft()
@@ -94,7 +94,7 @@ class Workspace:
                 above.append(found)
         return above[-1]
 
-    def _entry_named(self, folder: Entry, name: str, path: str) -> Entry:
+    def _entry_named(self, folder: TreeEntry, name: str, path: str) -> TreeEntry:
         entries = self._reader.entries(folder.blobs[0]) if folder.kind == "folder" else ()
         found = [entry for entry in entries if entry.name == name] or [
             entry for entry in entries if shown_path(entry.name) == name

@@ -17,8 +17,6 @@ from plait.testing import SandboxContract, Seeded
 
 
 class Live(SandboxContract):
-    margin_s = 60.0
-
     @pytest.fixture
     def store(self, request: pytest.FixtureRequest) -> Iterator[MemoryStore]:
         store = MemoryStore(request.node.nodeid, source=Seeded())

@@ -205,7 +205,7 @@ def ended(process: subprocess.Popen[bytes]) -> Generator[None]:
 
 
 def written(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, bytes]]:
-    """What a process writes, as it comes."""
+    """Yield the output of a process, as it comes."""
     with DefaultSelector() as selector:
         assert process.stdout is not None and process.stderr is not None
         streams: dict[str, IO[bytes]] = {"stdout": process.stdout, "stderr": process.stderr}

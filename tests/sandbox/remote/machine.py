@@ -1,4 +1,4 @@
-"""What a loopback server has in place of a virtual machine: a folder with files that stay, and
+"""The stand-in for a virtual machine of a loopback server: a folder with files that stay, and
 processes that really run on them.
 
 Commands run under bubblewrap with a root of their own: /home, /workspace and /tmp are the
@@ -35,7 +35,7 @@ class Machine:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
 
     def path(self, path: str) -> Path:
-        """Where a file of the machine lies on the host."""
+        """Return the path of a machine's file on the host."""
         found = Path(path)
         if not found.is_absolute() or ".." in found.parts:
             raise FileNotFoundError(path)

@@ -43,7 +43,7 @@ _BOOTSTRAP = '#!/bin/sh\n/opt/opensandbox/execd &\nexec "$@"\n'
 
 
 def missing() -> str:
-    """Why it cannot run here. Empty: it can."""
+    """Return the reason why it cannot run here. Empty: it can."""
     if not program():
         return (
             "opensandbox-server is not there: pip install it into a venv of its own, and name the"

@@ -29,7 +29,7 @@ class TestCopies:
     def test_a_copy_leaves_no_snapshot(self, cube_server: Server, store: MemoryStore) -> None:
         with (
             self.contract.new_sandbox(Cube(), store, PLAIN) as sandbox,
-            closing(sandbox.fork(self.contract.wanted(store))) as other,
+            closing(sandbox.fork(self.contract.new_wanted(store))) as other,
         ):
             assert cube_server.cloud.images == {}
             assert other.files.read("README") == b"read me\n"
@@ -41,7 +41,7 @@ class TestCopies:
         with self.contract.new_sandbox(Cube(), store) as sandbox:
             cube_server.cloud.refuses.append("/sandboxes")
             with pytest.raises(SandboxFailed, match="refused on purpose"):
-                sandbox.fork(self.contract.wanted(store))
+                sandbox.fork(self.contract.new_wanted(store))
             assert cube_server.cloud.images == {}
             assert len(cube_server.cloud.machines) == 1
 
@@ -61,7 +61,7 @@ class TestCopies:
                     machine.name,
                     {"name": mark},
                 )
-            Cube().attach(sandbox.placement, self.contract.wanted(store)).close()
+            Cube().attach(sandbox.placement, self.contract.new_wanted(store)).close()
             assert set(cube_server.cloud.images) == {other, named}
 
     def test_what_ends_by_itself_is_gone(self, cube_server: Server, store: MemoryStore) -> None:
@@ -75,8 +75,8 @@ class TestCopies:
     ) -> None:
         monkeypatch.delenv("CUBE_TEMPLATE_ID")
         with pytest.raises(InvalidValue, match="CUBE_TEMPLATE_ID"):
-            Cube().create(self.contract.wanted(store))
+            Cube().create(self.contract.new_wanted(store))
         with pytest.raises(SandboxFailed, match="does not exist"):
-            Cube().create(self.contract.wanted(store, image="nowhere"))
+            Cube().create(self.contract.new_wanted(store, image="nowhere"))
         with self.contract.new_sandbox(Cube(), store, image="small") as sandbox:
             assert sandbox.placement.image == "small"

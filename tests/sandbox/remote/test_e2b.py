@@ -92,7 +92,9 @@ class TestE2B(SandboxContract):
     ) -> None:
         with self.new_sandbox(backend, store, PLAIN) as sandbox:
             sandbox.exec(["sh", "-c", "rm README; echo more > more"])
-            again = backend.attach(sandbox.placement, self.wanted(store, put_tree(store, PLAIN)))
+            again = backend.attach(
+                sandbox.placement, self.new_wanted(store, put_tree(store, PLAIN))
+            )
             found = again.snapshot()
             store.put_blobs(found.blobs)
             assert found.changed == ("README", "more")
@@ -102,12 +104,12 @@ class TestE2B(SandboxContract):
         self, backend: E2B, e2b_server: Server, store: MemoryStore
     ) -> None:
         with self.new_sandbox(backend, store, PLAIN) as sandbox:
-            sandbox.fork(self.wanted(store, put_tree(store, PLAIN))).destroy()
+            sandbox.fork(self.new_wanted(store, put_tree(store, PLAIN))).destroy()
             assert [route.rpartition("/")[2] for _, route in e2b_server.cloud.requests].count(
                 "fork"
             ) == 1
             sandbox.files.write("new", b"new")
-            other = sandbox.fork(self.wanted(store, put_tree(store, PLAIN), network="on"))
+            other = sandbox.fork(self.new_wanted(store, put_tree(store, PLAIN), network="on"))
             assert other.files.read("new") == b"new"
             assert [route.rpartition("/")[2] for _, route in e2b_server.cloud.requests].count(
                 "fork"
@@ -127,7 +129,7 @@ class TestE2B(SandboxContract):
     ) -> None:
         e2b_server.cloud.refuses.append("/files")
         with pytest.raises(SandboxFailed):
-            backend.create(self.wanted(store, put_tree(store, PLAIN)))
+            backend.create(self.new_wanted(store, put_tree(store, PLAIN)))
         assert e2b_server.cloud.machines == {}
 
     def test_what_ends_by_itself_is_gone(
@@ -143,7 +145,7 @@ class TestE2B(SandboxContract):
 
 def test_a_template_that_is_not_there(e2b_server: Server, store: MemoryStore) -> None:
     with pytest.raises(SandboxFailed, match="nowhere.*template"):
-        E2B().create(TestE2B().wanted(store, image="nowhere"))
+        E2B().create(TestE2B().new_wanted(store, image="nowhere"))
 
 
 def test_a_wrong_key(
@@ -151,14 +153,14 @@ def test_a_wrong_key(
 ) -> None:
     monkeypatch.setenv("E2B_API_KEY", "wrong-key-0123456789abcdef")
     with pytest.raises(SandboxFailed, match="check E2B_API_KEY") as caught:
-        E2B().create(TestE2B().wanted(store))
+        E2B().create(TestE2B().new_wanted(store))
     assert "wrong-key" not in str(caught.value)
 
 
 def test_no_key(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("E2B_API_KEY", raising=False)
     with pytest.raises(MissingKey, match="E2B_API_KEY"):
-        E2B().create(TestE2B().wanted(store))
+        E2B().create(TestE2B().new_wanted(store))
     (found,) = [
         capability for capability in E2B().probe().capabilities if capability.name == "exec"
     ]
@@ -168,14 +170,14 @@ def test_no_key(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_package(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "e2b", None)
     with pytest.raises(MissingExtra, match=r"plait\[e2b\]"):
-        E2B().create(TestE2B().wanted(store))
+        E2B().create(TestE2B().new_wanted(store))
 
 
 def test_a_folder_of_this_machine_is_not_worked_on_in_place(
     e2b_server: Server, store: MemoryStore
 ) -> None:
     with pytest.raises(NotSupported, match="apply"):
-        E2B().create(TestE2B().wanted(store, in_place=True))
+        E2B().create(TestE2B().new_wanted(store, in_place=True))
 
 
 def test_the_label_holds_for_the_version_it_was_earned_with(

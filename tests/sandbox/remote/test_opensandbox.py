@@ -48,7 +48,7 @@ class TestWire:
         self, opensandbox_server: Server, store: MemoryStore
     ) -> None:
         with pytest.raises(SandboxFailed, match="no image nowhere:1.*OPEN_SANDBOX_DOMAIN"):
-            OpenSandbox().create(self.contract.wanted(store, image="nowhere:1"))
+            OpenSandbox().create(self.contract.new_wanted(store, image="nowhere:1"))
 
     def test_what_ends_by_itself_is_gone(
         self, opensandbox_server: Server, store: MemoryStore
@@ -58,4 +58,4 @@ class TestWire:
             with pytest.raises(SandboxGone):
                 sandbox.exec(["true"])
             with pytest.raises(SandboxGone):
-                OpenSandbox().attach(sandbox.placement, self.contract.wanted(store))
+                OpenSandbox().attach(sandbox.placement, self.contract.new_wanted(store))

@@ -33,7 +33,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.slow
 class TestRealServer(SandboxContract):
     network = "on"
-    margin_s = 20.0
 
     @pytest.fixture
     def backend(self, address: str, monkeypatch: pytest.MonkeyPatch) -> OpenSandbox:
@@ -42,7 +41,7 @@ class TestRealServer(SandboxContract):
         return OpenSandbox()
 
     def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
-        return super().wanted(store, tree, **{"image": IMAGE, "network": "on", **fields})
+        return super().new_wanted(store, tree, **{"image": IMAGE, "network": "on", **fields})
 
     @pytest.mark.skip(reason=ONE_AT_A_TIME)
     def test_two_of_them_do_not_share_files(self, backend: Backend, store: Store) -> None: ...

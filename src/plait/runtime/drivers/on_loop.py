@@ -103,7 +103,7 @@ async def _result_and_cancel(task: asyncio.Future[T]) -> tuple[T, BaseException 
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             hit = error
-        except BaseException:
+        except BaseException:  # the task's own: `result` raises it
             break
     return task.result(), hit
 
@@ -233,7 +233,7 @@ class AsyncBatch:
                 job.number,
                 failure=Failure("Cancelled", "it was cancelled while it ran; it may have happened"),
             )
-        except BaseException as error:
+        except BaseException as error:  # the outcomes of other jobs are still to come
             return Done(job.number, failure=failure_of(error))
         finally:
             self._stoppable.discard(task)

@@ -19,7 +19,7 @@ SIDE_BY_SIDE = 32
 
 
 async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
-    """Run a coroutine function, whatever it does."""
+    """Run a coroutine function. An error of any class is its outcome."""
     if job.check is not None:
         job.check()
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
@@ -67,7 +67,7 @@ async def _value_or_failure(job: Job, sandbox: SandboxCall | None) -> tuple[Any,
         return await job.tool.function(**job.arguments, **more), None
     except asyncio.CancelledError:
         raise
-    except BaseException as error:
+    except BaseException as error:  # of any class: the tool failed, and nothing else did
         return None, failure_of(error)
 
 

@@ -59,7 +59,7 @@ class MemoryEvents(MemoryBlobs):
                 check_epoch(fence, self._find(fence.log).epoch)
             known = self._logs.get(log)
             if known is not None:
-                if self._stands(known, events[-1]):
+                if self._is_appended(known, events[-1]):
                     return events[-1].id
                 raise LogExists(log)
             inherited = self._logs[parent].lineage if parent else ()
@@ -81,7 +81,7 @@ class MemoryEvents(MemoryBlobs):
         check_chain(log, events, after)
         with self._open():
             known = self._find(log)
-            stands = known.head != after and self._stands(known, events[-1])
+            stands = known.head != after and self._is_appended(known, events[-1])
             for fence in fences:
                 check_epoch(
                     fence,
@@ -229,7 +229,7 @@ class MemoryEvents(MemoryBlobs):
         with self._open():
             return self._feed[first:last]
 
-    def _stands(self, known: MemoryLog, event: Event) -> bool:
+    def _is_appended(self, known: MemoryLog, event: Event) -> bool:
         place = event.seq - known.place - 1
         return 0 <= place < len(known.events) and known.events[place].id == event.id
 

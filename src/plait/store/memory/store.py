@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from plait.store.lineage import cut_lineage
 from plait.store.locks import MemoryLock
 from plait.store.memory.events import MemoryEvents
 from plait.store.memory.rows import MemoryRows
+from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar
 from plait.store.rows import check_names
 
@@ -40,7 +39,7 @@ class MemoryStore(MemoryEvents):
         self.folder: Path | None = None
         self._locked: set[str] = set()  # runs
         self.attach(projections)
-        _instances.add(self)
+        STORES.add(self)
 
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 
@@ -122,10 +121,6 @@ class MemoryStore(MemoryEvents):
         with self._open():
             return MemoryLock(self._locked, run, session)
 
-    def forget_locks(self) -> None:
-        """Drop all locks, in a forked child: they are the parent's."""
-        self._locked.clear()
-
     # ── the store as a whole ─────────────────────────────────────────────────────────────────
 
     def freeze(self) -> None:
@@ -134,6 +129,14 @@ class MemoryStore(MemoryEvents):
 
     def thaw(self) -> None:
         self._guard.release()
+
+    def start_over(self) -> None:
+        """Go on in a forked child, where the locks of runs are the parent's."""
+        self._locked.clear()
+        self._guard.release()
+
+    def sync_at_exit(self) -> None:
+        """Do nothing: the store ends with the process."""
 
     def check(self) -> list[str]:
         return []  # it has no files, and counts nothing twice
@@ -155,26 +158,3 @@ class MemoryStore(MemoryEvents):
 
     def __repr__(self) -> str:
         return f"<MemoryStore {self.address}>"
-
-
-_instances: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
-
-
-def _freeze() -> None:
-    """Wait for writes under way, so that none is half done when the process is copied."""
-    for store in _instances:
-        store.freeze()
-
-
-def _thaw() -> None:
-    for store in _instances:
-        store.thaw()
-
-
-def _thaw_child() -> None:
-    for store in _instances:
-        store.forget_locks()
-        store.thaw()
-
-
-os.register_at_fork(before=_freeze, after_in_parent=_thaw, after_in_child=_thaw_child)

@@ -70,7 +70,7 @@ class GroupCommit:
             if ticket.gate is not None:
                 ticket.gate.acquire()
             if ticket.lead:
-                self._lead(ticket)
+                self._run_round(ticket)
         # Ctrl-C anywhere, even while settling: settle again, so that no thread is left waiting
         except BaseException:
             self._settle(ticket)
@@ -94,7 +94,7 @@ class GroupCommit:
                 self._busy = ticket.lead = True
             self._queue.append(ticket)
 
-    def _lead(self, leader: _Ticket[Any]) -> None:
+    def _run_round(self, leader: _Ticket[Any]) -> None:
         if len(self._queue) == 1:  # alone; a thread that comes now joins the next round
             leader.batch = [leader]
             self._run_alone(leader)

@@ -8,7 +8,6 @@ connection comes to its end, all are closed, and both sides open new ones when t
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import TypeVar
 import apsw
 
 from plait.errors import DiskFull, PlaitError, StoreClosed, StoreCorrupt, StoreFailed
+from plait.store.process import STORES
 from plait.store.sqlite.commit import GroupCommit
 from plait.store.sqlite.database import UNSYNCED_S, Database
 
@@ -31,12 +31,6 @@ _READERS_MAX = 8  # kept open for reading
 _CHECK_EVERY_S = 0.02
 _CLOSE_WAIT_S = 10.0
 _FORK_WAIT_S = 10.0  # a fork waits this long for uses of a connection to end
-
-
-opening = threading.RLock()
-"""Held while a connection exists that no Connections knows of (a store being made or migrated), and
-by a fork.
-"""
 
 
 class _Handles:
@@ -81,7 +75,7 @@ class Connections:
         # forked while in use: the library's memory of locks is wrong in this process
         self._spoiled = False
         self.is_closed = False
-        _instances.add(self)
+        STORES.add(self)
 
     def write(self, work: Callable[[Database], T], durable: bool = True) -> T:
         handles = self._enter()
@@ -219,7 +213,7 @@ class Connections:
             if self._handles is None:
                 self._handles = _Handles(self._connect())
                 if self._owed:
-                    self._handles.writer.owe(self._owed)
+                    self._handles.writer.count_unsynced(self._owed)
                     self._handles.writer.doubt()
                     self._owed = 0
             self._users += 1
@@ -292,27 +286,3 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-_instances: weakref.WeakSet[Connections] = weakref.WeakSet()
-
-
-def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
-    def run() -> None:
-        for connections in list(_instances):
-            act(connections)
-
-    return run
-
-
-# Hooks before a fork run last in, first out: first no store is being opened, then the users of open
-# ones are waited for.
-os.register_at_fork(
-    before=_each(Connections.freeze),
-    after_in_parent=_each(Connections.thaw),
-    after_in_child=_each(Connections.start_over),
-)
-atexit.register(_each(Connections.sync_at_exit))
-os.register_at_fork(
-    before=opening.acquire, after_in_parent=opening.release, after_in_child=opening.release
-)

@@ -144,14 +144,14 @@ class Database:
             raise OutcomeUnknown(self.path, str(error)) from error
         self._commits += 1
         if self._synchronous != _FULL:
-            self.owe(pieces)
+            self.count_unsynced(pieces)
         # SQLite syncs at a commit that wrote pages, and only then
         elif self.unsynced and self._pages_written() != self._written:
             if self.doubtful:
                 self._write_anew()
             self.unsynced = 0
 
-    def owe(self, pieces: int) -> None:
+    def count_unsynced(self, pieces: int) -> None:
         """Count pieces of work that were committed without an fsync."""
         self._unsynced_since = self._unsynced_since if self.unsynced else time.monotonic()
         self.unsynced += pieces
@@ -203,7 +203,6 @@ class Database:
     def others(self) -> int:
         """Return a number that changes when another connection has written, asked inside a
         transaction. Forty times cheaper than the pragma for it.
-
 
         SQLite's own number also grows by one with each commit of this connection, which is taken
         off again.

@@ -105,11 +105,13 @@ def _epochs(db: Database) -> None:
     db.execute("ALTER TABLE log ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0")
     db.execute("""
         UPDATE log SET epoch = turns.times FROM (
-            SELECT event.log AS log, count(*) AS times FROM event JOIN kind ON kind.code = event.kind
-            WHERE kind.name IN ('RunStarted', 'RunBranched', 'RunResumed', 'RunFinished', 'RunFailed', 'RunCancelled')
+            SELECT event.log AS log, count(*) AS times FROM event JOIN kind \
+ON kind.code = event.kind
+            WHERE kind.name IN ('RunStarted', 'RunBranched', 'RunResumed', 'RunFinished', \
+'RunFailed', 'RunCancelled')
             GROUP BY event.log
         ) turns WHERE turns.log = log.key
-        """)  # noqa: E501
+        """)
 
 
 MIGRATIONS: tuple[Migration, ...] = (_first, _snapshots, _lazy_logs, _epochs)

@@ -24,6 +24,7 @@ from plait.store.arguments import (
 )
 from plait.store.base import Durability, Unchecked
 from plait.store.locks import FileLock
+from plait.store.process import STORES
 from plait.store.projection import Projection
 from plait.store.sqlite.checks import (
     file_faults,
@@ -32,7 +33,7 @@ from plait.store.sqlite.checks import (
     schema_faults,
     unchecked_parts,
 )
-from plait.store.sqlite.connections import Connections, opening
+from plait.store.sqlite.connections import Connections
 from plait.store.sqlite.database import (
     BUSY_S,
     PRAGMAS,
@@ -69,7 +70,7 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
         self.address = f"sqlite:{self._folder}"
         self.path = str(self._folder / FILE)
         make_folder(self._folder, FILE)
-        with opening:
+        with STORES.opening:
             first = connect(self.path, create=True, busy_s=busy_s)
             try:
                 migrate(first, migrations)

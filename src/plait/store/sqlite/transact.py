@@ -146,7 +146,7 @@ class Transact:
             check_epoch(fence, _epoch_of(db, fence, key))
         key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))
         if key is not None:
-            if _stands(db, key, last):
+            if _is_appended(db, key, last):
                 db.touch()  # it may have been committed without an fsync
                 return None
             raise LogExists(log)
@@ -332,7 +332,7 @@ def _not_advanced(
     fences: Sequence[KeyedFence],
 ) -> Digest:
     last = prepared.last
-    stands = _stands(db, key, last)
+    stands = _is_appended(db, key, last)
     for fence, at in fences:
         check_epoch(fence, _epoch_of(db, fence, at), prepared.turns if stands and at == key else 0)
     if stands:
@@ -356,7 +356,7 @@ def _epoch_of(db: Database, fence: Fence, key: int) -> int:
     return found
 
 
-def _stands(db: Database, key: int, event: Event) -> bool:
+def _is_appended(db: Database, key: int, event: Event) -> bool:
     """True if exactly this event stands: it was appended, and its acknowledgement was lost."""
     there = _event_at(db, key, event.seq)
     return there is not None and there.id == event.id

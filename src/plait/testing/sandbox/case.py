@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 from plait.errors import (
     NotSupported,
     SandboxGone,
 )
-from plait.ids import Digest, derive_id
+from plait.ids import Digest
 from plait.sandbox import Backend, Sandbox, Wanted
 from plait.store import Store
 from plait.testing.sandbox.trees import Tree, put_tree
+from plait.testing.writing import new_log
 from plait.workspace import EMPTY
-
-_ordinal = count(1)
 
 
 @contextmanager
@@ -33,17 +31,16 @@ def check_refused(error: type[Exception]) -> Generator[None]:
 class SandboxCase:
     """The sandboxes that every part of the contract needs."""
 
-    margin_s = 8.0  # how much later than its limit a command may be ended
     network = "off"  # of the placement, if no other is asked for
 
-    def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
-        return Wanted(store, derive_id("plait/testing/sandbox", next(_ordinal)), tree, **fields)
+    def new_wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
+        return Wanted(store, new_log(), tree, **fields)
 
     @contextmanager
     def new_sandbox(
         self, backend: Backend, store: Store, nodes: Tree | None = None, **fields: Any
     ) -> Generator[Sandbox]:
-        sandbox = backend.create(self.wanted(store, put_tree(store, nodes or {}), **fields))
+        sandbox = backend.create(self.new_wanted(store, put_tree(store, nodes or {}), **fields))
         try:
             yield sandbox
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import tracemalloc
 
 from plait.errors import (
@@ -97,17 +96,14 @@ class CommandContract(SandboxCase):
     def test_output_is_seen_before_the_end(self, backend: Backend, store: Store) -> None:
         if not self._offers(backend, "stream"):
             return
-        seen: list[tuple[float, bytes]] = []
+        seen: list[bytes] = []
         with self.new_sandbox(backend, store) as sandbox:
             ran = sandbox.exec(
                 ["sh", "-c", "echo one; sleep 2; echo two"],
-                on_output=lambda data: seen.append((time.monotonic(), bytes(data))),
+                on_output=lambda data: seen.append(bytes(data)),
             )
-            assert (
-                b"".join(data for _, data in seen) == b"one\ntwo\n" == b"".join(ran.output.pieces())
-            )
-            assert seen[0][1] == b"one\n"
-            assert seen[-1][0] - seen[0][0] > 0.5
+            assert b"".join(seen) == b"one\ntwo\n" == b"".join(ran.output.pieces())
+            assert seen[0] == b"one\n"  # in the pause: at the end both come in one piece
 
     def test_odd_bytes_are_kept(self, backend: Backend, store: Store) -> None:
         data = bytes(range(256)) * 3
@@ -143,28 +139,26 @@ class CommandContract(SandboxCase):
 
     def test_too_long_ends_it_and_all_that_it_started(self, backend: Backend, store: Store) -> None:
         with self.new_sandbox(backend, store) as sandbox:
-            began = time.monotonic()
             ran = sandbox.exec(
-                ["sh", "-c", f"{_BEATS} & echo begun; sleep 300"], limits=Limits(time_s=2)
+                ["sh", "-c", f"{_BEATS} & echo begun; sleep 300; echo slept"],
+                limits=Limits(time_s=2),
             )
-            assert time.monotonic() - began < 2 + self.margin_s
             assert (ran.killed, ran.output.view()) == ("time", "begun\n")
             assert ran.exit_code != 0
             self._is_still(sandbox)
 
     def test_what_it_leaves_behind_ends_with_it(self, backend: Backend, store: Store) -> None:
         with self.new_sandbox(backend, store) as sandbox:
-            began = time.monotonic()
-            ran = sandbox.exec(["sh", "-c", f"{_BEATS} & echo begun"])
-            assert (ran.exit_code, ran.output.view()) == (0, "begun\n")
-            assert time.monotonic() - began < self.margin_s
+            # a sandbox that waits for the loop in the background ends it by the limit
+            ran = sandbox.exec(["sh", "-c", f"{_BEATS} & echo begun"], limits=Limits(time_s=60))
+            assert (ran.exit_code, ran.killed, ran.output.view()) == (0, "", "begun\n")
             self._is_still(sandbox)
 
     def test_limits_are_only_narrowed(self, backend: Backend, store: Store) -> None:
         with self.new_sandbox(backend, store, limits=Limits(time_s=1)) as sandbox:
-            began = time.monotonic()
-            assert sandbox.exec(["sleep", "300"], limits=Limits(time_s=500)).killed == "time"
-            assert time.monotonic() - began < 1 + self.margin_s
+            sleeps = ["sh", "-c", "sleep 300; echo slept"]
+            ran = sandbox.exec(sleeps, limits=Limits(time_s=500))
+            assert (ran.killed, ran.output.view()) == ("time", "")
 
     def _is_still(self, sandbox: Sandbox) -> None:
         before, after = (

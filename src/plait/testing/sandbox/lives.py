@@ -21,7 +21,7 @@ class LifeContract(SandboxCase):
             sandbox.begin()
             sandbox.files.write("before", b"in both")
             self._snapshot_tree(sandbox, store)
-            fork = sandbox.fork(self.wanted(store, put_tree(store, PLAIN)))
+            fork = sandbox.fork(self.new_wanted(store, put_tree(store, PLAIN)))
             try:
                 assert fork.placement.sandbox != sandbox.placement.sandbox
                 assert fork.files.read("before") == b"in both"
@@ -57,7 +57,9 @@ class LifeContract(SandboxCase):
             if not self._or_says_so(backend, "pause", sandbox.pause):
                 return
             sandbox.close()
-            again = backend.attach(sandbox.placement, self.wanted(store, put_tree(store, PLAIN)))
+            again = backend.attach(
+                sandbox.placement, self.new_wanted(store, put_tree(store, PLAIN))
+            )
             try:
                 assert again.files.read("kept") == b"kept"
             finally:
@@ -68,7 +70,7 @@ class LifeContract(SandboxCase):
             self._or_says_so(backend, "renew", lambda: sandbox.renew(600.0))
 
     def test_another_handle_finds_the_same_files(self, backend: Backend, store: Store) -> None:
-        wanted = self.wanted(store, put_tree(store, PLAIN))
+        wanted = self.new_wanted(store, put_tree(store, PLAIN))
         sandbox = backend.create(wanted)
         try:
             sandbox.begin()
@@ -91,7 +93,7 @@ class LifeContract(SandboxCase):
             self._end(again)
 
     def test_what_is_destroyed_is_gone(self, backend: Backend, store: Store) -> None:
-        wanted = self.wanted(store, put_tree(store, PLAIN))
+        wanted = self.new_wanted(store, put_tree(store, PLAIN))
         sandbox = backend.create(wanted)
         assert sandbox.placement.sandbox in [held.sandbox for held in backend.list_sandboxes(store)]
         sandbox.destroy()
@@ -105,7 +107,7 @@ class LifeContract(SandboxCase):
         ]
 
     def test_it_is_known_whose_it_is(self, backend: Backend, store: Store) -> None:
-        wanted = self.wanted(store)
+        wanted = self.new_wanted(store)
         sandbox = backend.create(wanted)
         try:
             (held,) = [

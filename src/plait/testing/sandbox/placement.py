@@ -50,7 +50,7 @@ class PlacementContract(SandboxCase):
 
     def test_isolation_that_is_not_there_is_refused(self, backend: Backend, store: Store) -> None:
         with check_refused(IsolationMissing):
-            backend.create(self.wanted(store, isolation="no-such-rung"))
+            backend.create(self.new_wanted(store, isolation="no-such-rung"))
 
     def test_a_tree_is_there_as_it_was(self, backend: Backend, store: Store) -> None:
         with self.new_sandbox(backend, store, PLAIN) as sandbox:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from plait.ids import Digest
 from plait.store import Store
-from plait.workspace import EMPTY, Entry, NewEntry, TreeReader
+from plait.workspace import EMPTY, NewEntry, TreeEntry, TreeReader
 from plait.workspace.edited import edit_tree
 
 Tree = Mapping[str, NewEntry]
@@ -73,7 +73,7 @@ def nodes_of(store: Store, tree: Digest) -> dict[str, NewEntry]:
     return {path: _node(reader, entry) for path, entry in reader.walk(tree)}
 
 
-def _node(reader: TreeReader, entry: Entry) -> NewEntry:
+def _node(reader: TreeReader, entry: TreeEntry) -> NewEntry:
     assert entry.kind != "withheld"
     return NewEntry(
         entry.kind, entry.mode, reader.content(entry) if entry.kind == "file" else b"", entry.target
