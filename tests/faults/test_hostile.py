@@ -234,17 +234,17 @@ import signal, sys, tempfile
 from plait.errors import StoreReentered
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, said
+from plait.testing.writing import begin, extend, message
 store = SqliteStore(tempfile.mkdtemp(), source=Seeded())
 mine, theirs, refused = begin(store), begin(store), 0
 def ring(*_):
     global refused
-    try: extend(store, theirs, said("x"))
+    try: extend(store, theirs, message("x"))
     except StoreReentered: refused += 1
 signal.signal(signal.SIGALRM, ring)
 for _ in range(300):
     signal.setitimer(signal.ITIMER_REAL, 0.0005)
-    extend(store, mine, said("y"))
+    extend(store, mine, message("y"))
 print(refused, "ok")
 """
     done = python(code, check=False)
