@@ -38,12 +38,12 @@ from plait.tool import tool
 
 if _TYPE_CHECKING:
     from plait.agent import Agent
+    from plait.calls.model_call import Retry
     from plait.compactor import Compactor
     from plait.durable import replay, resume, whatif
     from plait.journal.stops import Cancelled, Parked
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
-    from plait.runtime.effects import Retry
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -145,7 +145,7 @@ _ACTING = {
     "Parallel": "plait.workflow",
     "Parked": "plait.journal.stops",
     "Result": "plait.tool",
-    "Retry": "plait.runtime.effects",
+    "Retry": "plait.calls.model_call",
     "Sandbox": "plait.sandbox",
     "ScriptedModel": "plait.model.scripted",
     "Selector": "plait.selector",

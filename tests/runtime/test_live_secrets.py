@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, secrets, tool
+from plait.calls.model_call import Retry
 from plait.errors import BranchFailed, InvalidValue, ModelFailed, PlaitError, ToolFailed
 from plait.event import Event
 from plait.event.kinds import Reasoning, Text, Usage
@@ -34,7 +35,6 @@ from plait.model.base import (
     TextDelta,
     ToolDelta,
 )
-from plait.runtime.effects import Retry
 from plait.sandbox import Sandbox
 from plait.secrets import HiddenPieces
 from plait.workflow import Parallel

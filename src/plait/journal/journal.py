@@ -112,7 +112,10 @@ class Journal:
                 return cursor.at, found
             drafts, at = unwritten_drafts(drafts, found), cursor.at
             merging -= len(found)
-        at = self._beyond_recording(at)
+        cursor = self.recording.cursors.get(at.id) if at.run == self.run else None
+        if cursor is not None and at.seq == cursor.at.seq:  # after the events of others
+            at = cursor.tip
+            self._end_recording(at)
         if self.on_write is not None:
             self.on_write("before", drafts)
         fences = self.fence.fences_in(at.store)
@@ -240,10 +243,6 @@ class Journal:
     def now(self, session: Session) -> Micros:
         return self.writer.source(session.store).now(session.id, session.seq + 1)
 
-    def process(self, session: Session) -> str:
-        """Return a name that no other process has: consent may count in this one only."""
-        return self.writer.process(session.store)
-
     def waiting_logs(self) -> list[tuple[LogId, str]]:
         """Return the logs that deferred drafts wait for, with their scopes."""
         return [(log, scope) for log, scope in self.deferred.logs() if log in self.tips]
@@ -252,11 +251,6 @@ class Journal:
 
     def tip(self, log: LogId, scope: str | None = None) -> Position:
         return msgspec.structs.replace(self.tips[log], run=scope or self.run)
-
-    def is_tip(self, session: Session) -> bool:
-        """True for the last value of its log that the run has made."""
-        at = self.tips.get(session.id)
-        return at is not None and (at.seq, at.head) == (session.seq, session.head)
 
     def latest(self, at: Position) -> Position:
         """Return the end of a log: for a resumed run, as it was then."""
@@ -277,14 +271,6 @@ class Journal:
         if cursor.over and not self.recording.strict and not cursor.closed:
             self._end_recording(at)
         return next_value(session, at) if at.seq != session.seq else session
-
-    def _beyond_recording(self, at: Position) -> Position:
-        """Return where the first live event is written: after those of others."""
-        cursor = self.recording.cursors.get(at.id) if at.run == self.run else None
-        if cursor is None or at.seq != cursor.at.seq:
-            return at
-        self._end_recording(cursor.tip)
-        return cursor.tip
 
     def _end_recording(self, at: Position) -> None:
         """Write this log from here on."""
@@ -318,9 +304,22 @@ class Journal:
         """Return the runs that this one was branched off, the first one first."""
         return self.recording.before if session.run == self.run else ()
 
+    @property
+    def is_replay(self) -> bool:
+        """True if nothing is done and nothing written: all there is, is the recording."""
+        return self.recording.strict
+
     def standing_of(self, event: Event) -> Standing:
         """Return where an event of the run comes from."""
         return self.recording.standing_of(event)
+
+    def is_reopened(self, failure: Event) -> bool:
+        """True if a failure ended the run, which was resumed to try again."""
+        return failure.id in self.recording.reopened
+
+    def is_at_end(self, log: LogId) -> bool:
+        """True in a replay where nothing is left in this log but the end of the run."""
+        return self.recording.ends_here(log)
 
     def has_step_after(self, session: Session) -> bool:
         """True if an ordinary recorded step comes right after this value: nothing was delivered."""
@@ -431,7 +430,7 @@ class Journal:
         wanted = Differs(None, "(an effect that is not on record)")
         return self.fence.halt(divergence(position_of(session), wanted))
 
-    def check_all_taken(self) -> None:
+    def check_recording_used(self) -> None:
         """Raise if a branch has a recorded step that the program never came to."""
         left = self.recording.untaken_step()
         if left is not None:

@@ -31,6 +31,11 @@ class Tips:
     def get(self, log: LogId) -> Position | None:
         return self._positions.get(log)
 
+    def is_tip(self, position: Position) -> bool:
+        """True for the last position of its log that the run has made."""
+        at = self._positions.get(position.id)
+        return at is not None and (at.seq, at.head) == (position.seq, position.head)
+
     def move(self, position: Position, events: Sequence[Event] = ()) -> None:
         """Move the tip of a log, past these events."""
         with self._lock:

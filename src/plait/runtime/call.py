@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from plait.calls.tool_call import SERVICE
 from plait.errors import (
     BudgetExceeded,
     ChoiceInvalid,
@@ -41,7 +42,6 @@ from plait.inside import is_inside, open_store
 from plait.journal.standing import Standing
 from plait.journal.stops import Cancelled, Halted, Parked
 from plait.journal.writer import direct_writer
-from plait.runtime.answer import SERVICE
 from plait.runtime.appends import append_around_run, append_at_tip, append_events
 from plait.runtime.bypass import policy_of
 from plait.runtime.drivers.blocking import Blocking, Waiter
@@ -450,7 +450,7 @@ def _end(
     ):
         append_at_tip(tip, ())
     if whole:
-        run.journal.check_all_taken()
+        run.journal.check_recording_used()
     session = run.journal.catch_up(advance(entry.session, run.journal.tip(run.root)))
     session, _ = append_at_tip(
         session,

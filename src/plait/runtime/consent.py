@@ -204,7 +204,7 @@ def consent_binding(
 ) -> Digest:
     tool, body = call.tool, request.body
     assert isinstance(body, k.ToolRequested)
-    process = run.journal.process(session) if unknown_parts(run, session, call) else ""
+    process = run.journal.writer.process(session.store) if unknown_parts(run, session, call) else ""
     return policy.binding(
         session.id,
         request.seq,

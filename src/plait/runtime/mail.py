@@ -64,7 +64,7 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     ] != session:
         session, events = run.journal.catch_up(recorded[0]), recorded[1]
         heard += events
-        if run.journal.recording.ends_here(session.id):
+        if run.journal.is_at_end(session.id):
             _heed(session, events)
     if not run.journal.is_live(session):
         return session, heard
@@ -280,7 +280,7 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     here = heads[log]
     run.journal.fence.check(heads)
     # somebody wrote to the log itself: that is taken along
-    if here.head != session.head and run.journal.is_tip(session):
+    if here.head != session.head and run.journal.tips.is_tip(position_of(session)):
         session = session.reload()
         run.journal.tips.move(position_of(session))
     if log != run.root and above in heads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -26,6 +26,7 @@ from plait.runtime.registry import run_of, scoped_session
 from plait.runtime.run import Run
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.runtime.spend import afford_tool
+from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Loose, contents, pack
@@ -34,13 +35,6 @@ from plait.session.ports import Act, Draft
 from plait.session.value import position_of
 from plait.tool import KEY, SESSION, Result, WrongArguments
 from plait.workspace import EMPTY
-
-
-class Unwritten(NamedTuple):
-    """The last outcome of a turn's calls: it is written with the ask that follows, or by itself."""
-
-    session: Session  # before it
-    drafts: Sequence[Draft]
 
 
 def run_calls(

@@ -48,7 +48,8 @@ from plait.runtime.override import overridden_tools
 from plait.runtime.perform import perform
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
-from plait.runtime.run_tools import Unwritten, run_calls
+from plait.runtime.run_tools import run_calls
+from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Wait
 from plait.secrets import is_whole
 from plait.session import Session
@@ -290,11 +291,11 @@ class CallContext:
 
     def is_reopened(self, outcome: Event, *, was_stopped: bool) -> bool:
         run = self._run
-        if run is None or run.journal.recording.is_live or not self.is_live:
+        if run is None or not self.is_live:
             return False
         if was_stopped and self.standing_of(outcome) is not Standing.LIVE:
             return not run.journal.went_on_without(self._session.id)
-        return outcome.id in run.journal.recording.reopened
+        return run.journal.is_reopened(outcome)
 
     def was_tried(self, call: ToolCallState) -> bool:
         session, first = self._session, call.last.seq + 1

@@ -57,9 +57,8 @@ def ask_human(
             session, [Draft(k.QuestionAnswered(asked.id, answer), act)]
         )
     if answered is None:
-        raise _parked(
-            run, session, f"a question waits for an answer: plait answer {asked.id[:12]} …"
-        )
+        run.journal.check_may_act(session)
+        raise Parked(session, f"a question waits for an answer: plait answer {asked.id[:12]} …")
     return session
     yield  # nothing is waited for here: whoever has to wait is parked
 
@@ -109,7 +108,8 @@ def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Ses
         if body.event
         else f"a time, {left_s:,.0f} s from now"
     )
-    raise _parked(run, session, f"it waits for {what}")
+    run.journal.check_may_act(session)
+    raise Parked(session, f"it waits for {what}")
 
 
 def _fire(session: Session, call: str, by: Any, cause: Event) -> Session:
@@ -176,11 +176,3 @@ def _heard(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, 
 
 def _of(events: Sequence[Event], call: str) -> Event | None:
     return next((event for event in events if event.header.call == call), None)
-
-
-def _parked(run: Run, session: Session, why: str) -> BaseException:
-    return (
-        run.journal.end_of_recording(session)
-        if run.journal.recording.strict
-        else Parked(session, why)
-    )
