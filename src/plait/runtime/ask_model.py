@@ -189,7 +189,8 @@ class ModelAsk:
         return self.run.journal.standing_of(event) if self.run is not None else Standing.LIVE
 
     def is_reopened(self, outcome: Event) -> bool:
-        return self.run is not None and self.run.journal.is_reopened(outcome)
+        run = self.run
+        return run is not None and run.journal.is_reopened(self.session.id, outcome)
 
     # ── actions ──────────────────────────────────────────────────────────────────────────────
 

@@ -93,7 +93,7 @@ def _past_own_gates(run: Run, session: Session) -> Session:
         if not (gate.by and is_judge(gate.by, "", names))
     }
     held = {name: gate for name, gate in held.items() if not _was_given(session, gate)}
-    heard = run.journal.delivered(session)
+    heard = run.journal.deliveries.seq(session)
     session = _await_verdicts(
         run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()}
     )
@@ -168,7 +168,7 @@ def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Sessi
         return past
     unmet: dict[tuple[LogId, str], tuple[str, str, int]] = {}
     for each in past:
-        heard = run.journal.delivered(each) if each.run == run.id else 0
+        heard = run.journal.deliveries.seq(each) if each.run == run.id else 0
         unmet |= {
             (each.id, name): (each.checks.gates[name].by, why, heard)
             for name, why in each.reload().checks.unmet.items()
@@ -245,13 +245,13 @@ def has_mail(session: Session) -> bool:
     log, inbox, above = session.id, inbox_of(session.id), inbox_of(run.root)
     heads = store_at(session.store).heads([log, inbox] if log == run.root else [log, inbox, above])
     if heads[log].head != session.head or (
-        inbox in heads and heads[inbox].tip > run.journal.delivered(session)
+        inbox in heads and heads[inbox].tip > run.journal.deliveries.seq(session)
     ):
         return True
     return (
         log != run.root
         and above in heads
-        and heads[above].tip > run.journal.delivered(session_at(run.journal.tip(run.root)))
+        and heads[above].tip > run.journal.deliveries.seq(session_at(run.journal.tip(run.root)))
     )
 
 
@@ -285,14 +285,14 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
         run.journal.tips.move(position_of(session))
     if log != run.root and above in heads:
         _heed_above(run, store, heads[above].tip)
-    if inbox not in heads or heads[inbox].tip <= run.journal.delivered(session):
+    if inbox not in heads or heads[inbox].tip <= run.journal.deliveries.seq(session):
         return session, []
-    news = inbox_events(store, log, run.journal.delivered(session))
+    news = inbox_events(store, log, run.journal.deliveries.seq(session))
     session, events = append_at_tip(
         session,
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
     )
-    run.journal.set_delivered(log, news[-1].seq)
+    run.journal.deliveries.advance(log, news[-1].seq)
     return session, events[1:]
 
 
@@ -351,6 +351,6 @@ def _heed_above(run: Run, store: Store, tip: int) -> None:
     It is delivered where it is addressed to.
     """
     root = session_at(run.journal.tip(run.root))
-    if tip > run.journal.delivered(root):
-        news = inbox_events(store, run.root, run.journal.delivered(root))
+    if tip > run.journal.deliveries.seq(root):
+        news = inbox_events(store, run.root, run.journal.deliveries.seq(root))
         _heed(root, [event for event in news if event.kind in _STOPS and not _is_over(run, event)])

@@ -62,7 +62,7 @@ def run_calls(
             )
     lanes = _lanes(jobs)
     # the request was written just now, under the fence: the store need not be asked again
-    if run is None or run.journal.recording.is_live:
+    if run is None or not run.journal.has_recording:
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}

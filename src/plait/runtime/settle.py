@@ -293,9 +293,7 @@ class CallContext:
         run = self._run
         if run is None or not self.is_live:
             return False
-        if was_stopped and self.standing_of(outcome) is not Standing.LIVE:
-            return not run.journal.went_on_without(self._session.id)
-        return run.journal.is_reopened(outcome)
+        return run.journal.is_reopened(self._session.id, outcome, was_stopped=was_stopped)
 
     def was_tried(self, call: ToolCallState) -> bool:
         session, first = self._session, call.last.seq + 1
