@@ -24,7 +24,7 @@ from plait.runtime.executing import check_running
 from plait.runtime.failures import bounded_text, traceback_of
 from plait.runtime.mail import safe_point
 from plait.runtime.names import call_id
-from plait.runtime.override import overridden, setup_blob
+from plait.runtime.override import override_ask, setup_blob
 from plait.runtime.prompt.parts import blob_reader, failure_text
 from plait.runtime.registry import run_of
 from plait.runtime.replies import recall_reply, record_reply
@@ -124,7 +124,7 @@ class ModelAsk:
             and run.settings.overrides is not None
             and run.journal.standing(session) is not Standing.INHERITED
         ):
-            effect, changed = overridden(effect, session, run)
+            effect, changed = override_ask(effect, session, run)
         prompt, known = effect.prompt, run.journal.tips.events_between if run is not None else None
         prompt.catch_up(session, known)
         self._reservation, self._reserved = None, None

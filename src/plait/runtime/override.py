@@ -1,4 +1,4 @@
-"""Agents that do otherwise than they say, because somebody asked what would have been if."""
+"""Applies the overrides of a what-if run (model, instruction, tools) to an agent's requests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from plait.session.ports import Act, Draft
 from plait.tool import Tool
 
 
-def overridden(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
-    """The ask as it is to be, and what is recorded before it: with what it is asked from now on."""
+def override_ask(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
+    """Return the ask under the overrides, and the draft of its new setup, if that has changed."""
     assert run.settings.overrides is not None
     over, before = run.settings.overrides.of(effect.path), effect.prompt.setup
     effect = effect._replace(model=over.model or effect.model, fresh=over.model is not None)

@@ -1,8 +1,8 @@
 """Using tools: every call is brought to its end, live, resumed and replayed by the same lines.
 
 `settle_calls` takes the recorded events of the calls, asks each call what is due
-(`ToolCall.next_action`) and performs it, until every call is settled or waits for a person. A run
-that waits holds no process: it is parked.
+(`ToolCallState.next_action`) and performs it, until every call is settled or waits for a person. A
+run that waits holds no process: it is parked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plait.calls.actions import (
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.tool_call import ToolCallState
+from plait.calls.tool_call import SERVICE, ToolCallState
 from plait.errors import BudgetExceeded, InvalidValue, ToolFailed
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -329,7 +329,7 @@ class CallContext:
         if outcome is None or self.standing_of(outcome) is not Standing.LIVE or not self.is_in_run:
             return ""
         body, schema = outcome.body, call.tool.result_schema
-        if schema is None or not isinstance(body, k.ToolResolved) or outcome.actor == _SERVICE:
+        if schema is None or not isinstance(body, k.ToolResolved) or outcome.actor == SERVICE:
             return ""
         get_blob = store_at(self._session.store).get_blob
         value = value_of(unpack(body.parts, get_blob))
@@ -340,6 +340,3 @@ class CallContext:
         else:
             why = "it is a file"
         return f"what {outcome.actor} says it returned does not fit: {why}" if why else ""
-
-
-_SERVICE = "service:plait"
