@@ -114,7 +114,9 @@ def use_tool(
 
 
 def _raise_failure(tool: Tool[..., Any], call: ToolCallState, session: Session) -> None:
-    outcome = call.outcome.body if call.outcome is not None else None
+    if call.outcome is None or call.outcome.kind == k.ToolReturned.__name__:
+        return
+    outcome = call.outcome.body
     if isinstance(outcome, k.ToolFailed) and (limit := call.refusal) is not None:
         raise BudgetExceeded(limit.limit, limit.asked, limit.left, session, limit.why)
     if isinstance(outcome, k.ToolFailed):
@@ -163,8 +165,8 @@ def settle_calls(
     for the caller to write with its next append.
     """
     run = run_of(session)
-    if run is not None:
-        session = take_recorded(run, session, calls)
+    if run is not None and run.journal.has_recording:
+        session = _feed_recorded(run, session, calls)
     actions = _next_actions(run, session, calls.values())
     if not actions:
         return session, None
@@ -208,10 +210,10 @@ def _next_actions(
     return found
 
 
-def take_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState]) -> Session:
+def _feed_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState]) -> Session:
     """Feed the calls with all that is recorded of them."""
     by_id = {call.id: call for call in calls.values()}
-    while run.journal.standing(session) is not Standing.LIVE:
+    while True:
         step = run.journal.call_event(session, by_id)
         if step is not None:
             session, event = step
@@ -224,7 +226,6 @@ def take_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState]
                 return session
             session = delivery[0]
             _feed(calls, delivery[1])
-    return session
 
 
 def _feed(calls: Mapping[int, ToolCallState], events: Sequence[Event]) -> None:
