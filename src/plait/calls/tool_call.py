@@ -1,6 +1,6 @@
 """One tool call, from its first request to its settlement.
 
-A `ToolCall` is fed its events, whether they were just written or are read from the record, and
+A `ToolCallState` is fed its events, whether they were just written or are read from the record, and
 `next_action` says what is due: the only place where that is decided. It is a pure function of the
 events and of a `Context`, so that a table test shows all of it (tests/calls/test_tool_call.py).
 

@@ -160,7 +160,7 @@ class ModelAsk:
             self._reserved,
         )
         act = Act(effect.actor, "program", call=call.id, causes=effect.prompt.causes[-8:])
-        blobs = setup_blob(changed, setup)
+        blobs = setup_blob(setup) if changed else None
         drafts = [*changed, Draft(asked, act)]
         self.session, events = append_events(self.session, drafts, blobs, held=held)
         call.feed(events[-1:])

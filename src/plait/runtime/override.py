@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -65,8 +65,8 @@ def overridden_tools(
     return tools if over is None else {**tools, **{tool.name: tool for tool in over}}
 
 
-def setup_blob(changed: Sequence[Draft], setup: Setup) -> dict[Digest, bytes] | None:
-    return {_digest(setup): setup.encode()} if changed else None
+def setup_blob(setup: Setup) -> dict[Digest, bytes]:
+    return {_digest(setup): setup.encode()}
 
 
 def _digest(setup: Setup) -> Digest:

@@ -187,7 +187,8 @@ def settle_calls(
     ready = {n: calls[n] for n, action in actions.items() if isinstance(action, RunTool)}
     spare = spare and len(ready) == len(actions)
     session, unwritten = yield from run_calls(session, ready, user, spare=spare)
-    _park(session, [calls[n] for n in actions if n not in ready])
+    if waiting := [calls[n] for n in actions if n not in ready]:
+        raise Parked(session, "; ".join(map(_wait_text, waiting)))
     return session, unwritten
 
 
@@ -243,12 +244,6 @@ def _may_have_mail(run: Run, calls: Any) -> bool:
     if run.journal.standing_of(unsettled[0].since) is not Standing.LIVE:
         return True
     return any(call.waits or call.tool.asks for call in unsettled)
-
-
-def _park(session: Session, waiting: Sequence[ToolCallState]) -> None:
-    """Park the run until the people that it waits for have decided."""
-    if waiting:
-        raise Parked(session, "; ".join(map(_wait_text, waiting)))
 
 
 def _wait_text(call: ToolCallState) -> str:
