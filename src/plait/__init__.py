@@ -38,6 +38,7 @@ from plait.tool import tool
 
 if _TYPE_CHECKING:
     from plait.agent import Agent
+    from plait.calls.model_call import Retry
     from plait.combinators import Parallel, Sequential
     from plait.compactor import Compactor
     from plait.journal.stops import Cancelled, Parked
@@ -46,7 +47,6 @@ if _TYPE_CHECKING:
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
-    from plait.runtime.effects import Retry
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -148,7 +148,7 @@ _ACTING = {
     "Parallel": "plait.combinators",
     "Parked": "plait.journal.stops",
     "Result": "plait.tool",
-    "Retry": "plait.runtime.effects",
+    "Retry": "plait.calls.model_call",
     "Sandbox": "plait.sandbox",
     "ScriptedModel": "plait.model.scripted",
     "Selector": "plait.selector",

@@ -14,6 +14,7 @@ from typing import Any, Self, get_args
 
 import msgspec
 
+from plait.calls.model_call import Retry
 from plait.errors import InvalidValue, NoModel, ResultInvalid
 from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
@@ -23,11 +24,10 @@ from plait.ids import digest
 from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Model, Spec
-from plait.runtime.answer import WRAPPED, WRAPPER, play
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
-from plait.runtime.effects import AskModel, Retry, Tell, Turning, UseTools
+from plait.runtime.effects import AskModel, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
 from plait.runtime.invoke import Invocation
 from plait.runtime.names import principal_of
@@ -36,6 +36,8 @@ from plait.runtime.prompt import View
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
+from plait.runtime.replies import WRAPPED, WRAPPER
+from plait.runtime.turn import play
 from plait.session import Session
 from plait.session.typed import name_of, schema_of, to_type
 from plait.tool import Tool, ToolSource, as_tool

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from plait.agent import model_of
+from plait.calls.model_call import Retry
 from plait.errors import ChoiceInvalid, InvalidValue
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime import loop
-from plait.runtime.answer import play
 from plait.runtime.appends import append_events
 from plait.runtime.drivers.blocking import drive
-from plait.runtime.effects import Answer, AskModel, Retry, Tell, Turning
+from plait.runtime.effects import Answer, AskModel, Tell, Turning
 from plait.runtime.invoke import Invocation, invoke
 from plait.runtime.names import principal_of
 from plait.runtime.prompt import View
@@ -29,6 +29,7 @@ from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.runtime.stack import Frame
+from plait.runtime.turn import play
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read
 from plait.session.value import position_of

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from plait import Agent, Budget, ScriptedModel, Session, replay
+from plait.calls.model_call import Retry
 from plait.cli.progress import Progress
 from plait.errors import BudgetExceeded, InvalidValue
 from plait.event import kinds as k
@@ -19,7 +20,6 @@ from plait.model.base import Fault, OnDelta, Reply, Request
 from plait.model.openai import ChatModel
 from plait.model.prices import TokenPrice
 from plait.runtime import loop
-from plait.runtime.effects import Retry
 from plait.session.state import Cost, Spent
 from tests.providers.wire import Answer, Wire, sse, whole
 from tests.support import bodies

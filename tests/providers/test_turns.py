@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from plait import Agent, Session, open_store, tool
+from plait.calls.model_call import Retry
 from plait.errors import ModelFailed
 from plait.event import kinds as k
 from plait.event.kinds import Usage
@@ -26,7 +27,6 @@ from plait.model import Delta, Model, ReasoningDelta, TextDelta, ToolDelta
 from plait.model.anthropic import AnthropicModel
 from plait.model.openai import ChatModel, OpenAIModel
 from plait.runtime import loop
-from plait.runtime.effects import Retry
 from plait.session.ports import store_at
 from plait.session.value import open_run_of
 from tests.providers.aimock import AIMock

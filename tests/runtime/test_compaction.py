@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from plait import Agent, Compactor, ScriptedModel, Session, ToolCall, View, tool
+from plait.calls.model_call import Retry
 from plait.errors import InvalidValue, ModelFailed
 from plait.event import kinds as k
 from plait.event.kinds import ContextCompacted
 from plait.model.base import Answered, Fault, Returned
 from plait.runtime.appends import append_events
-from plait.runtime.effects import Retry
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.sent import rebuild_prompt

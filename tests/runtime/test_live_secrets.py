@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, secrets, tool
+from plait.calls.model_call import Retry
 from plait.combinators import Parallel
 from plait.errors import BranchFailed, InvalidValue, ModelFailed, PlaitError, ToolFailed
 from plait.event import Event
@@ -35,7 +36,6 @@ from plait.model.base import (
     TextDelta,
     ToolDelta,
 )
-from plait.runtime.effects import Retry
 from plait.sandbox import Sandbox
 from plait.secrets import HiddenPieces
 from tests.support import python

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from plait import Agent, ScriptedModel
+from plait.calls.model_call import Retry
 from plait.model.base import OnDelta, Reply, Request, Returned, Turn
-from plait.runtime.effects import Retry
 from plait.session.content import text_of
 
 QUICK = Retry(wait_s=0.0)

@@ -1,4 +1,8 @@
-"""The actions that a tool call may need next; `runtime/perform.py` has a function for each."""
+"""The actions that a call may need next.
+
+Those of a tool call are performed by `runtime/perform.py`, which has a function for each; those of
+an ask of a model by `runtime/ask_model.py`.
+"""
 
 from __future__ import annotations
 
@@ -101,4 +105,45 @@ Action = (
     | Stopped
     | WaitForPerson
     | Settled
+)
+
+
+# ── asks of a model ──────────────────────────────────────────────────────────────────────────
+
+
+class RecordAsk(NamedTuple):
+    """Put the first attempt on record."""
+
+
+class RequestReply(NamedTuple):
+    """Send the request to the model: the attempt is on record, and made by this process."""
+
+
+class RecordLoss(NamedTuple):
+    """Record that the attempt was lost with the process that made it."""
+
+
+class RetryAfter(NamedTuple):
+    """Wait, then put another attempt on record."""
+
+    seconds: float
+    failure: Failure  # of the attempt before
+
+
+class AskAnew(NamedTuple):
+    """Leave this ask behind and make another one from here."""
+
+
+class GiveUp(NamedTuple):
+    """The ask has failed: there is no further attempt."""
+
+    failure: Failure
+
+
+class EndAtBudget(NamedTuple):
+    """The last answer that the budget allowed says nothing: the budget has ended the run."""
+
+
+ModelAction = (
+    RecordAsk | RequestReply | RecordLoss | RetryAfter | AskAnew | GiveUp | EndAtBudget | Settled
 )

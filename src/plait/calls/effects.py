@@ -11,7 +11,7 @@ WhenLost = Literal["repeat", "probe", "compensate", "review"]
 
 
 class EffectRule(NamedTuple):
-    """What a class promises of a call, and how a call without a known outcome is dealt with."""
+    """The promise of a class, and the way to settle a call whose outcome is not known."""
 
     when_lost: WhenLost
     is_outward: bool  # reaches beyond the workspace

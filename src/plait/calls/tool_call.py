@@ -1,6 +1,6 @@
 """One tool call, from its first request to its settlement.
 
-A `ToolCall` is fed its events, whether they were just written or are read from the record, and
+A `ToolCallState` is fed its events, whether they were just written or are read from the record, and
 `next_action` says what is due: the only place where that is decided. It is a pure function of the
 events and of a `Context`, so that a table test shows all of it (tests/calls/test_tool_call.py).
 
@@ -56,6 +56,7 @@ NOT_RUN = frozenset(
         APPROVER_FAILED,
     }
 )
+_RETURNED = k.ToolReturned.__name__
 LOST = "the process ended while it was being made"
 
 
@@ -152,7 +153,11 @@ class ToolCallState:
             self._take(event)
 
     def _take(self, event: Event) -> None:
-        body, self.last = event.body, event
+        self.last = event
+        if event.kind == _RETURNED:  # as most calls end: its body, decoded at each access, may wait
+            self.outcome = event
+            return
+        body = event.body
         if isinstance(body, k.ToolRequested):
             is_corrected = self.grant is not None and body.decision != "ask"
             if body.arguments != self.given:  # as a person wrote them, and they were recorded
@@ -162,7 +167,7 @@ class ToolCallState:
                 is_corrected = False
             self._begin(event)
             self.needs_consent = self.needs_consent and not is_corrected
-        elif isinstance(body, (k.ToolReturned, k.ToolFailed)):
+        elif isinstance(body, k.ToolFailed):
             self.outcome = event
         elif isinstance(body, k.ToolUnknown):
             self.unknown, self.outcome = event, None
@@ -250,12 +255,13 @@ class ToolCallState:
         return RunTool()
 
     def _action_after_outcome(self, outcome: Event, context: Context) -> Action:
+        if outcome.kind == _RETURNED:
+            return Settled(outcome)
         body = outcome.body
         if isinstance(body, k.ToolResolved):
             why = context.misfit(self) if body.verdict == "happened" else ""
             return Review(why) if why else Settled(outcome)
-        if not isinstance(body, k.ToolFailed):
-            return Settled(outcome)
+        assert isinstance(body, k.ToolFailed)
         is_ours = outcome.header.origin in ("program", "human")  # a tool may raise any name
         was_stopped = body.failure.kind == STOPPED and is_ours
         if context.is_reopened(outcome, was_stopped=was_stopped):

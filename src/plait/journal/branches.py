@@ -1,7 +1,7 @@
 """The branches of a run and their ids.
 
-The id of a branch follows from the place where it is made, so that the same run, executed again,
-finds the branch that it made before.
+The id of a branch follows from the position that it is forked from, so that the same run, executed
+again, finds the branch that it made before.
 """
 
 from __future__ import annotations

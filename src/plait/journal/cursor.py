@@ -1,9 +1,9 @@
-"""What a log of a run has on record: its steps in order, each taken once.
+"""The recorded steps of a run in one log: in order, each taken once.
 
-When a run is taken up again, the same `forward` is called from the same value. Whatever it wants to
-append is compared with the next step on record; as long as they are the same, the step is answered
-from the log and nothing happens in the world. Steps follow each other along the path, never by
-number: what other writers put in between is passed over, and what they rewound is gone.
+When a run is resumed, the same `forward` is called from the same value. Each draft that it appends
+is compared with the next recorded step; while they are the same, the step is returned and nothing
+happens in the world. Steps follow each other along the path, never by seq: events of other writers
+in between are passed over, and events that were rewound are left out.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from plait.event.vocabulary import VOCABULARY, unchecked_bytes
 from plait.ids import LogId
 from plait.session.ports import Draft, Position
 
-# About the run, not steps of it.
-_ABOUT = frozenset(
+# Events of a run that are no steps: its program does not append them.
+_NO_STEPS = frozenset(
     kind.__name__ for kind in (k.RunResumed, k.Bypassed, k.VerdictAwaited, k.VerdictHeard)
 )
 _ENDED = frozenset({k.RunFailed.__name__, k.RunCancelled.__name__})
-_FINISHED = k.CallFinished.__name__
-_NO_ORDINARY = _ENDED | {_FINISHED, k.Delivered.__name__}
+_CALL_FINISHED = k.CallFinished.__name__
+_DELIVERED = k.Delivered.__name__
+_NOT_ORDINARY = _ENDED | {_CALL_FINISHED, _DELIVERED}
 
 
 class Differs(Exception):
-    """The program wants another step than the one on record."""
+    """The program appends another step than the recorded one."""
 
     def __init__(self, recorded: Event | None, wanted: Draft | str) -> None:
         self.recorded, self.wanted = recorded, wanted
@@ -38,8 +39,10 @@ class Differs(Exception):
 
 
 class Cursor:
-    """The steps of one run in one log, from the first to the last that was there
-    when it was read.
+    """The steps of one run in one log, from the first to the last one when the log was read.
+
+    When a run fails, it finishes its calls as failed and ends. These last events are its
+    aftermath: a resumed run may go on instead, so they are passed over where it does.
     """
 
     def __init__(
@@ -54,38 +57,35 @@ class Cursor:
         stopped: bool = False,
         noted: Container[int] = (),
     ) -> None:
-        # places of what was noticed by the way: it rode with the step after it, and nobody else
-        # wrote it
+        # seqs of `Bypassed`: written by the run with the step after it, and no step itself
         self._noted = noted
-        # at: the last step taken; tip: where the log ended
+        # at: after the last step taken; tip: where the log ended
         self.log, self.at, self.tip = log, at, tip
-        self.stopped = stopped  # whether its record ends with a call that somebody stopped
-        self.closed = closed  # whether nothing may be added to it: it is another run's
+        self.stopped = stopped  # the recording ends with a call that was stopped
+        self.closed = closed  # nothing may be added to the log: it is another run's
         self._steps, self._next = steps, 0
-        self._end = len(steps)  # after it come only words on how a run failed
+        self._end = len(steps)  # after it comes the aftermath only
         while self._end and _is_aftermath(steps[self._end - 1]):
             self._end -= 1
-        # what was branched off: so many steps are followed by kind, tool and order only
+        # so many steps are the source run's: they are compared by kind, tool and order only
         self._loose = loose
 
-    def before_branch(self, ahead: int = 0) -> bool:
-        """Whether the next step, or the one so many further, is one of the run this one was
-        branched off.
-        """
+    def is_before_branch(self, ahead: int = 0) -> bool:
+        """True if the next step, or the one so many further, is one of the source run."""
         return self._next + ahead < self._loose
 
-    def goes_on(self, ahead: int) -> bool:
-        """Whether there is anything after so many further steps but how a failure was described."""
+    def has_steps_after(self, ahead: int) -> bool:
+        """True if so many further steps are not the last ones, the aftermath aside."""
         return self._next + ahead < self._end
 
     @property
-    def over(self) -> bool:
-        """Whether every step was taken, or only what describes a failure is left."""
+    def is_over(self) -> bool:
+        """True if every step was taken, the aftermath aside."""
         return self._next >= self._end
 
     @property
-    def ends(self) -> bool:
-        """Whether nothing is left but the end of the run."""
+    def has_only_end(self) -> bool:
+        """True if nothing is left but the end of the run."""
         at = self._next
         while at < len(self._steps):
             step = self._steps[at]
@@ -98,97 +98,101 @@ class Cursor:
         return True
 
     def peek(self, ahead: int = 0) -> Event | None:
-        """The next step, or the one so many further."""
+        """Return the next step, or the one so many further."""
         at = self._next + ahead
         return self._steps[at] if at < len(self._steps) else None
 
     def gap(self) -> int:
-        """The last place before the next step: others may have written since the one before.
+        """Return the last seq before the next step: others may have written since the one before.
 
-        The tip's, if there is none.
+        It is that of the tip, if no step is left.
         """
         step = self.peek()
-        if step is None or self.over:
+        if step is None or self.is_over:
             return self.tip.seq
-        place = step.seq - 1
-        while place in self._noted:
-            place -= 1
-        return place
+        seq = step.seq - 1
+        while seq in self._noted:
+            seq -= 1
+        return seq
 
     def match(self, draft: Draft) -> Event | None:
-        """The step this draft is; None: the record ends before it."""
+        """Consume the step that is this draft; None if the recording ends before it.
+
+        Raises `Differs` if the next step is another one.
+        """
         at = self._next
         while at < len(self._steps):
-            if self._same(draft, at):
-                return self._took(at)
+            if self._is_same(draft, at):
+                return self._take_at(at)
             if not _is_aftermath(self._steps[at]):
                 raise Differs(self._steps[self._next], draft)
-            at += 1  # how a run that failed described its end; taken up again it may go on instead
+            at += 1
         return None
 
     def take(self, calls: Container[str | None]) -> Event | None:
         """Consume the next step, if it belongs to one of these calls."""
-        at = self._ahead(calls)
-        return self._took(at) if at is not None else None
+        at = self._find_step(calls)
+        return self._take_at(at) if at is not None else None
 
-    def next_of(self, calls: Container[str | None]) -> Event | None:
-        at = self._ahead(calls)
+    def peek_call(self, calls: Container[str | None]) -> Event | None:
+        """Return the next step, if it belongs to one of these calls."""
+        at = self._find_step(calls)
         return self._steps[at] if at is not None else None
 
     def delivers_after(self, drafts: Sequence[Draft]) -> bool:
-        """Whether these drafts are the next steps, and a delivery comes right after them."""
+        """True if these drafts are the next steps, and a delivery comes right after them."""
         at = self._next
         for draft in drafts:
             while (
                 at < len(self._steps)
-                and not self._same(draft, at)
+                and not self._is_same(draft, at)
                 and _is_aftermath(self._steps[at])
             ):
                 at += 1
-            if at == len(self._steps) or not self._same(draft, at):
+            if at == len(self._steps) or not self._is_same(draft, at):
                 return False
             at += 1
         return at < len(self._steps) and self._steps[at].kind == k.Delivered.__name__
 
     def take_delivery(self) -> list[Event]:
-        """What was delivered from the inbox at this point; nothing, if nothing was."""
+        """Consume the delivery at this point: its event and the copies; [] if there is none."""
         step = self.peek()
-        if step is None or step.kind != k.Delivered.__name__:
+        if step is None or step.kind != _DELIVERED:
             return []
         body = step.body
         assert isinstance(body, k.Delivered)
-        # What was repeated follows at once; a rewind may have cut some of it off.
+        # The copies follow at once; a rewind may have cut some of them off.
         last = step.seq + body.copies
         found: list[Event] = []
         while (step := self.peek()) is not None and step.seq <= last:
-            found.append(self._took(self._next))
+            found.append(self._take_at(self._next))
         return found
 
-    def left(self) -> Event | None:
-        """The first step that nobody took. None: there is none."""
+    def first_untaken(self) -> Event | None:
+        """Return the first step that the program did not come to; None if it came to all."""
         return next((step for step in self._steps[self._next :] if not _is_aftermath(step)), None)
 
-    def follows(self, place: int) -> bool:
-        """Whether an ordinary step comes right after this place: nothing was delivered there,
-        nobody wrote, it is not the end.
+    def has_ordinary_step(self, seq: int) -> bool:
+        """True if an ordinary step comes right after this seq: no delivery, no event of another
+        writer, not the end.
         """
         step = self.peek()
-        return step is not None and step.header.seq == place + 1 and step.kind not in _NO_ORDINARY
+        return step is not None and step.header.seq == seq + 1 and step.kind not in _NOT_ORDINARY
 
-    def _ahead(self, calls: Container[str | None]) -> int | None:
+    def _find_step(self, calls: Container[str | None]) -> int | None:
         for at in range(self._next, self._end):
             step = self._steps[at]
-            if not _is_aftermath(step):
+            if step.kind != _CALL_FINISHED or not _is_aftermath(step):
                 return at if step.header.call in calls else None
         return None
 
-    def _took(self, at: int) -> Event:
+    def _take_at(self, at: int) -> Event:
         step = self._steps[at]
         self._next = at + 1
         self.at = Position(self.at.store, self.log, step.seq, step.id, self.at.run)
         return step
 
-    def _same(self, draft: Draft, at: int) -> bool:
+    def _is_same(self, draft: Draft, at: int) -> bool:
         (body, act), step = draft, self._steps[at]
         if type(body).__name__ != step.kind:
             return False
@@ -208,9 +212,9 @@ class Cursor:
 
 
 def ends_stopped(run: str, events: Sequence[Event]) -> bool:
-    """Whether the last thing that a run did in a log was to stop there."""
+    """True if the last step of a run in a log is a call that was stopped."""
     for event in reversed(events):
-        if event.header.run == run and event.kind not in _ABOUT and event.kind not in _ENDED:
+        if event.header.run == run and event.kind not in _NO_STEPS and event.kind not in _ENDED:
             body = event.body
             return (
                 isinstance(body, k.CallFinished)
@@ -221,18 +225,18 @@ def ends_stopped(run: str, events: Sequence[Event]) -> bool:
 
 
 def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
-    """The steps of a run among the events of a log, one after another, from one range scan."""
+    """Return the steps of a run among the events of a log, in the order of the path."""
     steps: list[Event] = []
-    for event in _along(run, events):
+    for event in _events_on_path(run, events):
         if event.kind == k.RunResumed.__name__:
             _reopen(steps)
-        elif event.kind not in _ABOUT:
+        elif event.kind not in _NO_STEPS:
             steps.append(event)
     return steps
 
 
 def noted_in(run: str, events: Sequence[Event]) -> frozenset[int]:
-    """Where a run noted that something went around it."""
+    """Return the seqs at which a run noted an act around it."""
     return frozenset(
         [
             event.seq
@@ -243,9 +247,7 @@ def noted_in(run: str, events: Sequence[Event]) -> frozenset[int]:
 
 
 def _reopen(steps: list[Event]) -> None:
-    """It was taken up again: how it ended and described that is no step any more, nor that the
-    budget had nothing left for it.
-    """
+    """Remove the end of a run that was resumed: its aftermath, and that its budget was used up."""
     while steps and (steps[-1].kind in _ENDED or _is_aftermath(steps[-1])):
         steps.pop()
     body = steps[-1].body if steps and steps[-1].kind == k.BudgetRefused.__name__ else None
@@ -253,9 +255,11 @@ def _reopen(steps: list[Event]) -> None:
         steps.pop()
 
 
-def _along(run: str, events: Sequence[Event]) -> list[Event]:
-    """Events of the run, back from the last: a rewind by another writer jumps to its target, which
-    may itself have been rewound before.
+def _events_on_path(run: str, events: Sequence[Event]) -> list[Event]:
+    """Return the events of a run on the path.
+
+    Read back from the last: a rewind by another writer jumps to its target, which may itself have
+    been rewound before.
     """
     found: list[Event] = []
     at = len(events) - 1
@@ -270,16 +274,16 @@ def _along(run: str, events: Sequence[Event]) -> list[Event]:
 
 
 def _is_aftermath(step: Event) -> bool:
-    """Whether a step only says that a call failed, as a run does of all its calls when it ends."""
-    if step.kind != _FINISHED:
+    """True if a step only says that a call failed, as a run does of all its calls when it ends."""
+    if step.kind != _CALL_FINISHED:
         return False
     body = step.body
     return isinstance(body, k.CallFinished) and body.failure is not None
 
 
 def _comparable(body: Body) -> Body:
-    """Without what a clock decides, where in which file an error was raised, and what a policy
-    said: that is not decided again.
+    """Return a body without what may differ: measured times, the traceback of an error, the
+    decision of a policy, which is not made again.
     """
     if isinstance(body, k.ToolRequested):
         # a tool described anew is still that tool
@@ -290,15 +294,15 @@ def _comparable(body: Body) -> Body:
         # a script is __main__ when it is run
         return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])
     if isinstance(body, k.GateRequired):
-        return msgspec.structs.replace(body, by="")  # whom a gate names, and how, is on record
+        return msgspec.structs.replace(body, by="")  # the judge of a gate is on record
     if isinstance(body, k.ValidationRecorded):
         return msgspec.structs.replace(body, by=())
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure):
-        # who stops a branch, and when, says it in other words each time
-        said = "" if failure.kind == "Cancelled" else failure.message
+        # a branch that is stopped is told so in other words each time
+        message = "" if failure.kind == "Cancelled" else failure.message
         body = msgspec.structs.replace(
-            body, failure=msgspec.structs.replace(failure, traceback="", message=said)
+            body, failure=msgspec.structs.replace(failure, traceback="", message=message)
         )
     return without_measured(body)
 
@@ -308,8 +312,8 @@ def _tool_of(step: Event) -> str:
     return body.tool if isinstance(body, k.ToolRequested) else ""
 
 
-def told(step: Event | Draft | str | None) -> dict[str, object]:
-    """One side of a difference, for people and programs: its kind and what it says."""
+def describe_step(step: Event | Draft | str | None) -> dict[str, object]:
+    """Return one side of a difference, for people and programs: its kind and its fields."""
     if step is None:
         return {"kind": "(nothing)"}
     if isinstance(step, str):

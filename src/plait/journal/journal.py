@@ -1,7 +1,7 @@
 """The journal of a run: every append, and every question about what is recorded.
 
-Whatever a run appends is first looked for in the recording, and written only beyond it. The rooms
-above see the events either way: they do not know whether a run is live, resumed or replayed.
+A draft that a run appends is first looked for in the recording, and written only beyond it. The
+rooms above see the events either way: they do not know if a run is live, resumed or replayed.
 
 A tool that is handed the session writes in a scope of its own, the run's id and the call's. The
 recording passes over such events, since a tool that is run again makes them again.
@@ -10,64 +10,50 @@ recording passes over such events, since a tool that is run again makes them aga
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 import msgspec
 
-from plait.errors import StaleEpoch, StaleHead
+from plait.errors import StaleEpoch
 from plait.event import Event
 from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.hidden import without_secrets
 from plait.event.kinds import Place
-from plait.ids import Digest, LogId, Micros, inbox_of
-from plait.journal.branches import Branches
-from plait.journal.cursor import Cursor, Differs
-from plait.journal.deferred import DeferredDrafts, append_drafts
-from plait.journal.fence import RunFence
-from plait.journal.recording import Recording, divergence, unwritten_drafts
+from plait.ids import Digest, LogId, Micros
+from plait.journal.cursor import Cursor
+from plait.journal.deferred import append_drafts
+from plait.journal.recorded_steps import RecordedSteps
+from plait.journal.recording import unwritten_drafts
 from plait.journal.standing import Standing
-from plait.journal.stops import Parked, Stop
-from plait.journal.tips import Tips
 from plait.journal.writer import DirectWriter
 from plait.session import Session
 from plait.session.inbox import inbox_events
 from plait.session.ports import Act, Draft, Position
 from plait.session.session import session_at
-from plait.session.value import advance, delivered_seq, next_value, position_of
+from plait.session.value import next_value, position_of
 from plait.store.epochs import turns_in
 
 Blobs = Mapping[Digest, bytes]
 OnAppend = Callable[[Sequence[Event]], object]
 
 
-class Journal:
-    """The one writer of a run's logs."""
+class Journal(RecordedSteps):
+    """The one writer of a run's logs, and the reader of what the run recorded before."""
 
     def __init__(
         self, run: str, root: LogId, writer: DirectWriter, *, behalf: str, home: str
     ) -> None:
-        self.run, self.root, self.behalf = run, root, behalf
-        self.writer = writer
-        self.fence = RunFence(run, root, home, writer.store)
-        self.recording = Recording(run, root, is_live=True)
-        self.branches = Branches()
-        self.deferred = DeferredDrafts()
-        self.tips = Tips()
+        super().__init__(run, root, writer, home=home)
+        self.behalf = behalf
         self.has_ended = False  # the end of the run was written in this process
         self.requires_verdicts = False  # a gate was ever required in the run
         # called before and after each write: a simulation may end the process there
         self.on_write: Callable[[str, Sequence[Draft]], None] | None = None
         self.on_append: OnAppend | None = None
         self._lock = Lock()
-        self._delivered: dict[LogId, int] = {}
         self._posted: Counter[tuple[LogId, str, bytes]] = Counter()
-
-    @property
-    def is_replay(self) -> bool:
-        """True if nothing may be executed or written: every step comes from the recording."""
-        return self.recording.strict
 
     # ── appending ────────────────────────────────────────────────────────────────────────────
 
@@ -110,14 +96,18 @@ class Journal:
         if not self.requires_verdicts and k.GateRequired in [type(draft.body) for draft in drafts]:
             self.requires_verdicts = True
         found: list[Event] = []
-        cursor = self.recording.cursor_at(at)
-        if cursor is not None:
-            found = self._recorded_events(cursor, at, drafts, blobs)
-            if len(found) == len(drafts):
-                return cursor.at, found
-            drafts, at = unwritten_drafts(drafts, found), cursor.at
-            merging -= len(found)
-        at = self._beyond_recording(at)
+        if self.has_recording:
+            cursor = self._recording.cursor_at(at)
+            if cursor is not None:
+                found = self._take_recorded(cursor, at, drafts, blobs)
+                if len(found) == len(drafts):
+                    return cursor.at, found
+                drafts, at = unwritten_drafts(drafts, found), cursor.at
+                merging -= len(found)
+            cursor = self._recording.cursors.get(at.id) if at.run == self.run else None
+            if cursor is not None and at.seq == cursor.at.seq:  # after the events of others
+                at = cursor.tip
+                self._end_recording(at)
         if self.on_write is not None:
             self.on_write("before", drafts)
         fences = self.fence.fences_in(at.store)
@@ -161,15 +151,15 @@ class Journal:
         store, first = self.writer.store(address), drafts[0].body
         log = self.branches.new_id(first, fork, scope)
         in_source = None
-        if self.recording.branched:
+        if self._recording.branched:
             in_source = self.branches.id_in_source(store, self.run, first, fork)
-        begun = self.recording.begun(self.fence, store, log, drafts, scope, in_source)
-        if begun is None:
+        found = self._recording.find_branch(self.fence, store, log, drafts, scope, in_source)
+        if found is None:
             if self.on_write is not None:
                 self.on_write("before", drafts)
             fences = self.fence.fences_in(address)
             try:
-                begun = self.writer.start(
+                found = self.writer.start(
                     store,
                     log,
                     drafts,
@@ -184,11 +174,11 @@ class Journal:
             if self.on_write is not None:
                 self.on_write("after", drafts)
             if self.on_append is not None:
-                self.on_append(begun[1])
-        self.tips.move(begun[0])
+                self.on_append(found[1])
+        self.tips.move(found[0])
         if fork is not None:
-            self.branches.add(begun[0].id, fork.log)
-        return begun
+            self.branches.add(found[0].id, fork.log)
+        return found
 
     def post(
         self,
@@ -202,7 +192,7 @@ class Journal:
     ) -> list[Event]:
         """Append to the inbox of a log."""
         self.fence.check_going()
-        if not self.recording.is_live and run is not None:
+        if self.has_recording and run is not None:
             drafts = [draft for draft in drafts if not self._was_posted(address, log, draft, run)]
             if not drafts:
                 return []
@@ -216,7 +206,7 @@ class Journal:
 
     def _was_posted(self, address: str, log: LogId, draft: Draft, run: str) -> bool:
         """True if code of the run posted this before the run was resumed: it is in the inbox."""
-        if self.recording.strict:
+        if self._recording.strict:
             return True
         body = without_secrets(draft.body)
         key = log, type(body).__name__, VOCABULARY.encode(body)
@@ -245,10 +235,6 @@ class Journal:
     def now(self, session: Session) -> Micros:
         return self.writer.source(session.store).now(session.id, session.seq + 1)
 
-    def process(self, session: Session) -> str:
-        """Return a name that no other process has: consent may count in this one only."""
-        return self.writer.process(session.store)
-
     def waiting_logs(self) -> list[tuple[LogId, str]]:
         """Return the logs that deferred drafts wait for, with their scopes."""
         return [(log, scope) for log, scope in self.deferred.logs() if log in self.tips]
@@ -256,220 +242,33 @@ class Journal:
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
     def tip(self, log: LogId, scope: str | None = None) -> Position:
+        """Return the end of a log, as this process knows it."""
         return msgspec.structs.replace(self.tips[log], run=scope or self.run)
-
-    def is_tip(self, session: Session) -> bool:
-        """True for the last value of its log that the run has made."""
-        at = self.tips.get(session.id)
-        return at is not None and (at.seq, at.head) == (session.seq, session.head)
 
     def latest(self, at: Position) -> Position:
         """Return the end of a log: for a resumed run, as it was then."""
-        cursor = self.recording.cursor_at(at)
+        cursor = self._recording.cursor_at(at)
         return self.writer.latest(at) if cursor is None else _next_gap(cursor, at)
 
     def is_current(self, at: Position) -> bool:
         """True if the run can go on from here: the last step taken, or the end of the log."""
-        cursor = self.recording.cursors.get(at.id) if at.run == self.run else None
+        cursor = self._recording.cursors.get(at.id) if at.run == self.run else None
         return at.seq >= cursor.at.seq if cursor is not None else self.writer.is_current(at)
 
     def catch_up(self, session: Session) -> Session:
         """Return the value to go on from: events that others wrote since the last step included."""
-        cursor = self.recording.cursors.get(session.id) if session.run == self.run else None
+        cursor = self._recording.cursors.get(session.id) if session.run == self.run else None
         if cursor is None or session.seq != cursor.at.seq:
             return session
         at = _next_gap(cursor, position_of(session))
-        if cursor.over and not self.recording.strict and not cursor.closed:
+        if cursor.is_over and not self._recording.strict and not cursor.closed:
             self._end_recording(at)
         return next_value(session, at) if at.seq != session.seq else session
 
-    def _beyond_recording(self, at: Position) -> Position:
-        """Return where the first live event is written: after those of others."""
-        cursor = self.recording.cursors.get(at.id) if at.run == self.run else None
-        if cursor is None or at.seq != cursor.at.seq:
-            return at
-        self._end_recording(cursor.tip)
-        return cursor.tip
-
     def _end_recording(self, at: Position) -> None:
         """Write this log from here on."""
-        self.recording.cursors.pop(at.id, None)
+        self._recording.cursors.pop(at.id, None)
         self.tips.move(at)
-
-    # ── the recording ────────────────────────────────────────────────────────────────────────
-
-    def standing(self, session: Session) -> Standing:
-        """Return where the step after this value stands: a deferred draft, or what follows it."""
-        cursor = self.recording.cursor_at(position_of(session))
-        if cursor is None:
-            return Standing.LIVE
-        ahead = self.deferred.count(session.id, session.run or self.run)
-        if self.recording.branched and cursor.before_branch(ahead):
-            return Standing.INHERITED
-        return Standing.OVER if cursor.over else Standing.RECORDED
-
-    def is_live(self, session: Session) -> bool:
-        """True if what the program does next is done now, and not read from the recording.
-
-        Deferred drafts come first, and may be all that is left of the recording.
-        """
-        cursor = self.recording.cursor_at(position_of(session))
-        if cursor is None:
-            return True
-        ahead = self.deferred.count(session.id, session.run or self.run)
-        return not (self.recording.strict or cursor.closed or cursor.goes_on(ahead))
-
-    def source_runs(self, session: Session) -> tuple[str, ...]:
-        """Return the runs that this one was branched off, the first one first."""
-        return self.recording.before if session.run == self.run else ()
-
-    def standing_of(self, event: Event) -> Standing:
-        """Return where an event of the run comes from."""
-        return self.recording.standing_of(event)
-
-    def has_step_after(self, session: Session) -> bool:
-        """True if an ordinary recorded step comes right after this value: nothing was delivered."""
-        cursor = self.recording.cursors.get(session.id)
-        if cursor is None or cursor.at.seq != session.seq:
-            return False
-        return not self.deferred.count(session.id, self.run) and cursor.follows(session.seq)
-
-    def next_step(self, session: Session) -> Event | None:
-        """Return the recorded step after the deferred drafts."""
-        cursor = self.recording.cursor_at(position_of(session))
-        ahead = self.deferred.count(session.id, session.run or self.run)
-        return cursor.peek(ahead) if cursor is not None else None
-
-    def call_event(
-        self, session: Session, calls: Container[str | None]
-    ) -> tuple[Session, Event] | None:
-        """Consume the next recorded step, if it belongs to one of these calls."""
-        cursor = self.recording.cursor_at(position_of(session))
-        event = cursor.take(calls) if cursor is not None else None
-        if cursor is None or event is None:
-            return None
-        self.tips.move(cursor.at, [event])
-        return _value_after(session, cursor.at, [event]), event
-
-    def peek_call(self, session: Session, calls: Container[str | None]) -> Event | None:
-        """Return the next recorded step, if it belongs to one of these calls."""
-        cursor = self.recording.cursor_at(position_of(session))
-        return cursor.next_of(calls) if cursor is not None else None
-
-    def recorded_delivery(self, session: Session) -> tuple[Session, list[Event]] | None:
-        """Consume the delivery that is recorded here; None if nothing is recorded any more."""
-        cursor = self.recording.cursor_at(position_of(session))
-        if cursor is None:
-            return None
-        deferred = self.deferred.drafts(session.id, self.run)
-        if deferred and cursor.delivers_after(deferred):  # written with the delivery
-            self._recorded_events(cursor, position_of(session), deferred)
-            self.deferred.drop(session.id, self.run, len(deferred))
-        events = cursor.take_delivery()
-        self.tips.move(cursor.at, events)
-        for event in events[:1]:
-            body = event.body
-            assert isinstance(body, k.Delivered)
-            if body.inbox == inbox_of(session.id):  # a run that was branched off had another inbox
-                self.set_delivered(session.id, max(body.upto, self._delivered.get(session.id, 0)))
-        return _value_after(session, cursor.at, events) if events else session, events[1:]
-
-    def delivered(self, session: Session) -> int:
-        """Return up to which seq the inbox of a log was delivered."""
-        if session.id not in self._delivered:
-            self._delivered[session.id] = delivered_seq(session)
-        return self._delivered[session.id]
-
-    def set_delivered(self, log: LogId, seq: int) -> None:
-        self._delivered[log] = seq
-
-    def source_of(self, session: Session) -> tuple[str, LogId]:
-        """Return the run and the log that calls are named after.
-
-        While the recording of another run is followed, calls have the names they had there.
-        """
-        cursor = None
-        if self.recording.branched:
-            cursor = self.recording.cursor_at(position_of(session))
-        step = cursor.peek() if cursor is not None else None
-        if step is not None:
-            return step.header.run or self.run, step.log
-        return session.run or self.run, session.id
-
-    def has_more(self, log: LogId) -> bool:
-        """True if the recording goes on in this log after the deferred drafts."""
-        cursor = self.recording.cursors.get(log)
-        return cursor is not None and cursor.goes_on(self.deferred.count(log, self.run))
-
-    def went_on_without(self, log: LogId) -> bool:
-        """True if the recording shows the parent of a stopped branch going on."""
-        return self.recording.strict or self.has_more(self.branches.parent_of(log) or self.root)
-
-    def was_left_behind(self, log: LogId) -> bool:
-        """True if the recording of a branch ends where it was stopped, and its parent went on."""
-        cursor = self.recording.cursors.get(log)
-        return cursor is not None and cursor.stopped and self.went_on_without(log)
-
-    def check_may_act(self, session: Session) -> None:
-        """Raise in a replay: what is not recorded is not done."""
-        if self.recording.strict:
-            raise self.end_of_recording(session)
-
-    def is_tried_again(self, session: Session) -> bool:
-        """True if an answer that ended the run is asked for again: now, or on record.
-
-        On record it ended a call, or was followed by another ask.
-        """
-        if self.recording.is_live:
-            return False
-        step = self.next_step(session)
-        if step is not None:
-            return step.kind != k.CallFinished.__name__
-        return session.head in self.recording.reopened
-
-    def end_of_recording(self, session: Session) -> Stop:
-        """Return the stop to raise where a replay comes to what is not recorded."""
-        if session.id != self.root and not self.recording.finished:
-            return Parked(session, "the record of this branch ends here")  # others went on
-        if self.recording.open or self.recording.ends_here(session.id):
-            return self.fence.halt(None)
-        wanted = Differs(None, "(an effect that is not on record)")
-        return self.fence.halt(divergence(position_of(session), wanted))
-
-    def check_recording_used(self) -> None:
-        """Raise if a branch has a recorded step that the program never came to."""
-        left = self.recording.untaken_step()
-        if left is not None:
-            cursor, step = left
-            error = Differs(step, "(the end of the program)")
-            raise self.fence.halt(divergence(cursor.at, error))
-
-    def _recorded_events(
-        self, cursor: Cursor, at: Position, drafts: Sequence[Draft], blobs: Blobs | None = None
-    ) -> list[Event]:
-        """Consume as many of these drafts as are recorded."""
-        if at.seq < cursor.at.seq:
-            raise StaleHead(at.id, at.head, cursor.at.head, cursor.at.seq)
-        recording, found = self.recording, list[Event]()
-        for draft in drafts:
-            try:
-                event = cursor.match(draft)
-            except Differs as error:
-                if recording.strict and not recording.finished and cursor.ends:
-                    # nothing more was done, and then a person ended the run
-                    raise self.fence.halt(None) from None
-                store = self.writer.store(at.store)
-                raise self.fence.halt(divergence(at, error, store, blobs)) from None
-            if event is None:
-                if recording.strict and at.id != self.root and not recording.finished:
-                    raise Parked(session_at(at), "the record of this branch ends here")
-                if recording.strict or cursor.closed:
-                    error = None if recording.open else divergence(at, Differs(None, draft))
-                    raise self.fence.halt(error)
-                break
-            found.append(event)
-        self.tips.move(cursor.at, found)
-        return found
 
 
 _OUTCOMES = (k.ToolReturned, k.ToolFailed)
@@ -493,18 +292,8 @@ def _draft_of(event: Event) -> Draft:
 def _next_gap(cursor: Cursor, at: Position) -> Position:
     """Return the position right before the next step: others may have written since the last."""
     step, seq = cursor.peek(), cursor.gap()
-    if cursor.over or step is None:
+    if cursor.is_over or step is None:
         return msgspec.structs.replace(cursor.tip, run=at.run)
     if seq <= at.seq:
         return at
     return msgspec.structs.replace(at, seq=seq, head=step.header.parents[0])
-
-
-def _value_after(session: Session, at: Position, events: Sequence[Event]) -> Session:
-    """Return the value after these events.
-
-    Events of others that stand before them may have changed its life.
-    """
-    if events[0].seq != session.seq + 1:
-        return next_value(session, at)
-    return advance(session, at, *[event.kind for event in events])

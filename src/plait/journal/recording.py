@@ -11,23 +11,23 @@ from plait.errors import PlaitError, ReplayDiverged
 from plait.event import Event
 from plait.event.kinds import ForkedFrom, RunResumed
 from plait.ids import Digest, LogId, short
-from plait.journal.cursor import Cursor, Differs, ends_stopped, noted_in, steps_of, told
+from plait.journal.cursor import Cursor, Differs, describe_step, ends_stopped, noted_in, steps_of
 from plait.journal.fence import RunFence
-from plait.journal.standing import Standing
 from plait.session.ports import Draft, Position
 from plait.store import Store
 
 
 def divergence(
-    spot: Position,
+    position: Position,
     error: Differs,
     store: Store | None = None,
     blobs: Mapping[Digest, bytes] | None = None,
 ) -> ReplayDiverged:
-    at = error.recorded.seq if error.recorded is not None else spot.seq + 1
-    sides = told(error.recorded), told(error.wanted)
+    """Return the error that tells both sides of a difference."""
+    at = error.recorded.seq if error.recorded is not None else position.seq + 1
+    sides = describe_step(error.recorded), describe_step(error.wanted)
     return ReplayDiverged(
-        short(spot.id),
+        short(position.id),
         at,
         *(_with_setups(*sides, store, blobs or {}) if store is not None else sides),
     )
@@ -39,8 +39,8 @@ def _with_setups(
     store: Store,
     blobs: Mapping[Digest, bytes],
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """What two agents are asked with, where that is the difference: in words, not as digests of
-    them.
+    """Return both sides with the words of their setups instead of digests, where two agents differ
+    in these.
     """
     old, new = recorded.get("setup"), wanted.get("setup")
     if not isinstance(old, str) or not isinstance(new, str) or old == new:
@@ -65,8 +65,8 @@ def _with_setups(
 class Recording:
     """The recorded steps of a run: one cursor for each of its logs.
 
-    A run that was begun in this process has an empty recording: all of it is live. Branches are
-    read when the program comes to them.
+    A run that was begun in this process has an empty recording: all of it is live. The steps of a
+    branch are read when the program comes to it.
     """
 
     def __init__(
@@ -103,47 +103,38 @@ class Recording:
         return self._walls.get(log, 0.0)
 
     def keep(self, cursor: Cursor, *logs: tuple[LogId, int]) -> None:
+        """Add the cursor of a log, and the seqs at which logs ended: its own, if none is given."""
         self.cursors[cursor.log] = cursor
         self.frontier.update(dict(logs) or {cursor.log: cursor.tip.seq})
 
     def cursor_at(self, position: Position) -> Cursor | None:
-        """Return the cursor of a log while it has steps left; only the run's own doing has one."""
-        cursor = self.own_cursor(position)
-        if cursor is not None and (self.strict or cursor.closed or not cursor.over):
-            return cursor
-        return None
+        """Return the cursor of a log while it has steps left.
 
-    def own_cursor(self, position: Position) -> Cursor | None:
-        """Return the cursor of a log, also if it is over."""
+        None for the session that a tool was handed: its scope has no recorded steps.
+        """
         if not self.cursors or (position.run is not None and position.run != self.run):
             return None
-        return self.cursors.get(position.id)
-
-    def standing_of(self, event: Event) -> Standing:
-        """Return where an event of the run comes from."""
-        if event.seq > self.frontier.get(event.log, 0):
-            return Standing.LIVE
-        if event.header.run != self.run:
-            return Standing.INHERITED
-        is_restated = event.log == self.root and event.seq <= self.restated
-        return Standing.INHERITED if is_restated else Standing.RECORDED
+        cursor = self.cursors.get(position.id)
+        if cursor is not None and (self.strict or cursor.closed or not cursor.is_over):
+            return cursor
+        return None
 
     def ends_here(self, log: LogId) -> bool:
         """True in a replay where nothing is left in this log but the end of the run."""
         cursor = self.cursors.get(log)
-        return cursor is not None and self.strict and cursor.ends
+        return cursor is not None and self.strict and cursor.has_only_end
 
     def untaken_step(self) -> tuple[Cursor, Event] | None:
         """Return a step in a branch that the program never came to."""
         for log, cursor in self.cursors.items():
-            step = cursor.left() if log != self.root else None
+            step = cursor.first_untaken() if log != self.root else None
             if step is not None:
                 return cursor, step
         return None
 
     # ── branches ─────────────────────────────────────────────────────────────────────────────
 
-    def begun(
+    def find_branch(
         self,
         fence: RunFence,
         store: Store,
@@ -152,23 +143,25 @@ class Recording:
         scope: str,
         in_source: LogId | None,
     ) -> tuple[Position, list[Event]] | None:
-        """Return the position and the events of a log that is on record; None if it is not.
+        """Return the position after these drafts, and their events, in a log that is on record.
 
-        `in_source` is its id in the run that this one was branched off.
+        None if it is not. `in_source` is its id in the run that this one was branched off.
         """
         if self.is_live or scope != self.run:
             return None
         if in_source is not None and in_source in self.merged:  # merged by then: answered whole
-            return self._read(store, in_source, len(drafts), self.merged[in_source], loose=True)
+            return self._read_branch(
+                store, in_source, len(drafts), self.merged[in_source], loose=True
+            )
         there = store.heads([log]).get(log)
         if there is not None:
-            return self._read(store, log, len(drafts), there.tip)
+            return self._read_branch(store, log, len(drafts), there.tip)
         if self.strict:
-            at = _above(store, log, drafts[0])
+            at = _fork_position(store, log, drafts[0])
             raise fence.halt(None if self.open else divergence(at, Differs(None, drafts[0])))
         return None
 
-    def _read(
+    def _read_branch(
         self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False
     ) -> tuple[Position, list[Event]]:
         events = list(store.read(log, store.log(log).place + 1, last))
@@ -194,18 +187,18 @@ class Recording:
 
 def held_seconds(started: Event, events: Iterable[Event]) -> float:
     """Add up for how long a run was held: from each start to the last event before the next."""
-    held, begun, last = 0, started.header.time, started.header.time
+    held, start, last = 0, started.header.time, started.header.time
     for event in events:
         if event.header.run != started.header.run:
             continue
         if event.kind == RunResumed.__name__:
-            held, begun = held + max(0, last - begun), event.header.time
+            held, start = held + max(0, last - start), event.header.time
         last = event.header.time
-    return (held + max(0, last - begun)) / 1e6
+    return (held + max(0, last - start)) / 1e6
 
 
-def _above(store: Store, log: LogId, first: Draft) -> Position:
-    """Where a branch was to begin that is not on record."""
+def _fork_position(store: Store, log: LogId, first: Draft) -> Position:
+    """Return the position at which a branch was to begin that is not on record."""
     body = first.body
     if isinstance(body, ForkedFrom):
         return Position(store.address, body.parent, body.place, Digest(""))
@@ -213,14 +206,14 @@ def _above(store: Store, log: LogId, first: Draft) -> Position:
 
 
 def unwritten_drafts(drafts: Sequence[Draft], found: Sequence[Event]) -> list[Draft]:
-    """The drafts that are yet to be written, after those that were found on record."""
+    """Return the drafts after those that were found on record, with causes that count anew."""
 
-    def cause(of: Digest | int) -> Digest | int:
-        return (
-            of if not isinstance(of, int) else found[of].id if of < len(found) else of - len(found)
-        )
+    def new_cause(cause: Digest | int) -> Digest | int:
+        if not isinstance(cause, int):
+            return cause
+        return found[cause].id if cause < len(found) else cause - len(found)
 
     return [
-        draft._replace(act=draft.act._replace(causes=tuple(map(cause, draft.act.causes))))
+        draft._replace(act=draft.act._replace(causes=tuple(map(new_cause, draft.act.causes))))
         for draft in drafts[len(found) :]
     ]

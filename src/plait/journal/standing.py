@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Standing(Enum):
-    """Where the next step of a run, or one of its events, stands."""
+    """The standing of the next step of a run, or of one of its events."""
 
     LIVE = "live"  # nothing more is recorded: the run acts, and writes
     RECORDED = "recorded"

@@ -1,4 +1,4 @@
-"""The end of each log of a run, as this process knows it."""
+"""The end of each log of a run, and how far its inbox was delivered, as this process knows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from threading import Lock
 
 from plait.event import Event
 from plait.ids import LogId
+from plait.session import Session
 from plait.session.ports import Position
+from plait.session.value import delivered_seq
 
 REMEMBERED = 64  # events of a log, so that a prompt need not read them back
 
@@ -30,6 +32,11 @@ class Tips:
 
     def get(self, log: LogId) -> Position | None:
         return self._positions.get(log)
+
+    def is_tip(self, position: Position) -> bool:
+        """True for the last position of its log that the run has made."""
+        at = self._positions.get(position.id)
+        return at is not None and (at.seq, at.head) == (position.seq, position.head)
 
     def move(self, position: Position, events: Sequence[Event] = ()) -> None:
         """Move the tip of a log, past these events."""
@@ -52,3 +59,18 @@ class Tips:
         # A seq only grows, so as many events as there are between these two are all of them.
         is_whole = len(found) == wanted and (found[0].seq, found[-1].seq) == (last, first)
         return found[::-1] if is_whole else None
+
+
+class Deliveries:
+    """The seq up to which the inbox of each log was delivered."""
+
+    def __init__(self) -> None:
+        self._seqs: dict[LogId, int] = {}
+
+    def seq(self, session: Session) -> int:
+        if session.id not in self._seqs:
+            self._seqs[session.id] = delivered_seq(session)
+        return self._seqs[session.id]
+
+    def advance(self, log: LogId, seq: int) -> None:
+        self._seqs[log] = max(seq, self._seqs.get(log, 0))

@@ -30,7 +30,7 @@ def append_events(
     append = run.journal.append if run is not None else direct_writer().write
     at, events = append(position_of(session), drafts, blobs=blobs, held=held)
     after = advance(session, at, *[type(draft.body).__name__ for draft in drafts])
-    if run is None or run.journal.recording.is_live:
+    if run is None or not run.journal.has_recording:
         keep_snapshot_if_due(after, since=session.seq - len(held))
     return after, events
 

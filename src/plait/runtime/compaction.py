@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from plait.calls.model_call import Retry
 from plait.errors import InvalidValue, ModelFailed
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
 from plait.model.base import Model
-from plait.runtime.effects import AskModel, Record, Retry, Tell, Turning
+from plait.runtime.effects import AskModel, Record, Tell, Turning
 from plait.runtime.names import call_id, principal_of
 from plait.runtime.prompt.parts import shorten_text
 from plait.runtime.prompt.prompt import Prompt

@@ -1,4 +1,4 @@
-"""Consent to tool calls: what the policies say, what a person is asked, and when it counts.
+"""Consent to tool calls: the decision of the policies, the ask, and when consent counts.
 
 A request is on record before a person is asked about it, and the ask is bound by a digest to
 exactly that request: another tool, version, argument or policy is another ask.
@@ -47,11 +47,10 @@ def tool_request(
     reason: str = "",
     because: Act | None = None,
 ) -> tuple[k.ToolRequested, Failure | None]:
-    """The request as it is recorded, with what the policies say of it; and why it is not run, if it
-    is not.
+    """Return the request as it is recorded, with the decision of the policies; and why it is not
+    run, if it is not.
 
-    `because` is the act by which the program asks: what its causes bring is in the context of who
-    asks, too.
+    `because` is the act of a program that asks: the origins of its causes count as seen, too.
     """
     run = run_of(session)
     tool, unclassed = _classed_tool(session, tool, arguments)
@@ -102,7 +101,7 @@ def _classed_tool(
         return tool, None
     try:
         return tool.with_effect(tool.effect_in(session.files.placement, arguments)), None
-    except BaseException as error:  # whatever class it has: it is code of the tool
+    except BaseException as error:  # of any class: it is code of the tool
         if ends_run(error):
             raise
         why = f"not run: effect_of raised {type(error).__name__}: {text_of_error(error)}"
@@ -112,8 +111,8 @@ def _classed_tool(
 def refusal_drafts(
     session: Session, why: Failure | None, act: Act, *, of_request: bool = False
 ) -> list[Draft]:
-    """What is written with a request that is not run, and why: it is not allowed, or the budget
-    does not allow it.
+    """Return the drafts that say why a request is not run: it fails, or the budget does not allow
+    it. Return [] if it is run.
 
     `of_request`: the request is the first of the drafts that these are written with, and their
     cause.
@@ -168,8 +167,9 @@ ONLY_HERE = (
 
 
 def consent_change(run: Run, session: Session, call: ToolCallState) -> str:
-    """What is another by now than when consent was asked for: then the call is judged, and asked
-    for, anew. "": nothing.
+    """Return the change of tool or policy since consent was asked for; "" if there is none.
+
+    After a change the call is judged, and asked for, anew.
     """
     asked = call.ask.body if call.ask is not None else None
     if (
@@ -195,7 +195,7 @@ def consent_change(run: Run, session: Session, call: ToolCallState) -> str:
 
 
 def unknown_parts(run: Run, session: Session, call: ToolCallState) -> tuple[str, ...]:
-    """What the versions of a tool and its policies do not cover."""
+    """Return the parts of a tool and its policies that their versions do not cover."""
     return (*call.tool.fingerprint.unknown, *policy.unknown_of(policies_here(run, session)))
 
 
@@ -204,7 +204,7 @@ def consent_binding(
 ) -> Digest:
     tool, body = call.tool, request.body
     assert isinstance(body, k.ToolRequested)
-    process = run.journal.process(session) if unknown_parts(run, session, call) else ""
+    process = run.journal.writer.process(session.store) if unknown_parts(run, session, call) else ""
     return policy.binding(
         session.id,
         request.seq,
@@ -223,7 +223,7 @@ def consent_binding(
 def decision_of(person: Callable[..., object], *asked: Any) -> tuple[object, Failure | None]:
     """Ask an approver or answerer.
 
-    What it raises is the run's error; what would end more than the run ends this call alone.
+    An `Exception` that it raises is the run's error; a BaseException fails this call alone.
     """
     try:
         with allow_decisions():
@@ -238,7 +238,7 @@ def decision_of(person: Callable[..., object], *asked: Any) -> tuple[object, Fai
 
 
 def valid_answer(answer: Json, choices: Sequence[str]) -> Json:
-    """An answer as it can be recorded, and one of those that can be chosen."""
+    """Return an answer as it is recorded; raise if it is not among the choices."""
     if choices and answer not in choices:
         raise InvalidValue(
             "answerer",

@@ -1,6 +1,7 @@
-"""What a turn may ask for.
+"""Effects: the requests of a turn to the runtime.
 
-An effect carries the session and its answer gives the next one back; only who answers appends.
+An effect carries the session, and its answer gives the next one back: a turn itself appends
+nothing.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from plait.calls.model_call import Retry
 from plait.event import Event, Json
 from plait.event.kinds import Action, Data
 from plait.ids import Digest
@@ -18,18 +20,8 @@ from plait.session.ports import Draft
 from plait.tool import Tool
 
 
-class Retry(NamedTuple):
-    """How often to ask again, and how long to wait: longer each time, or as long as the provider
-    says.
-    """
-
-    attempts: int = 5
-    wait_s: float = 0.5  # before the second attempt; doubled for each one after
-    wait_s_max: float = 60.0  # a provider that wants more is not waited for
-
-
 class AskModel(NamedTuple):
-    """Ask, and record what is asked, each attempt, and the reply with the calls it asks for.
+    """Ask a model; each attempt is recorded, and the reply with the calls it asks for.
 
     Answer: (session, Answer).
     """
@@ -42,7 +34,7 @@ class AskModel(NamedTuple):
     tools: Mapping[str, Tool[..., Any]] = {}
     choice: Choice = "auto"
     retry: Retry = Retry()
-    aside: bool = False  # not part of the conversation: only who asks sees the reply
+    aside: bool = False  # not part of the conversation: only the asking program sees the reply
     # a model that was put in its place has answered nothing of what was there before
     fresh: bool = False
 
@@ -54,7 +46,7 @@ class Answer(NamedTuple):
     text: str
     data: Data | None  # of a reply that was to have a shape; None: it is none
     calls: tuple[Action, ...]  # what it asks for
-    # those of them that can be run; what the others lack is on record already
+    # those of them that can be run; why the others cannot is on record already
     runnable: tuple[Action, ...]
     stop: str
     requests: Mapping[str, Event] = {}  # by call: what is on record of each
@@ -63,8 +55,9 @@ class Answer(NamedTuple):
 
 
 class UseTools(NamedTuple):
-    """Run calls whose requests are on record, side by side where they may, and record what comes of
-    each. Answer: (session, None).
+    """Run calls whose requests are on record, side by side where they may, and record each outcome.
+
+    Answer: (session, None), where the last outcome may not be written yet.
     """
 
     session: Session
@@ -86,7 +79,7 @@ class Tell(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Put on record what the turn did by itself, as in a compaction.
+    """Record an act of the turn itself, as in a compaction.
 
     Answer: (session, the events).
     """

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from plait.calls.tool_call import SERVICE
 from plait.errors import (
     BudgetExceeded,
     ChoiceInvalid,
@@ -18,7 +19,6 @@ from plait.event import kinds as k
 from plait.event.kinds import Body
 from plait.ids import Digest
 from plait.journal.standing import Standing
-from plait.runtime.answer import SERVICE
 from plait.runtime.appends import append_around_run, append_at_tip
 from plait.runtime.mail import undelivered
 from plait.runtime.registry import close_run, is_going_on

@@ -1,9 +1,9 @@
-"""Safe points: before every effect a run looks at what others have to say.
+"""Safe points: before every effect a run looks into its inbox.
 
-While a run is open everybody else writes to the session's inbox, never to its log, so the running
-writer is not disturbed. At a safe point what has arrived is delivered: one event says how far the
-inbox was read, and each thing that stood there is repeated in the log, with the inbox event as its
-cause. Taken up again, a run takes the same deliveries at the same points from its record.
+While a run is open all others write to the session's inbox, never to its log, so the running writer
+is not disturbed. At a safe point the news is delivered: one event says how far the inbox was read,
+and each event that stood there is repeated in the log, with the inbox event as its cause. Resumed,
+a run takes the same deliveries at the same points from its recording.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from plait.calls.tool_call import SERVICE
 from plait.errors import GateUnmet
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -35,7 +36,7 @@ from plait.store import Store
 
 _LATE = (k.ModelReplied, k.ModelFailed)  # asked again long since: it stays in the inbox
 _STOPS = frozenset({k.CancelRequested.__name__, k.SessionPaused.__name__})
-# What was said to the run and not to the session: it means nothing once the run is over.
+# Said to the run and not to the session: without meaning once the run is over.
 _FOR_A_RUN = ANSWERS | {
     kind.__name__
     for kind in (k.Signalled, k.SessionPaused, k.SessionResumed, k.ToolReturned, k.ToolFailed)
@@ -43,16 +44,16 @@ _FOR_A_RUN = ANSWERS | {
 
 
 def safe_point(session: Session) -> Session:
-    """The value to go on from, with what has arrived; raises if somebody wants the run to stop or
+    """Return the value to go on from, with the news delivered; raise if the run is to stop or
     pause.
     """
     return arrivals(session)[0]
 
 
 def arrivals(session: Session) -> tuple[Session, list[Event]]:
-    """The value to go on from, and what was delivered to it now."""
+    """Return the value to go on from, and the events that were delivered to it now."""
     run = run_of(session)
-    if run is None or session.run != run.id:  # what a tool does with its session is its own affair
+    if run is None or session.run != run.id:  # a tool's session has no deliveries
         return session, []
     if run.journal.has_step_after(session):
         return session, []
@@ -64,7 +65,7 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     ] != session:
         session, events = run.journal.catch_up(recorded[0]), recorded[1]
         heard += events
-        if run.journal.recording.ends_here(session.id):
+        if run.journal.is_at_end(session.id):
             _heed(session, events)
     if not run.journal.is_live(session):
         return session, heard
@@ -92,8 +93,8 @@ def _past_own_gates(run: Run, session: Session) -> Session:
         for name, gate in session.checks.gates.items()
         if not (gate.by and is_judge(gate.by, "", names))
     }
-    held = {name: gate for name, gate in held.items() if not _was_given(session, gate)}
-    heard = run.journal.delivered(session)
+    held = {name: gate for name, gate in held.items() if not _has_passed(session, gate)}
+    heard = run.journal.deliveries.seq(session)
     session = _await_verdicts(
         run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()}
     )
@@ -110,25 +111,18 @@ def _past_own_gates(run: Run, session: Session) -> Session:
 
 
 def _failed_text(session: Session, name: str) -> str:
-    """Say that the last verdict was that it failed, who gave it and what that person said of it.
-
-    "": it was not.
-    """
+    """Say that the last verdict was a failure, with its actor and detail; "" if it was not."""
     passed, seq = last_verdict(session, name) or (True, 0)
     if passed:
         return ""
     event = next(store_at(session.store).read(session.id, seq, seq))
     detail: Json = getattr(event.body, "detail", None)
-    told = (
-        detail
-        if isinstance(detail, str)
-        else ""
-        if detail is None
-        else msgspec.json.encode(detail).decode()
-    )
+    text = detail if isinstance(detail, str) else ""
+    if detail is not None and not isinstance(detail, str):
+        text = msgspec.json.encode(detail).decode()
     return (
         f"; the verdict at {seq} is that it failed, by"
-        f" {event.actor}{': ' + bounded_text(told, 200) if told else ''}"
+        f" {event.actor}{': ' + bounded_text(text, 200) if text else ''}"
     )
 
 
@@ -146,8 +140,8 @@ def _verdict_step(session: Session, gate: Gate) -> str:
     )
 
 
-def _was_given(session: Session, gate: Gate) -> bool:
-    """Whether a verdict that counts was given since it was required."""
+def _has_passed(session: Session, gate: Gate) -> bool:
+    """True if the gate has passed once since it was required."""
     verdict = last_verdict(session, gate.name)
     return (
         verdict is not None
@@ -157,18 +151,18 @@ def _was_given(session: Session, gate: Gate) -> bool:
 
 
 def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Session]:
-    """These sessions with the verdicts that have arrived, so that a run may merge or publish them;
-    it waits for those that are missing.
+    """Return these sessions with the verdicts that have arrived, so that a run may merge or publish
+    them; park if one is missing.
     """
     run = run_of(into)
     assert run is not None
     is_recorded = not run.journal.is_live(into)
-    past = [_heard(run, session, live=not is_recorded) for session in gated]
+    past = [_take_news(run, session, live=not is_recorded) for session in gated]
     if is_recorded:
         return past
     unmet: dict[tuple[LogId, str], tuple[str, str, int]] = {}
     for each in past:
-        heard = run.journal.delivered(each) if each.run == run.id else 0
+        heard = run.journal.deliveries.seq(each) if each.run == run.id else 0
         unmet |= {
             (each.id, name): (each.checks.gates[name].by, why, heard)
             for name, why in each.reload().checks.unmet.items()
@@ -186,8 +180,8 @@ def past_gates(into: Session, gated: Sequence[Session], verb: str) -> list[Sessi
     return past
 
 
-def _heard(run: Run, session: Session, *, live: bool) -> Session:
-    """The session with what was delivered to it at this point; itself, if that was nothing."""
+def _take_news(run: Run, session: Session, *, live: bool) -> Session:
+    """Return the session after the delivery at this point; itself, if there was none."""
     if session.run != run.id:
         return session
     recorded = run.journal.recorded_delivery(session)
@@ -203,11 +197,10 @@ def _heard(run: Run, session: Session, *, live: bool) -> Session:
 def _await_verdicts(
     run: Run, session: Session, wanted: Mapping[tuple[LogId, str], tuple[str, str, int]]
 ) -> Session:
-    """Say for which verdicts the run waits in this session, and for which it does not wait any
-    more.
+    """Record for which verdicts the run waits in this session, and for which it waits no more.
 
-    `wanted` is by session and name: who is to give it, why the gate is not met, and up to where
-    that session's inbox was heard.
+    `wanted` has, by session and name of the gate: its judge, why it is not met, and the seq up to
+    which that session's inbox was delivered.
     """
     if not wanted and session.status != "waiting":
         return session
@@ -215,7 +208,7 @@ def _await_verdicts(
     asks = [ask for ask in _asks(session) if ask.kind == "verdict"]
     over = [ask for ask in asks if (ask.of, ask.name) not in wanted or _is_answered(store, ask)]
     known = {(ask.of, ask.name) for ask in asks if ask not in over}
-    drafts = [Draft(k.VerdictHeard(ask.event), Act("service:plait")) for ask in over]
+    drafts = [Draft(k.VerdictHeard(ask.event), Act(SERVICE)) for ask in over]
     for (log, name), (by, why, heard) in wanted.items():
         if (log, name) not in known:
             other = log if log != session.id else None
@@ -226,8 +219,8 @@ def _await_verdicts(
 
 
 def _came_meanwhile(session: Session) -> bool:
-    """Whether a verdict arrived between the last look into the inbox and the word that the run
-    waits for it: no row is woken by it.
+    """True if a verdict arrived after the last look into the inbox, and before it was recorded that
+    the run waits for it: no row is woken by it.
     """
     store = store_at(session.store)
     return any(_is_answered(store, ask) for ask in _asks(session) if ask.kind == "verdict")
@@ -238,37 +231,38 @@ def _is_answered(store: Store, ask: Waiting) -> bool:
 
 
 def has_mail(session: Session) -> bool:
-    """Whether there is anything to heed before the next effect."""
+    """True if something has to be delivered, or heeded, before the next effect."""
     run = run_of(session)
     if run is None or session.run != run.id:
         return False
     log, inbox, above = session.id, inbox_of(session.id), inbox_of(run.root)
     heads = store_at(session.store).heads([log, inbox] if log == run.root else [log, inbox, above])
     if heads[log].head != session.head or (
-        inbox in heads and heads[inbox].tip > run.journal.delivered(session)
+        inbox in heads and heads[inbox].tip > run.journal.deliveries.seq(session)
     ):
         return True
     return (
         log != run.root
         and above in heads
-        and heads[above].tip > run.journal.delivered(session_at(run.journal.tip(run.root)))
+        and heads[above].tip > run.journal.deliveries.seq(session_at(run.journal.tip(run.root)))
     )
 
 
 def deliver_all(run: Run) -> None:
-    """What has arrived at a run that ends: the wish that it be cancelled, say."""
+    """Deliver the news to a run that ends: the wish that it be cancelled, say."""
     session = session_at(run.journal.tip(run.root))
     if run.journal.is_live(session):
         _deliver(run, run.journal.catch_up(session))
 
 
 def undelivered(session: Session) -> list[Draft]:
-    """What stands in the inbox and has not reached the session, as it is delivered to a run that
-    ends: it goes by no answer any more.
+    """Return the drafts that deliver the rest of the inbox to a run that ends.
+
+    Events that meant only the run are left out: it takes no answer any more.
     """
     news = inbox_events(store_at(session.store), session.id, delivered_seq(session))
-    told = [event for event in news if event.kind not in _FOR_A_RUN]
-    return _delivery(session, inbox_of(session.id), told, news[-1].seq) if news else []
+    for_session = [event for event in news if event.kind not in _FOR_A_RUN]
+    return _delivery(session, inbox_of(session.id), for_session, news[-1].seq) if news else []
 
 
 def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
@@ -279,27 +273,25 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     )
     here = heads[log]
     run.journal.fence.check(heads)
-    # somebody wrote to the log itself: that is taken along
-    if here.head != session.head and run.journal.is_tip(session):
+    # another writer appended to the log itself: its events are taken along
+    if here.head != session.head and run.journal.tips.is_tip(position_of(session)):
         session = session.reload()
         run.journal.tips.move(position_of(session))
     if log != run.root and above in heads:
         _heed_above(run, store, heads[above].tip)
-    if inbox not in heads or heads[inbox].tip <= run.journal.delivered(session):
+    if inbox not in heads or heads[inbox].tip <= run.journal.deliveries.seq(session):
         return session, []
-    news = inbox_events(store, log, run.journal.delivered(session))
+    news = inbox_events(store, log, run.journal.deliveries.seq(session))
     session, events = append_at_tip(
         session,
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
     )
-    run.journal.set_delivered(log, news[-1].seq)
+    run.journal.deliveries.advance(log, news[-1].seq)
     return session, events[1:]
 
 
 def _is_over(run: Run, event: Event) -> bool:
-    """Whether somebody wanted it to pause, and it was resumed since; or wanted the run before it to
-    end.
-    """
+    """True for a wish to pause before the run was resumed, and one to end the run before it."""
     if event.log != inbox_of(run.root) or event.kind not in _STOPS:
         return False
     return event.seq <= (
@@ -310,12 +302,12 @@ def _is_over(run: Run, event: Event) -> bool:
 def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) -> list[Draft]:
     copies = [event for event in news if event.kind not in {kind.__name__ for kind in _LATE}]
     asks = _asks(session) if any(event.kind in ANSWERS for event in copies) else []
-    delivered = Draft(k.Delivered(inbox, upto, len(copies)), Act("service:plait"))
+    delivered = Draft(k.Delivered(inbox, upto, len(copies)), Act(SERVICE))
     return [delivered, *(_copy(event, asks) for event in copies)]
 
 
 def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:
-    """An event of the inbox as it is repeated.
+    """Return the copy of an inbox event.
 
     Only an answer that counts is made an event of the call that it answers.
     """
@@ -329,12 +321,13 @@ def _copy(event: Event, asks: Sequence[Waiting]) -> Draft:
 
 
 def _asks(session: Session) -> list[Waiting]:
-    """What is open in this log."""
+    """Return the asks that are open in this log."""
     log = store_at(session.store).log(session.id)
     return asks_in(store_at(session.store), session.id, log.place + 1, session.seq)
 
 
 def _heed(session: Session, events: Sequence[Event]) -> None:
+    """Raise if one of these events asks the run to stop or to pause."""
     for event in events:
         body = event.body
         if isinstance(body, k.CancelRequested):
@@ -346,11 +339,11 @@ def _heed(session: Session, events: Sequence[Event]) -> None:
 
 
 def _heed_above(run: Run, store: Store, tip: int) -> None:
-    """In a branch: whether somebody wants the whole run to stop.
+    """In a branch, raise if the whole run is asked to stop or to pause.
 
-    It is delivered where it is addressed to.
+    The wish itself is delivered to the root, to which it is addressed.
     """
     root = session_at(run.journal.tip(run.root))
-    if tip > run.journal.delivered(root):
-        news = inbox_events(store, run.root, run.journal.delivered(root))
+    if tip > run.journal.deliveries.seq(root):
+        news = inbox_events(store, run.root, run.journal.deliveries.seq(root))
         _heed(root, [event for event in news if event.kind in _STOPS and not _is_over(run, event)])

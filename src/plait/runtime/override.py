@@ -1,8 +1,8 @@
-"""The overrides of a what-if run, applied to the asks of agents: model, instruction, tools."""
+"""Applies the overrides of a what-if run (model, instruction, tools) to an agent's requests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -19,8 +19,8 @@ from plait.session.ports import Act, Draft
 from plait.tool import Tool
 
 
-def apply_overrides(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
-    """Return the ask with the overrides, and the drafts to record before it: the changed setup."""
+def override_ask(effect: AskModel, session: Session, run: Run) -> tuple[AskModel, list[Draft]]:
+    """Return the ask under the overrides, and the draft of its new setup, if that has changed."""
     assert run.settings.overrides is not None
     over, before = run.settings.overrides.of(effect.path), effect.prompt.setup
     effect = effect._replace(model=over.model or effect.model, fresh=over.model is not None)
@@ -65,8 +65,8 @@ def overridden_tools(
     return tools if over is None else {**tools, **{tool.name: tool for tool in over}}
 
 
-def setup_blob(changed: Sequence[Draft], setup: Setup) -> dict[Digest, bytes] | None:
-    return {_digest(setup): setup.encode()} if changed else None
+def setup_blob(setup: Setup) -> dict[Digest, bytes]:
+    return {_digest(setup): setup.encode()}
 
 
 def _digest(setup: Setup) -> Digest:

@@ -51,11 +51,11 @@ class RunBudgets:
         body = forked.body
         if not isinstance(body, ForkedFrom) or body.budget is None:
             return
-        spent, wall_s, recording = NOTHING, 0.0, self._journal.recording
-        if not recording.is_live:
+        spent, wall_s = NOTHING, 0.0
+        if self._journal.has_recording:
             grant = Grant(forked.id, forked.log, forked.seq, body.budget)
             spent = spent_under(self._journal.writer.store(address), grant)
-            wall_s = recording.held_s(forked.log)
+            wall_s = self._journal.held_s(forked.log)
         self._budgets[forked.log] = SharedBudget(
             body.budget, spent=spent, wall_s=wall_s, above=self.of(parent), clock=self.seconds
         )

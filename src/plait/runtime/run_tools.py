@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -26,6 +26,7 @@ from plait.runtime.registry import run_of, scoped_session
 from plait.runtime.run import Run
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.runtime.spend import afford_tool
+from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Done, Job, Launch, Next, Wait
 from plait.session import Session
 from plait.session.content import Loose, contents, pack
@@ -36,22 +37,18 @@ from plait.tool import KEY, SESSION, Result, WrongArguments
 from plait.workspace import EMPTY
 
 
-class Unwritten(NamedTuple):
-    """The last outcome of a turn's calls: it is written with the ask that follows, or by itself."""
-
-    session: Session  # before it
-    drafts: Sequence[Draft]
-
-
 def run_calls(
     session: Session, calls: Mapping[int, ToolCallState], user: User, *, spare: bool
 ) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    """Run them, and record each outcome as it comes."""
+    """Run calls, and record each outcome as it comes.
+
+    With `spare` the last outcome is handed back unwritten, if it points to no blob.
+    """
     if not calls:
         return session, None
     run = run_of(session)
     if run is not None and run.journal.standing(session) is not Standing.LIVE:
-        # strictly by the record: there is nobody here who could run anything
+        # the recording ends here, and nothing may be run beyond it
         raise run.journal.end_of_recording(session)
     if run is not None:
         _check_stopped(run, session, calls, user)
@@ -68,7 +65,7 @@ def run_calls(
             )
     lanes = _lanes(jobs)
     # the request was written just now, under the fence: the store need not be asked again
-    if run is None or run.journal.recording.is_live:
+    if run is None or not run.journal.has_recording:
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
@@ -89,12 +86,12 @@ def run_calls(
                     Act(user.actor, "program", call=call.id, causes=(len(drafts) - 1,)),
                 )
             )
-        # what points to a blob is for the store to judge
+        # the store has to check that a blob is there
         elif spare and left == 1 and not any([draft.body.refs() for draft in drafts]):
             return session, Unwritten(session, drafts)
         try:
-            # It happened, so it is recorded, also when somebody wrote meanwhile: the tool itself,
-            # to the session it was handed, say.
+            # It happened, so it is recorded, also when others wrote meanwhile: the tool itself, to
+            # the session it was handed, say.
             session = append_to_call(
                 session, call, _or_stale(drafts, call, done, user.actor), blobs
             )
@@ -104,7 +101,7 @@ def run_calls(
             session = append_to_call(
                 session,
                 call,
-                *_with_place(call, done, _unfit(call, done, user.actor, error), {}),
+                *_with_place(call, done, _unfit_draft(call, done, user.actor, error), {}),
             )
         if again:
             again_job = _job(session, call, site)
@@ -118,9 +115,7 @@ def run_calls(
 def _check_stopped(
     run: Run, session: Session, calls: Mapping[int, ToolCallState], user: User
 ) -> None:
-    """Whoever was stopped runs nothing more, and says so of what it was about to run: nobody has to
-    wonder.
-    """
+    """Raise if the branch was stopped; record of each call first that it was not run."""
     try:
         run.stops.check(session.id)
     except Cancelled:
@@ -141,8 +136,7 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
     if tool.takes_key:
         arguments[KEY] = call.key
     handed = (session.id, _tool_act(call)) if tool.takes_session else None
-    # Requests are on record, under the fence, before any of them runs; how long ago that was is
-    # another matter.
+    # Requests are recorded under the fence, but that may be long ago when the tool begins.
     check, where = partial(check_held, session), site if tool.takes_sandbox else None
     return Job(
         call.number,
@@ -158,8 +152,8 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
 
 
 def _tool_act(call: ToolCallState) -> Act:
-    """How a tool acts on the session it is handed: as who asked for the call, because of the reply
-    or the request.
+    """Return the act of a tool on the session it is handed: that of the actor of the request,
+    caused by the reply or the request.
     """
     asked = call.first.header
     origin = "model" if asked.actor.startswith("agent:") else asked.origin
@@ -173,15 +167,15 @@ def _tool_act(call: ToolCallState) -> Act:
 
 
 def _scope_of(job: Job) -> str | None:
-    """The scope of the session that a tool is handed. None: it is handed none."""
+    """Return the scope of the session that a tool is handed; None if it is handed none."""
     return job.arguments[SESSION].run if job.handed is not None else None
 
 
 def _with_sources(
     run: Run | None, session: Session, call: ToolCallState, drafts: list[Draft]
 ) -> list[Draft]:
-    """An outcome with what the tool's own code has read elsewhere as its causes: what it returns
-    may come from there.
+    """Return an outcome with the events that the tool's code has read elsewhere as its causes: the
+    result may come from there.
     """
     if run is None or not run.reads.places:
         return drafts
@@ -195,7 +189,7 @@ def _with_sources(
 
 
 def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
-    """Who hears what commands write while they run. None: nobody."""
+    """Return a function that tells listeners the output of commands; None if none listens."""
     if run is None or not run.listeners:
         return None
 
@@ -208,13 +202,12 @@ def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
 def _or_stale(
     drafts: list[Draft], call: ToolCallState, done: Done, actor: str
 ) -> Callable[[Session], Sequence[Draft]]:
-    """An outcome for the files that the call began with.
-
-    If somebody else changed them meanwhile, one wins and the other is told.
+    """Return a function that decides when the outcome is written: if the session's tree changed
+    while the tool ran, it is `StaleFiles` instead.
     """
     there = done.worked
 
-    def chosen(session: Session) -> Sequence[Draft]:
+    def outcome_at(session: Session) -> Sequence[Draft]:
         if (
             there.trees is None
             or there.trees.before == there.trees.after
@@ -222,11 +215,11 @@ def _or_stale(
         ):
             return drafts
         return [
-            _failed(call, done._replace(worked=SandboxOutcome()), _STALE, actor),
+            _failed_draft(call, done._replace(worked=SandboxOutcome()), _STALE, actor),
             *drafts[len(there.before) + 1 :],
         ]
 
-    return chosen
+    return outcome_at
 
 
 _STALE = Failure(
@@ -237,9 +230,7 @@ _STALE = Failure(
 
 
 def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
-    """What may write the workspace, or read it meanwhile, runs one after another; the rest side by
-    side.
-    """
+    """Return the lanes: jobs on the workspace run one after another, the others side by side."""
     there = [job for job in jobs if is_there(job)]
     return [*([there] if there else []), *([job] for job in jobs if not is_there(job))]
 
@@ -252,17 +243,17 @@ def _outcome(
     call: ToolCallState, done: Done, actor: str
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
     if done.failure is not None:
-        return _with_place(call, done, _failed(call, done, done.failure, actor), {})
+        return _with_place(call, done, _failed_draft(call, done, done.failure, actor), {})
     try:
         said, apart = (
             _apart(done.value) if isinstance(done.value, Result) else (contents(done.value), [])
         )
         parts, blobs = pack(said, "result")
         kept, more = pack(apart, "result")
-    except BaseException as error:  # it may be anything, and do anything when it is looked at
+    except BaseException as error:  # a result of any type may raise when it is looked at
         if inside.ends_run(error):
             raise
-        return _with_place(call, done, _unfit(call, done, actor, error), {})
+        return _with_place(call, done, _unfit_draft(call, done, actor, error), {})
     there, blobs = done.worked, {**blobs, **more}
     body = k.ToolReturned(
         parts,
@@ -278,8 +269,8 @@ def _outcome(
 
 
 def _apart(result: Result) -> tuple[list[Any], list[Any]]:
-    """What is said to whoever called, and the files that are kept as evidence and told of by name
-    only: they may be of any length.
+    """Return the parts of a result that the caller sees, and the files that are kept as evidence
+    and shown by name only: they may be of any length.
     """
     files = [
         part
@@ -292,20 +283,20 @@ def _apart(result: Result) -> tuple[list[Any], list[Any]]:
 def _with_place(
     call: ToolCallState, done: Done, draft: Draft, blobs: dict[Digest, bytes]
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
-    """An outcome, after what is recorded of its sandbox, with the files that it wrote."""
+    """Return an outcome after the events about its sandbox, with the blobs that it wrote."""
     about = [Draft(body, Act(SERVICE, "program", call=call.id)) for body in done.worked.before]
     return [*about, draft], {**done.worked.blobs, **blobs}
 
 
-def _unfit(call: ToolCallState, done: Done, actor: str, error: BaseException) -> Draft:
-    """It ran, and no log can hold what it returned."""
+def _unfit_draft(call: ToolCallState, done: Done, actor: str, error: BaseException) -> Draft:
+    """Return the failure of a call that ran and returned what no log can hold."""
     failure = Failure(
         "BadResult", f"it ran, but what it returned cannot be recorded: {text_of_error(error)}"
     )
-    return _failed(call, done._replace(delta=None), failure, actor)
+    return _failed_draft(call, done._replace(delta=None), failure, actor)
 
 
-def _failed(call: ToolCallState, done: Done, failure: Failure, actor: str) -> Draft:
+def _failed_draft(call: ToolCallState, done: Done, failure: Failure, actor: str) -> Draft:
     there = done.worked
     body = k.ToolFailed(
         failure,

@@ -1,8 +1,8 @@
 """Using tools: every call is brought to its end, live, resumed and replayed by the same lines.
 
 `settle_calls` takes the recorded events of the calls, asks each call what is due
-(`ToolCall.next_action`) and performs it, until every call is settled or waits for a person. A run
-that waits holds no process: it is parked.
+(`ToolCallState.next_action`) and performs it, until every call is settled or waits for a person. A
+run that waits holds no process: it is parked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plait.calls.actions import (
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.tool_call import ToolCallState
+from plait.calls.tool_call import SERVICE, ToolCallState
 from plait.errors import BudgetExceeded, InvalidValue, ToolFailed
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -48,7 +48,8 @@ from plait.runtime.override import overridden_tools
 from plait.runtime.perform import perform
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
-from plait.runtime.run_tools import Unwritten, run_calls
+from plait.runtime.run_tools import run_calls
+from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Wait
 from plait.secrets import is_whole
 from plait.session import Session
@@ -113,7 +114,9 @@ def use_tool(
 
 
 def _raise_failure(tool: Tool[..., Any], call: ToolCallState, session: Session) -> None:
-    outcome = call.outcome.body if call.outcome is not None else None
+    if call.outcome is None or call.outcome.kind == k.ToolReturned.__name__:
+        return
+    outcome = call.outcome.body
     if isinstance(outcome, k.ToolFailed) and (limit := call.refusal) is not None:
         raise BudgetExceeded(limit.limit, limit.asked, limit.left, session, limit.why)
     if isinstance(outcome, k.ToolFailed):
@@ -162,8 +165,8 @@ def settle_calls(
     for the caller to write with its next append.
     """
     run = run_of(session)
-    if run is not None:
-        session = take_recorded(run, session, calls)
+    if run is not None and run.journal.has_recording:
+        session = _feed_recorded(run, session, calls)
     actions = _next_actions(run, session, calls.values())
     if not actions:
         return session, None
@@ -184,7 +187,8 @@ def settle_calls(
     ready = {n: calls[n] for n, action in actions.items() if isinstance(action, RunTool)}
     spare = spare and len(ready) == len(actions)
     session, unwritten = yield from run_calls(session, ready, user, spare=spare)
-    _park(session, [calls[n] for n in actions if n not in ready])
+    if waiting := [calls[n] for n in actions if n not in ready]:
+        raise Parked(session, "; ".join(map(_wait_text, waiting)))
     return session, unwritten
 
 
@@ -207,10 +211,10 @@ def _next_actions(
     return found
 
 
-def take_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState]) -> Session:
+def _feed_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState]) -> Session:
     """Feed the calls with all that is recorded of them."""
     by_id = {call.id: call for call in calls.values()}
-    while run.journal.standing(session) is not Standing.LIVE:
+    while True:
         step = run.journal.call_event(session, by_id)
         if step is not None:
             session, event = step
@@ -223,7 +227,6 @@ def take_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState]
                 return session
             session = delivery[0]
             _feed(calls, delivery[1])
-    return session
 
 
 def _feed(calls: Mapping[int, ToolCallState], events: Sequence[Event]) -> None:
@@ -241,12 +244,6 @@ def _may_have_mail(run: Run, calls: Any) -> bool:
     if run.journal.standing_of(unsettled[0].since) is not Standing.LIVE:
         return True
     return any(call.waits or call.tool.asks for call in unsettled)
-
-
-def _park(session: Session, waiting: Sequence[ToolCallState]) -> None:
-    """Park the run until the people that it waits for have decided."""
-    if waiting:
-        raise Parked(session, "; ".join(map(_wait_text, waiting)))
 
 
 def _wait_text(call: ToolCallState) -> str:
@@ -290,11 +287,9 @@ class CallContext:
 
     def is_reopened(self, outcome: Event, *, was_stopped: bool) -> bool:
         run = self._run
-        if run is None or run.journal.recording.is_live or not self.is_live:
+        if run is None or not self.is_live:
             return False
-        if was_stopped and self.standing_of(outcome) is not Standing.LIVE:
-            return not run.journal.went_on_without(self._session.id)
-        return outcome.id in run.journal.recording.reopened
+        return run.journal.is_reopened(self._session.id, outcome, was_stopped=was_stopped)
 
     def was_tried(self, call: ToolCallState) -> bool:
         session, first = self._session, call.last.seq + 1
@@ -330,7 +325,7 @@ class CallContext:
         if outcome is None or self.standing_of(outcome) is not Standing.LIVE or not self.is_in_run:
             return ""
         body, schema = outcome.body, call.tool.result_schema
-        if schema is None or not isinstance(body, k.ToolResolved) or outcome.actor == _SERVICE:
+        if schema is None or not isinstance(body, k.ToolResolved) or outcome.actor == SERVICE:
             return ""
         get_blob = store_at(self._session.store).get_blob
         value = value_of(unpack(body.parts, get_blob))
@@ -341,6 +336,3 @@ class CallContext:
         else:
             why = "it is a file"
         return f"what {outcome.actor} says it returned does not fit: {why}" if why else ""
-
-
-_SERVICE = "service:plait"

@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from plait.calls.tool_call import SERVICE
 from plait.errors import BudgetExceeded
 from plait.event import Event
 from plait.event import kinds as k
@@ -45,7 +46,6 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.state import Spent
 from plait.session.value import spent_of_budget
 
-SERVICE = "service:plait"
 LAST_WORDS = (
     "The budget is nearly used up ({limit}). Answer now with what you have, without calling tools."
 )

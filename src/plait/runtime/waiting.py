@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, cast
 
+from plait.calls.tool_call import SERVICE
 from plait.errors import InvalidValue, NoRun
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -28,7 +29,6 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.value import position_of
 
 IN_PLACE_S = 5.0  # a shorter sleep is slept, a longer one is a row
-SERVICE = "service:plait"
 
 
 def ask_human(
@@ -43,10 +43,10 @@ def ask_human(
         session, [Draft(k.QuestionAsked(question, tuple(choices)), act)]
     )
     call = asked.header.call or call
-    session, answered = _heard(run, session, call, asked)
+    session, answered = _find_end(run, session, call, asked)
     if answered is None and run.settings.answerer is not None:
         said, failure = decision_of(run.settings.answerer, question, tuple(choices))
-        # the question stays open, and is asked again when the run is taken up again
+        # the question stays open, and is asked again when the run is resumed
         if failure is not None:
             raise InvalidValue(
                 "answerer", failure.message, "let it return an answer, and resume the run"
@@ -57,15 +57,14 @@ def ask_human(
             session, [Draft(k.QuestionAnswered(asked.id, answer), act)]
         )
     if answered is None:
-        raise _parked(
-            run, session, f"a question waits for an answer: plait answer {asked.id[:12]} …"
-        )
+        run.journal.check_may_act(session)
+        raise Parked(session, f"a question waits for an answer: plait answer {asked.id[:12]} …")
     return session
-    yield  # nothing is waited for here: whoever has to wait is parked
+    yield  # nothing is waited for here: a run that has to wait is parked
 
 
 def sleep(session: Session, seconds: float, actor: str) -> Generator[Wait, Any, Session]:
-    """Go on after so long; whoever sleeps long holds no process."""
+    """Go on after so many seconds; a long sleep holds no process."""
     run, session, call = _begin(session, "sleep", "sleep")
     until = run.journal.now(session) + int(seconds * 1e6)
     session, (timer,) = append_events(
@@ -77,9 +76,9 @@ def sleep(session: Session, seconds: float, actor: str) -> Generator[Wait, Any, 
 def wait_for(
     session: Session, name: str, timeout_s: float | None, actor: str
 ) -> Generator[Wait, Any, Session]:
-    """Go on when somebody signals this, or after so long.
+    """Go on when this is signalled, or after so long.
 
-    `session.result` is what came with the signal; None: nobody did.
+    `session.result` is the value of the signal; None: there was none in time.
     """
     run, session, call = _begin(session, "wait", "wait")
     until = run.journal.now(session) + int(timeout_s * 1e6) if timeout_s is not None else None
@@ -92,7 +91,7 @@ def wait_for(
 def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Session]:
     call, body = timer.header.call or "", timer.body
     assert isinstance(body, k.TimerSet)
-    session, fired = _heard(run, session, call, timer)
+    session, fired = _find_end(run, session, call, timer)
     if fired is not None:
         return session
     signal = _signal(session, body.event) if body.event else None
@@ -109,7 +108,8 @@ def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Ses
         if body.event
         else f"a time, {left_s:,.0f} s from now"
     )
-    raise _parked(run, session, f"it waits for {what}")
+    run.journal.check_may_act(session)
+    raise Parked(session, f"it waits for {what}")
 
 
 def _fire(session: Session, call: str, by: Any, cause: Event) -> Session:
@@ -119,7 +119,7 @@ def _fire(session: Session, call: str, by: Any, cause: Event) -> Session:
 
 
 def _signal(session: Session, name: str) -> Event | None:
-    """A signal of this name that nobody has waited for yet."""
+    """Return a signal of this name that has ended no wait yet."""
     store = store_at(session.store)
     kinds = {k.Signalled.__name__, k.TimerFired.__name__}
     events = list(store.read(session.id, store.log(session.id).place + 1, session.seq, kinds=kinds))
@@ -156,8 +156,8 @@ def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
     return run, session, call_id(*run.journal.source_of(session), session.seq + 1, what)
 
 
-def _heard(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, Event | None]:
-    """What ended a wait: on record, or just arrived."""
+def _find_end(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, Event | None]:
+    """Return the event that ended a wait, on record or just arrived; None if it goes on."""
     while run.journal.standing(session) is not Standing.LIVE:
         step = run.journal.call_event(session, (call,))
         if step is not None:
@@ -176,11 +176,3 @@ def _heard(run: Run, session: Session, call: str, ask: Event) -> tuple[Session, 
 
 def _of(events: Sequence[Event], call: str) -> Event | None:
     return next((event for event in events if event.header.call == call), None)
-
-
-def _parked(run: Run, session: Session, why: str) -> BaseException:
-    return (
-        run.journal.end_of_recording(session)
-        if run.journal.recording.strict
-        else Parked(session, why)
-    )

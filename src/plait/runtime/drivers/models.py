@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from plait.inside import Stop, ends_run
 from plait.model.base import Fault, Reply
-from plait.runtime.answer import misfit
 from plait.runtime.failures import text_of_error
+from plait.runtime.replies import misfit_of_reply
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def check_reply(reply: Any) -> Reply | Fault:
     """Return the reply, or the fault that it is none or is malformed."""
     if not isinstance(reply, Reply):
         return Fault("BadModel", f"the model answered with a {type(reply).__name__}, not a Reply")
-    why = misfit(reply)
+    why = misfit_of_reply(reply)
     return (
         reply
         if why is None

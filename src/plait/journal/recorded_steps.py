@@ -1,0 +1,273 @@
+"""The recorded steps of a run, as the rooms above may ask for them.
+
+Whether a run is live, resumed or replayed is known here and in `journal.py` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+from plait.errors import StaleHead
+from plait.event import Event
+from plait.event import kinds as k
+from plait.ids import Digest, LogId, inbox_of
+from plait.journal.branches import Branches
+from plait.journal.cursor import Cursor, Differs
+from plait.journal.deferred import DeferredDrafts
+from plait.journal.fence import RunFence
+from plait.journal.recording import Recording, divergence
+from plait.journal.standing import Standing
+from plait.journal.stops import Parked, Stop
+from plait.journal.tips import Deliveries, Tips
+from plait.journal.writer import DirectWriter
+from plait.session import Session
+from plait.session.ports import Draft, Position
+from plait.session.session import session_at
+from plait.session.value import advance, next_value, position_of
+
+Blobs = Mapping[Digest, bytes]
+
+
+class RecordedSteps:
+    """The part of a journal that reads: it consumes recorded steps, and says how the run stands."""
+
+    def __init__(self, run: str, root: LogId, writer: DirectWriter, *, home: str) -> None:
+        self.run, self.root = run, root
+        self.writer = writer
+        self.fence = RunFence(run, root, home, writer.store)
+        self._recording = Recording(run, root, is_live=True)
+        self.has_recording = False  # False: the run was begun in this process
+        self.branches = Branches()
+        self.deferred = DeferredDrafts()
+        self.tips = Tips()
+        self.deliveries = Deliveries()
+
+    @property
+    def recording(self) -> Recording:
+        """The recording as it is set up by a resume, a replay or a what-if."""
+        return self._recording
+
+    @recording.setter
+    def recording(self, recording: Recording) -> None:
+        self._recording, self.has_recording = recording, not recording.is_live
+
+    # ── how the run stands ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_replay(self) -> bool:
+        """True if nothing is done and nothing written: all there is, is the recording."""
+        return self._recording.strict
+
+    def standing(self, session: Session) -> Standing:
+        """Return where the step after this value stands: a deferred draft, or what follows it."""
+        if not self.has_recording:
+            return Standing.LIVE
+        cursor = self._recording.cursor_at(position_of(session))
+        if cursor is None:
+            return Standing.LIVE
+        ahead = self.deferred.count(session.id, session.run or self.run)
+        if self._recording.branched and cursor.is_before_branch(ahead):
+            return Standing.INHERITED
+        return Standing.OVER if cursor.is_over else Standing.RECORDED
+
+    def is_live(self, session: Session) -> bool:
+        """True if what the program does next is done now, and not read from the recording.
+
+        Deferred drafts come first, and may be all that is left of the recording.
+        """
+        if not self.has_recording:
+            return True
+        cursor = self._recording.cursor_at(position_of(session))
+        if cursor is None:
+            return True
+        ahead = self.deferred.count(session.id, session.run or self.run)
+        return not (self._recording.strict or cursor.closed or cursor.has_steps_after(ahead))
+
+    def standing_of(self, event: Event) -> Standing:
+        """Return where an event of the run comes from."""
+        recording = self._recording
+        if event.seq > recording.frontier.get(event.log, 0):
+            return Standing.LIVE
+        if event.header.run != self.run:
+            return Standing.INHERITED
+        is_restated = event.log == self.root and event.seq <= recording.restated
+        return Standing.INHERITED if is_restated else Standing.RECORDED
+
+    def is_reopened(self, log: LogId, failure: Event, *, was_stopped: bool = False) -> bool:
+        """True if a failure ended the run, which was resumed to try again.
+
+        A recorded call that was stopped is tried again as well, unless the run went on without its
+        branch.
+        """
+        if was_stopped and self.standing_of(failure) is not Standing.LIVE:
+            return not self._went_on_without(log)
+        return failure.id in self._recording.reopened
+
+    def is_tried_again(self, session: Session) -> bool:
+        """True if an answer that ended the run is asked for again: now, or on record.
+
+        On record it ended a call, or was followed by another ask.
+        """
+        if not self.has_recording:
+            return False
+        step = self.next_step(session)
+        if step is not None:
+            return step.kind != k.CallFinished.__name__
+        return session.head in self._recording.reopened
+
+    def is_at_end(self, log: LogId) -> bool:
+        """True in a replay where nothing is left in this log but the end of the run."""
+        return self._recording.ends_here(log)
+
+    def has_more(self, log: LogId) -> bool:
+        """True if the recording goes on in this log after the deferred drafts."""
+        cursor = self._recording.cursors.get(log)
+        return cursor is not None and cursor.has_steps_after(self.deferred.count(log, self.run))
+
+    def _went_on_without(self, log: LogId) -> bool:
+        """True if the recording shows the parent of a stopped branch going on."""
+        return self._recording.strict or self.has_more(self.branches.parent_of(log) or self.root)
+
+    def was_left_behind(self, log: LogId) -> bool:
+        """True if the recording of a branch ends where it was stopped, and its parent went on."""
+        cursor = self._recording.cursors.get(log)
+        return cursor is not None and cursor.stopped and self._went_on_without(log)
+
+    def held_s(self, log: LogId) -> float:
+        """Return for how many seconds earlier processes held a branch."""
+        return self._recording.held_s(log)
+
+    def source_runs(self, session: Session) -> tuple[str, ...]:
+        """Return the runs that this one was branched off, the first one first."""
+        return self._recording.before if session.run == self.run else ()
+
+    def source_of(self, session: Session) -> tuple[str, LogId]:
+        """Return the run and the log that calls are named after.
+
+        While the recording of another run is followed, calls have the names they had there.
+        """
+        cursor = None
+        if self._recording.branched:
+            cursor = self._recording.cursor_at(position_of(session))
+        step = cursor.peek() if cursor is not None else None
+        if step is not None:
+            return step.header.run or self.run, step.log
+        return session.run or self.run, session.id
+
+    # ── steps ───────────────────────────────────────────────────────────────────────────────────
+
+    def next_step(self, session: Session) -> Event | None:
+        """Return the recorded step after the deferred drafts."""
+        cursor = self._recording.cursor_at(position_of(session))
+        ahead = self.deferred.count(session.id, session.run or self.run)
+        return cursor.peek(ahead) if cursor is not None else None
+
+    def has_step_after(self, session: Session) -> bool:
+        """True if an ordinary recorded step comes right after this value: nothing was delivered."""
+        cursor = self._recording.cursors.get(session.id)
+        if cursor is None or cursor.at.seq != session.seq:
+            return False
+        return not self.deferred.count(session.id, self.run) and cursor.has_ordinary_step(
+            session.seq
+        )
+
+    def peek_call(self, session: Session, calls: Container[str | None]) -> Event | None:
+        """Return the next recorded step, if it belongs to one of these calls."""
+        cursor = self._recording.cursor_at(position_of(session))
+        return cursor.peek_call(calls) if cursor is not None else None
+
+    def call_event(
+        self, session: Session, calls: Container[str | None]
+    ) -> tuple[Session, Event] | None:
+        """Consume the next recorded step, if it belongs to one of these calls."""
+        if not self.has_recording:
+            return None
+        cursor = self._recording.cursor_at(position_of(session))
+        event = cursor.take(calls) if cursor is not None else None
+        if cursor is None or event is None:
+            return None
+        self.tips.move(cursor.at, [event])
+        return _value_after(session, cursor.at, [event]), event
+
+    def _take_recorded(
+        self, cursor: Cursor, at: Position, drafts: Sequence[Draft], blobs: Blobs | None = None
+    ) -> list[Event]:
+        """Consume as many of these drafts as are recorded."""
+        if at.seq < cursor.at.seq:
+            raise StaleHead(at.id, at.head, cursor.at.head, cursor.at.seq)
+        recording, found = self._recording, list[Event]()
+        for draft in drafts:
+            try:
+                event = cursor.match(draft)
+            except Differs as error:
+                if recording.strict and not recording.finished and cursor.has_only_end:
+                    # nothing more was done, and then a person ended the run
+                    raise self.fence.halt(None) from None
+                store = self.writer.store(at.store)
+                raise self.fence.halt(divergence(at, error, store, blobs)) from None
+            if event is None:
+                if recording.strict and at.id != self.root and not recording.finished:
+                    raise Parked(session_at(at), "the record of this branch ends here")
+                if recording.strict or cursor.closed:
+                    error = None if recording.open else divergence(at, Differs(None, draft))
+                    raise self.fence.halt(error)
+                break
+            found.append(event)
+        self.tips.move(cursor.at, found)
+        return found
+
+    # ── deliveries ──────────────────────────────────────────────────────────────────────────────
+
+    def recorded_delivery(self, session: Session) -> tuple[Session, list[Event]] | None:
+        """Consume the delivery that is recorded here; None if nothing is recorded any more."""
+        if not self.has_recording:
+            return None
+        cursor = self._recording.cursor_at(position_of(session))
+        if cursor is None:
+            return None
+        deferred = self.deferred.drafts(session.id, self.run)
+        if deferred and cursor.delivers_after(deferred):  # written with the delivery
+            self._take_recorded(cursor, position_of(session), deferred)
+            self.deferred.drop(session.id, self.run, len(deferred))
+        events = cursor.take_delivery()
+        self.tips.move(cursor.at, events)
+        for event in events[:1]:
+            body = event.body
+            assert isinstance(body, k.Delivered)
+            if body.inbox == inbox_of(session.id):  # a run that was branched off had another inbox
+                self.deliveries.advance(session.id, body.upto)
+        return _value_after(session, cursor.at, events) if events else session, events[1:]
+
+    # ── the end of the recording ────────────────────────────────────────────────────────────────
+
+    def check_may_act(self, session: Session) -> None:
+        """Raise in a replay: what is not recorded is not done."""
+        if self._recording.strict:
+            raise self.end_of_recording(session)
+
+    def end_of_recording(self, session: Session) -> Stop:
+        """Return the stop to raise where a replay comes to what is not recorded."""
+        if session.id != self.root and not self._recording.finished:
+            return Parked(session, "the record of this branch ends here")  # others went on
+        if self._recording.open or self._recording.ends_here(session.id):
+            return self.fence.halt(None)
+        wanted = Differs(None, "(an effect that is not on record)")
+        return self.fence.halt(divergence(position_of(session), wanted))
+
+    def check_recording_used(self) -> None:
+        """Raise if a branch has a recorded step that the program never came to."""
+        untaken = self._recording.untaken_step()
+        if untaken is not None:
+            cursor, step = untaken
+            error = Differs(step, "(the end of the program)")
+            raise self.fence.halt(divergence(cursor.at, error))
+
+
+def _value_after(session: Session, at: Position, events: Sequence[Event]) -> Session:
+    """Return the value after these events.
+
+    Events of others that stand before them may have changed its life.
+    """
+    if events[0].seq != session.seq + 1:
+        return next_value(session, at)
+    return advance(session, at, *[event.kind for event in events])

@@ -1,0 +1,53 @@
+"""Telling the listeners of a run what a model says, as it says it, and without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from plait import secrets
+from plait.model.base import Delta, ReasoningDelta, TextDelta, ToolDelta
+from plait.runtime.run import Run
+from plait.secrets import HiddenPieces
+
+
+class DeltaTeller:
+    """Hands the deltas of one attempt to the listeners of a run.
+
+    A secret can lie across deltas, so of each text that grows (the answer, its reasoning, the
+    arguments of each call) the end is held back while it could be the beginning of one.
+    """
+
+    def __init__(self, run: Run, path: str) -> None:
+        self._run, self._path = run, path
+        self._pieces: dict[tuple[type[Delta], int], tuple[HiddenPieces, Delta]] = {}
+
+    def __call__(self, delta: Delta) -> None:
+        delta = msgspec.structs.replace(delta, agent=self._path)
+        field = _GROWING.get(type(delta))
+        text = getattr(delta, field) if field else ""
+        if not field or not text or not secrets.is_armed():
+            self._run.listeners.tell(delta)
+            return
+        key = type(delta), getattr(delta, "index", 0)
+        pieces = self._pieces[key][0] if key in self._pieces else HiddenPieces()
+        self._pieces[key] = pieces, delta
+        self._show(delta, field, pieces.feed(text))
+
+    def end(self) -> None:
+        """Tell what was held back: nothing more will come."""
+        for (kind, _), (pieces, delta) in self._pieces.items():
+            self._show(delta, _GROWING[kind], pieces.end())
+        self._pieces.clear()
+
+    def _show(self, delta: Delta, field: str, text: str) -> None:
+        if text:
+            self._run.listeners.tell(msgspec.structs.replace(delta, **{field: text}))
+
+
+_GROWING: Mapping[type[Delta], str] = {
+    TextDelta: "text",
+    ReasoningDelta: "thought",
+    ToolDelta: "arguments",
+}
