@@ -34,6 +34,7 @@ ASKS_FOR_RECORD = re.compile(
     r"\b(on_record|was_on_record|follows|goes_on|joined|next_of|ends_here|before_branch|is_inherited"
     r"|branched_off|went_on_without|take_delivery|check_all_taken)\(|\brun\.(take|peek|ended)\("
     r"|\brecording\.(strict|reopened)\b|\brecording is (not )?None"
+    r"|\brun\.journal\.recording\b|\bhas_recording\b"
 )
 QUESTION_WORDS = re.compile(
     r"\b(who|whom|whose|what|whatever|whoever|somebody|nobody|anybody|everybody)\b", re.I

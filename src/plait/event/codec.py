@@ -200,14 +200,17 @@ def check_header(header: Header) -> None:
 
 def _check_fields(header: Header) -> None:
     """Check the fields that a caller of `seal` chooses; one function, for every append has it."""
-    seq, parents, time, call = header.seq, header.parents, header.time, header.call
+    seq, parents, time, causes = header.seq, header.parents, header.time, header.causes
+    call = header.call
     if type(seq) is not int or not 1 <= seq < 2**62:
         raise InvalidValue("seq", f"{seq!r} is not a position: they are counted from 1")
-    for name, ids in (("parents", parents), ("causes", header.causes)):
-        if type(ids) is not tuple:
-            raise InvalidValue(name, f"a {type(ids).__name__} is not a tuple")
-        for id in ids:
-            parse_digest(id, name)
+    if type(parents) is not tuple or type(causes) is not tuple:
+        name, ids = ("causes", causes) if type(parents) is tuple else ("parents", parents)
+        raise InvalidValue(name, f"a {type(ids).__name__} is not a tuple")
+    for id in parents:
+        parse_digest(id, "parents")
+    for id in causes:
+        parse_digest(id, "causes")
     if seq > 1 and not parents:
         raise InvalidValue("parents", "only the first event of a root has none")
     if len(parents) > 1 and len(set(parents)) != len(parents):

@@ -96,7 +96,7 @@ class Journal(RecordedSteps):
         if not self.requires_verdicts and k.GateRequired in [type(draft.body) for draft in drafts]:
             self.requires_verdicts = True
         found: list[Event] = []
-        if self.has_recording:
+        if self._has_recording:
             cursor = self._recording.cursor_at(at)
             if cursor is not None:
                 found = self._take_recorded(cursor, at, drafts, blobs)
@@ -192,7 +192,7 @@ class Journal(RecordedSteps):
     ) -> list[Event]:
         """Append to the inbox of a log."""
         self.fence.check_going()
-        if self.has_recording and run is not None:
+        if self._has_recording and run is not None:
             drafts = [draft for draft in drafts if not self._was_posted(address, log, draft, run)]
             if not drafts:
                 return []

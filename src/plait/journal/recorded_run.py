@@ -157,13 +157,7 @@ def follow_recording(
 
     In a replay nothing is written beyond it.
     """
-    journal.recording = _recording_of(session, run, start, is_replay)
-    journal.tips.move(position_of(start))
-
-
-def is_replay_complete(journal: Journal) -> bool:
-    """True if a replay has come to the end of the run in its root log."""
-    return journal.recording.ends_here(journal.root)
+    journal.follow(_recording_of(session, run, start, is_replay), position_of(start))
 
 
 def _recording_of(session: Session, run: RecordedRun, start: Session, is_replay: bool) -> Recording:

@@ -36,20 +36,16 @@ class RecordedSteps:
         self.writer = writer
         self.fence = RunFence(run, root, home, writer.store)
         self._recording = Recording(run, root, is_live=True)
-        self.has_recording = False  # False: the run was begun in this process
+        self._has_recording = False  # False: the run was begun in this process
         self.branches = Branches()
         self.deferred = DeferredDrafts()
         self.tips = Tips()
         self.deliveries = Deliveries()
 
-    @property
-    def recording(self) -> Recording:
-        """The recording as it is set up by a resume, a replay or a what-if."""
-        return self._recording
-
-    @recording.setter
-    def recording(self, recording: Recording) -> None:
-        self._recording, self.has_recording = recording, not recording.is_live
+    def follow(self, recording: Recording, start: Position) -> None:
+        """Answer from this recording, as a resume, a replay or a what-if does, from its start."""
+        self._recording, self._has_recording = recording, True
+        self.tips.move(start)
 
     # ── how the run stands ──────────────────────────────────────────────────────────────────────
 
@@ -60,12 +56,13 @@ class RecordedSteps:
 
     def standing(self, session: Session) -> Standing:
         """Return where the step after this value stands: a deferred draft, or what follows it."""
-        if not self.has_recording:
+        if not self._has_recording:
             return Standing.LIVE
-        cursor = self._recording.cursor_at(position_of(session))
+        at = position_of(session)
+        cursor = self._recording.cursor_at(at)
         if cursor is None:
             return Standing.LIVE
-        ahead = self.deferred.count(session.id, session.run or self.run)
+        ahead = self.deferred.count(at.id, at.run or self.run)
         if self._recording.branched and cursor.is_before_branch(ahead):
             return Standing.INHERITED
         return Standing.OVER if cursor.is_over else Standing.RECORDED
@@ -75,12 +72,13 @@ class RecordedSteps:
 
         Deferred drafts come first, and may be all that is left of the recording.
         """
-        if not self.has_recording:
+        if not self._has_recording:
             return True
-        cursor = self._recording.cursor_at(position_of(session))
+        at = position_of(session)
+        cursor = self._recording.cursor_at(at)
         if cursor is None:
             return True
-        ahead = self.deferred.count(session.id, session.run or self.run)
+        ahead = self.deferred.count(at.id, at.run or self.run)
         return not (self._recording.strict or cursor.closed or cursor.has_steps_after(ahead))
 
     def standing_of(self, event: Event) -> Standing:
@@ -108,7 +106,7 @@ class RecordedSteps:
 
         On record it ended a call, or was followed by another ask.
         """
-        if not self.has_recording:
+        if not self._has_recording:
             return False
         step = self.next_step(session)
         if step is not None:
@@ -146,13 +144,12 @@ class RecordedSteps:
 
         While the recording of another run is followed, calls have the names they had there.
         """
-        cursor = None
-        if self._recording.branched:
-            cursor = self._recording.cursor_at(position_of(session))
+        at = position_of(session)
+        cursor = self._recording.cursor_at(at) if self._recording.branched else None
         step = cursor.peek() if cursor is not None else None
         if step is not None:
             return step.header.run or self.run, step.log
-        return session.run or self.run, session.id
+        return at.run or self.run, at.id
 
     # ── steps ───────────────────────────────────────────────────────────────────────────────────
 
@@ -164,12 +161,13 @@ class RecordedSteps:
 
     def has_step_after(self, session: Session) -> bool:
         """True if an ordinary recorded step comes right after this value: nothing was delivered."""
-        cursor = self._recording.cursors.get(session.id)
-        if cursor is None or cursor.at.seq != session.seq:
+        if not self._has_recording:
             return False
-        return not self.deferred.count(session.id, self.run) and cursor.has_ordinary_step(
-            session.seq
-        )
+        at = position_of(session)
+        cursor = self._recording.cursors.get(at.id)
+        if cursor is None or cursor.at.seq != at.seq or self.deferred.count(at.id, self.run):
+            return False
+        return cursor.has_ordinary_step(at.seq)
 
     def peek_call(self, session: Session, calls: Container[str | None]) -> Event | None:
         """Return the next recorded step, if it belongs to one of these calls."""
@@ -180,7 +178,7 @@ class RecordedSteps:
         self, session: Session, calls: Container[str | None]
     ) -> tuple[Session, Event] | None:
         """Consume the next recorded step, if it belongs to one of these calls."""
-        if not self.has_recording:
+        if not self._has_recording:
             return None
         cursor = self._recording.cursor_at(position_of(session))
         event = cursor.take(calls) if cursor is not None else None
@@ -220,7 +218,7 @@ class RecordedSteps:
 
     def recorded_delivery(self, session: Session) -> tuple[Session, list[Event]] | None:
         """Consume the delivery that is recorded here; None if nothing is recorded any more."""
-        if not self.has_recording:
+        if not self._has_recording:
             return None
         cursor = self._recording.cursor_at(position_of(session))
         if cursor is None:

@@ -116,13 +116,10 @@ class DirectWriter:
         self, source: Source, store: Callable[[str], Store], address: Callable[[], str]
     ) -> None:
         self._source = source
-        self._open = store
+        self.store = store  # opens the store at an address; an attribute: every append asks for it
         self._sources: dict[str, Source] = {}
         self._processes: dict[tuple[int, str], str] = {}
         self.address = address
-
-    def store(self, address: str) -> Store:
-        return self._open(address)
 
     def source(self, address: str) -> Source:
         """Return the source of time, ids and salt for a store."""
@@ -165,10 +162,10 @@ class DirectWriter:
         return True
 
     def is_current(self, position: Position) -> bool:
-        return self._open(position.store).log(position.id).head == position.head
+        return self.store(position.store).log(position.id).head == position.head
 
     def latest(self, position: Position) -> Position:
-        log = self._open(position.store).log(position.id)
+        log = self.store(position.store).log(position.id)
         return Position(position.store, log.id, log.tip, log.head, position.run)
 
     def begin(
@@ -182,7 +179,7 @@ class DirectWriter:
     ) -> Position:
         about = ("fork", fork.log, fork.seq) if fork else ("session",)
         check_decisions(address, fork.log if fork else LogId(""), drafts)
-        store = self._open(address)
+        store = self.store(address)
         log = self.source(store.address).fresh(*about)
         return self.start(store, log, drafts, fork=fork, blobs=blobs, by=run)[0]
 
@@ -209,7 +206,7 @@ class DirectWriter:
         fences: Sequence[Fence] | None = None,
     ) -> list[Event]:
         check_decisions(address, log, drafts, _POSTED_DECISIONS)
-        store, inbox = self._open(address), inbox_of(log)
+        store, inbox = self.store(address), inbox_of(log)
         store.log(log)  # raises if there is no such log, whose inbox would never be read
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         while True:  # each time around, another writer was first
@@ -287,7 +284,7 @@ class DirectWriter:
         were sealed before, up to this position, and are written only now. `fences` are as for
         `start`.
         """
-        store = self._open(position.store)
+        store = self.store(position.store)
         after, events = self.seal(position, drafts, merges=merges, merging=merging, behalf=behalf)
         flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
         first = held[0].header.parents[0] if held else position.head

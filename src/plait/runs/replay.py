@@ -8,7 +8,7 @@ from typing import Any
 
 from plait.errors import NothingToResume, ReplayDiverged, RunHeld
 from plait.inside import Stop
-from plait.journal.recorded_run import follow_recording, is_replay_complete, last_run, start_of
+from plait.journal.recorded_run import follow_recording, last_run, start_of
 from plait.journal.stops import Halted, Parked
 from plait.program import check_workflow, find_program_call
 from plait.runs.overrides import apply_recorded_overrides
@@ -73,7 +73,7 @@ def replay(
         end = run.journal.tip(run.root)
         if recorded.is_over:
             stopped = isinstance(error, (Halted, Parked))
-            if stopped and is_replay_complete(run.journal):
+            if stopped and run.journal.is_at_end(run.root):
                 end = Position(there.store, there.id, recorded.last.seq, recorded.last.id)
             elif end.head != recorded.last.id:
                 raise

@@ -8,6 +8,7 @@ from plait.calls.tool_call import ToolCallState
 from plait.errors import StaleHead
 from plait.event import Event
 from plait.ids import Digest
+from plait.journal.standing import Standing
 from plait.journal.writer import direct_writer
 from plait.runtime.registry import run_of
 from plait.session import Session
@@ -30,7 +31,8 @@ def append_events(
     append = run.journal.append if run is not None else direct_writer().write
     at, events = append(position_of(session), drafts, blobs=blobs, held=held)
     after = advance(session, at, *[type(draft.body).__name__ for draft in drafts])
-    if run is None or not run.journal.has_recording:
+    # a recorded event had its snapshot when it was written, and a replay writes nothing
+    if run is None or (events and run.journal.standing_of(events[-1]) is Standing.LIVE):
         keep_snapshot_if_due(after, since=session.seq - len(held))
     return after, events
 

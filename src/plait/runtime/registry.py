@@ -48,7 +48,7 @@ _registry = _RunTable()
 
 def run_of(session: Session) -> Run | None:
     """Return the run that a value belongs to, if it is going on in this process."""
-    return _registry.runs.get(session.run or "")
+    return _registry.runs.get(position_of(session).run or "")
 
 
 def open_runs() -> list[str]:

@@ -9,6 +9,7 @@ from plait.event import kinds as k
 from plait.event.kinds import ForkedFrom
 from plait.ids import LogId
 from plait.journal.journal import Journal
+from plait.journal.standing import Standing
 from plait.runtime.budgets import SharedBudget
 from plait.session.grants import Grant, is_share, spent_under
 from plait.session.state import NOTHING
@@ -52,7 +53,7 @@ class RunBudgets:
         if not isinstance(body, ForkedFrom) or body.budget is None:
             return
         spent, wall_s = NOTHING, 0.0
-        if self._journal.has_recording:
+        if self._journal.standing_of(forked) is not Standing.LIVE:
             grant = Grant(forked.id, forked.log, forked.seq, body.budget)
             spent = spent_under(self._journal.writer.store(address), grant)
             wall_s = self._journal.held_s(forked.log)

@@ -64,8 +64,9 @@ def run_calls(
                 [Draft(k.ToolFailed(failure), Act(user.actor, "program", call=call.id))],
             )
     lanes = _lanes(jobs)
-    # the request was written just now, under the fence: the store need not be asked again
-    if run is None or not run.journal.has_recording:
+    # requests that were written just now, under the fence: the store need not be asked again
+    standings = [run.journal.standing_of(call.request) for call in calls.values()] if run else []
+    if all(standing is Standing.LIVE for standing in standings):
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}

@@ -20,7 +20,7 @@ class RunWriter:
         self._run = run
         self._direct = run.journal.writer
 
-    def store(self, address: str) -> Store:
+    def store(self, address: str, /) -> Store:
         return self._direct.store(address)
 
     def address(self) -> str:

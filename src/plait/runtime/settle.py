@@ -165,7 +165,7 @@ def settle_calls(
     for the caller to write with its next append.
     """
     run = run_of(session)
-    if run is not None and run.journal.has_recording:
+    if run is not None and run.journal.standing(session) is not Standing.LIVE:
         session = _feed_recorded(run, session, calls)
     actions = _next_actions(run, session, calls.values())
     if not actions:

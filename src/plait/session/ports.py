@@ -51,7 +51,7 @@ class Draft(NamedTuple):
 class Writer(Protocol):
     """Appends a session's events. On return they are as durable as the store promises."""
 
-    def store(self, address: str) -> Store:
+    def store(self, address: str, /) -> Store:
         """Return the open store at this address, made if need be."""
         ...
 

@@ -115,7 +115,9 @@ def value_with(kind: type[S], core: Core) -> S:
 
 def value_at(kind: type[S], position: Position) -> S:
     """Return the value at a position without reading or checking anything."""
-    return value_with(kind, Core(position))
+    session = object.__new__(kind)
+    object.__setattr__(session, "_core", Core(position))
+    return session
 
 
 # ── its state ────────────────────────────────────────────────────────────────────────────────
