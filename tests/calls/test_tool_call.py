@@ -76,6 +76,7 @@ class Facts:
     is_live: bool = True
     reopened: bool = False
     tried: bool = False
+    held: bool = False
     open: bool = True
     bound: bool = True
     changed: str = ""
@@ -96,6 +97,9 @@ class Facts:
 
     def was_tried(self, call: ToolCallState) -> bool:
         return self.tried
+
+    def was_held(self, grant: Event) -> bool:
+        return self.held
 
     def is_open(self, ask: Event) -> bool:
         return self.open
@@ -232,16 +236,19 @@ def test_rewound_after_it_was_tried(effect: EffectClass) -> None:
 @pytest.mark.parametrize("effect", CLASSES)
 @pytest.mark.parametrize("changed", ["", "it is judged by another policy"])
 @pytest.mark.parametrize("recorded", [0, 100])
+@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("history", CONSENT)
-def test_consent(effect: EffectClass, changed: str, recorded: int, history: str) -> None:
+def test_consent(
+    effect: EffectClass, changed: str, recorded: int, held: bool, history: str
+) -> None:
     call = call_of(effect, CONSENT[history], needs_consent=True)
-    facts = Facts(recorded=recorded, changed=changed, alike=not changed, time=6)
+    facts = Facts(recorded=recorded, changed=changed, alike=not changed, held=held, time=6)
     action = call.next_action(facts)
     lost = EFFECTS[effect].when_lost
     if history == "requested":
         wanted: type = AskPerson
-    elif history.startswith("granted") and recorded:
-        # the consent is on record, so the tool may have run
+    elif history.startswith("granted") and recorded and not held:
+        # the consent is on record, and no process since was held, so the tool may have run
         wanted = RequestAgain if lost == "repeat" and changed else BY_CLASS[lost]
         if wanted is RunTool and history != "granted":
             wanted = UseEdited
@@ -256,6 +263,12 @@ def test_consent(effect: EffectClass, changed: str, recorded: int, history: str)
             "expired": Fail,
         }[history]
     assert type(action) is wanted, (action, history)
+
+
+@pytest.mark.parametrize("effect", CLASSES)
+def test_an_ask_that_was_settled_otherwise_is_asked_again(effect: EffectClass) -> None:
+    call = call_of(effect, CONSENT["asked"], needs_consent=True)
+    assert isinstance(call.next_action(Facts(recorded=100, open=False)), AskPerson)
 
 
 def test_an_approver_is_asked_for_an_open_ask() -> None:

@@ -87,8 +87,12 @@ class Context(Protocol):
         """True if the call went further in a past that was rewound since."""
         ...
 
+    def was_held(self, grant: Event) -> bool:
+        """True if the run parked, for a pause or a gate, where it took this consent in."""
+        ...
+
     def is_open(self, ask: Event) -> bool:
-        """True if an ask can still be answered."""
+        """True if no event of the session's own log has settled an ask: the inbox is not read."""
         ...
 
     def is_bound(self, call: ToolCallState) -> bool:
@@ -203,7 +207,7 @@ class ToolCallState:
 
     @property
     def since(self) -> Event:
-        """The event from which on the tool may have run."""
+        """The event after which the tool may have begun: the request, or the consent to it."""
         return self.grant if self.needs_consent and self.grant is not None else self.request
 
     @property
@@ -285,6 +289,8 @@ class ToolCallState:
             return None
         if standing is Standing.INHERITED:
             return RequestAgain(is_new=True)
+        if not was_tried and self.since is self.grant and context.was_held(self.since):
+            return None
         if EFFECTS[self.tool.effect].is_repeatable:  # it is run again, with the same key
             return None if self._is_as_consented(context) else RequestAgain()
         return self._find_out(LOST)
@@ -335,7 +341,7 @@ class ToolCallState:
         if ask.expires is not None and context.now() > ask.expires:
             why = "nobody allowed it in time; it was not run"
             return Fail(Failure("ApprovalExpired", why), expires=True)
-        if not context.is_open(self.ask):
+        if not context.is_open(self.ask):  # its answer was for another binding, or was rewound
             return AskPerson(change)
         return AskApprover() if context.has_approver else WaitForPerson()
 

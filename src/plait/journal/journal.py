@@ -48,7 +48,6 @@ class Journal(RecordedSteps):
         super().__init__(run, root, writer, home=home)
         self.behalf = behalf
         self.has_ended = False  # the end of the run was written in this process
-        self.requires_verdicts = False  # a gate was ever required in the run
         # called before and after each write: a simulation may end the process there
         self.on_write: Callable[[str, Sequence[Draft]], None] | None = None
         self.on_append: OnAppend | None = None

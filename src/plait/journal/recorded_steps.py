@@ -26,6 +26,7 @@ from plait.session.session import session_at
 from plait.session.value import advance, next_value, position_of
 
 Blobs = Mapping[Digest, bytes]
+_GATE = k.GateRequired.__name__
 
 
 class RecordedSteps:
@@ -41,6 +42,7 @@ class RecordedSteps:
         self.deferred = DeferredDrafts()
         self.tips = Tips()
         self.deliveries = Deliveries()
+        self.requires_verdicts = False  # a gate was ever required in the run
 
     def follow(self, recording: Recording, start: Position) -> None:
         """Answer from this recording, as a resume, a replay or a what-if does, from its start."""
@@ -228,6 +230,7 @@ class RecordedSteps:
             self._take_recorded(cursor, position_of(session), deferred)
             self.deferred.drop(session.id, self.run, len(deferred))
         events = cursor.take_delivery()
+        self.requires_verdicts |= any(event.kind == _GATE for event in events)
         self.tips.move(cursor.at, events)
         for event in events[:1]:
             body = event.body

@@ -381,6 +381,8 @@ def fail(entered: EnteredCall, error: BaseException) -> BaseException | None:
     try:
         if failure is None:
             ended = outside(session_at(run.journal.tip(run.root)))
+            if not run.journal.is_replay:  # a resume has written to the root since its last step
+                ended = ended.reload()
         elif isinstance(error, Exception):
             causes = failure_causes(error)
             ended = end_run(

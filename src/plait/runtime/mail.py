@@ -46,6 +46,8 @@ _FOR_A_RUN = ANSWERS | {
 def safe_point(session: Session) -> Session:
     """Return the value to go on from, with the news delivered; raise if the run is to stop or
     pause.
+
+    For effects that no answer can be meant for: who waits for one calls `arrivals`.
     """
     return arrivals(session)[0]
 
@@ -58,35 +60,36 @@ def arrivals(session: Session) -> tuple[Session, list[Event]]:
     if run.journal.has_step_after(session):
         return session, []
     session = run.journal.catch_up(session)
-    heard: list[Event] = []
-    # it may have come in several lives
-    while (recorded := run.journal.recorded_delivery(session)) is not None and recorded[
-        0
-    ] != session:
+    news: list[Event] = []
+    recorded = run.journal.recorded_delivery(session)
+    while recorded is not None and recorded[0] != session:  # delivered over several processes
         session, events = run.journal.catch_up(recorded[0]), recorded[1]
-        heard += events
+        news += events
         if run.journal.is_at_end(session.id):
             _heed(session, events)
+        recorded = run.journal.recorded_delivery(session)
     if not run.journal.is_live(session):
-        return session, heard
+        return session, news
     session, events = _deliver(run, session)
     _heed(session, events)
-    return _past_own_gates(run, session) if run.journal.requires_verdicts else session, [
-        *heard,
-        *events,
-    ]
+    news += events
+    if run.journal.requires_verdicts:
+        session, events = _past_own_gates(run, session)
+        news += events
+    return session, news
 
 
 # ── gates ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _past_own_gates(run: Run, session: Session) -> Session:
+def _past_own_gates(run: Run, session: Session) -> tuple[Session, list[Event]]:
     """Hold the next effect until each required verdict was given once.
 
-    The workflow that is to give it may act.
+    The workflow that is to give it may act. Returns the value to go on from, and the events that
+    were delivered while the verdicts were looked for.
     """
     if any(frame.purpose == "validate" for frame in run.stack.frames(session.id)):
-        return session
+        return session, []
     names = run.stack.judges(session.id, run.principal(session.id))
     held = {
         name: gate
@@ -99,7 +102,7 @@ def _past_own_gates(run: Run, session: Session) -> Session:
         run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()}
     )
     if held and _came_meanwhile(session):
-        return safe_point(session)
+        return arrivals(session)
     for name, gate in held.items():
         who = f" by {gate.by}" if gate.by else ""
         raise Parked(
@@ -107,7 +110,7 @@ def _past_own_gates(run: Run, session: Session) -> Session:
             f"the verdict {name!r}{who} is required first{_failed_text(session, name)}:"
             f" {_verdict_step(session, gate)}",
         )
-    return session
+    return session, []
 
 
 def _failed_text(session: Session, name: str) -> str:

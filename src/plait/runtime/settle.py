@@ -28,7 +28,7 @@ from plait.errors import BudgetExceeded, InvalidValue, ToolFailed
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
-from plait.ids import Micros
+from plait.ids import Digest, Micros
 from plait.journal.standing import Standing
 from plait.journal.stops import Cancelled, Parked
 from plait.runtime import policy
@@ -177,19 +177,24 @@ def settle_calls(
             _feed(calls, events)
             actions = _next_actions(run, session, calls.values())
     performed: Counter[tuple[int, type]] = Counter()
-    while due := [n for n, each in actions.items() if _is_due(each, performed[n, type(each)])]:
-        first = min(_ORDER.get(type(actions[number]), 0) for number in due)
-        for number in due:
-            if _ORDER.get(type(actions[number]), 0) == first:
-                performed[number, type(actions[number])] += 1
-                session = yield from perform(actions[number], calls[number], session, user)
-        actions = _next_actions(run, session, calls.values())
-    ready = {n: calls[n] for n, action in actions.items() if isinstance(action, RunTool)}
-    spare = spare and len(ready) == len(actions)
-    session, unwritten = yield from run_calls(session, ready, user, spare=spare)
-    if waiting := [calls[n] for n in actions if n not in ready]:
-        raise Parked(session, "; ".join(map(_wait_text, waiting)))
-    return session, unwritten
+    while True:
+        while due := [n for n, each in actions.items() if _is_due(each, performed[n, type(each)])]:
+            first = min(_ORDER.get(type(actions[number]), 0) for number in due)
+            for number in due:
+                if _ORDER.get(type(actions[number]), 0) == first:
+                    performed[number, type(actions[number])] += 1
+                    session = yield from perform(actions[number], calls[number], session, user)
+            actions = _next_actions(run, session, calls.values())
+        ready = {n: calls[n] for n, action in actions.items() if isinstance(action, RunTool)}
+        spare = spare and len(ready) == len(actions)
+        session, unwritten = yield from run_calls(session, ready, user, spare=spare)
+        waiting = [calls[n] for n in actions if n not in ready]
+        if not waiting:
+            return session, unwritten
+        session, events = arrivals(session) if ready else (session, [])  # while the tools ran
+        if not _feed(calls, events):
+            raise Parked(session, "; ".join(map(_wait_text, waiting)))
+        actions = _next_actions(run, session, waiting)
 
 
 def _is_due(action: Action, times: int) -> bool:
@@ -229,11 +234,13 @@ def _feed_recorded(run: Run, session: Session, calls: Mapping[int, ToolCallState
             _feed(calls, delivery[1])
 
 
-def _feed(calls: Mapping[int, ToolCallState], events: Sequence[Event]) -> None:
+def _feed(calls: Mapping[int, ToolCallState], events: Sequence[Event]) -> bool:
+    """Feed the calls with those of these events that are theirs; return True if there were any."""
     by_id = {call.id: call for call in calls.values()}
-    for event in events:
-        if (call := by_id.get(event.header.call or "")) is not None:
-            call.feed([event])
+    mine = [event for event in events if event.header.call in by_id]
+    for event in mine:
+        by_id[event.header.call or ""].feed([event])
+    return bool(mine)
 
 
 def _may_have_mail(run: Run, calls: Any) -> bool:
@@ -260,6 +267,10 @@ def _wait_text(call: ToolCallState) -> str:
 # ── the context of a call ────────────────────────────────────────────────────────────────────
 
 _TRIES = frozenset({k.ApprovalGranted.__name__, k.ToolRequested.__name__})
+_HOLDS = frozenset(
+    kind.__name__
+    for kind in (k.Delivered, k.SessionPaused, k.VerdictAwaited, k.VerdictHeard, k.RunResumed)
+)
 
 
 class CallContext:
@@ -297,6 +308,36 @@ class CallContext:
             return False
         later = store_at(session.store).read(session.id, first, session.seq, kinds=_TRIES)
         return any(event.header.call == call.id for event in later)
+
+    def was_held(self, grant: Event) -> bool:
+        """Read the processes since the consent: each has to end in a pause or at an open gate.
+
+        A pause is heeded as it is delivered, and before the run goes past a gate it records that it
+        has heard the verdict. Only a workflow that validates acts while a gate is open.
+        """
+        run, session = self._run, self._session
+        frames = run.stack.frames(session.id) if run is not None else ()
+        if run is None or any(frame.purpose == "validate" for frame in frames):
+            return False
+        store, delivery, is_paused = store_at(session.store), range(0), False
+        awaited, is_held = set[Digest](), False
+        for event in store.read(session.id, 1, session.seq, kinds=_HOLDS):
+            if event.header.run != run.id:
+                continue
+            body = event.body
+            if isinstance(body, k.Delivered):
+                delivery = range(event.seq, event.seq + body.copies + 1)
+            elif isinstance(body, k.SessionPaused):
+                is_paused = is_paused or event.seq > grant.seq or grant.seq in delivery
+            elif isinstance(body, k.VerdictAwaited):
+                awaited.add(event.id)
+            elif isinstance(body, k.VerdictHeard):
+                awaited.discard(body.awaited)
+            elif event.seq > grant.seq:  # a process took the run
+                if not is_paused and not awaited:
+                    return False
+                is_paused, is_held = False, True
+        return is_held
 
     def is_open(self, ask: Event) -> bool:
         store = store_at(self._session.store)

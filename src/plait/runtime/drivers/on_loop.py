@@ -163,9 +163,10 @@ class AsyncWaiter:
             outcome = fault_of(error)
         return outcome, clock() - started
 
-    async def _run_job(self, job: Job) -> Done:
+    async def _run_job(self, job: Job, began: asyncio.Event) -> Done:
         if job.tool.is_async:
-            return await run_async_tool(job, clock)
+            return await run_async_tool(job, clock, began)
+        began.set()
         work = asyncio.wrap_future(
             loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True)
         )
@@ -182,7 +183,9 @@ class AsyncBatch:
     """
 
     def __init__(
-        self, lanes: Sequence[Sequence[Job]], run_job: Callable[[Job], Awaitable[Done]]
+        self,
+        lanes: Sequence[Sequence[Job]],
+        run_job: Callable[[Job, asyncio.Event], Awaitable[Done]],
     ) -> None:
         self._run_job = run_job
         self._done: asyncio.Queue[Done] = asyncio.Queue()
@@ -221,18 +224,18 @@ class AsyncBatch:
                     return
 
     async def _outcome(self, job: Job) -> Done:
+        not_run = Failure("Cancelled", "not run: the turn was cancelled")
         if self._over:
-            return Done(job.number, failure=Failure("Cancelled", "not run: the turn was cancelled"))
-        task = asyncio.ensure_future(self._run_job(job))
+            return Done(job.number, failure=not_run)
+        began = asyncio.Event()
+        task = asyncio.ensure_future(self._run_job(job, began))
         if job.tool.is_async:
             self._stoppable.add(task)
         try:
             return await task
         except asyncio.CancelledError:
-            return Done(
-                job.number,
-                failure=Failure("Cancelled", "it was cancelled while it ran; it may have happened"),
-            )
+            in_doubt = Failure("Cancelled", "it was cancelled while it ran; it may have happened")
+            return Done(job.number, failure=in_doubt if began.is_set() else not_run)
         except BaseException as error:  # the outcomes of other jobs are still to come
             return Done(job.number, failure=failure_of(error))
         finally:

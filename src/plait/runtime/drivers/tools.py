@@ -18,19 +18,24 @@ from plait.tool import SANDBOX
 SIDE_BY_SIDE = 32
 
 
-async def run_async_tool(job: Job, clock: Callable[[], int]) -> Done:
-    """Run a coroutine function. An error of any class is its outcome."""
+async def run_async_tool(
+    job: Job, clock: Callable[[], int], began: asyncio.Event | None = None
+) -> Done:
+    """Run a coroutine function. An error of any class is its outcome.
+
+    `began` is set right before its code runs: a job that is cancelled before was not run.
+    """
     if job.check is not None:
         job.check()
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
     try:
-        return await _outcome_of(job, clock)
+        return await _outcome_of(job, clock, began or asyncio.Event())
     finally:
         doing.reset(mine)
         tool_act.reset(handed)
 
 
-async def _outcome_of(job: Job, clock: Callable[[], int]) -> Done:
+async def _outcome_of(job: Job, clock: Callable[[], int], began: asyncio.Event) -> Done:
     started, before = clock(), observe_before(job)
     sandbox = (
         before
@@ -43,7 +48,7 @@ async def _outcome_of(job: Job, clock: Callable[[], int]) -> Done:
         return Done(job.number, failure=sandbox, duration_us=clock() - started)
     # In a task of its own: a tool that cancels the task it runs in cancels itself, and not the
     # task that waits for it.
-    work = asyncio.ensure_future(_value_or_failure(job, sandbox))
+    work = asyncio.ensure_future(_value_or_failure(job, sandbox, began))
     try:
         value, failure = await asyncio.wait_for(work, job.tool.timeout_s)
     except TimeoutError:
@@ -60,8 +65,11 @@ async def _outcome_of(job: Job, clock: Callable[[], int]) -> Done:
     return await asyncio.to_thread(conclude, job, value, failure, before, started, clock, sandbox)
 
 
-async def _value_or_failure(job: Job, sandbox: SandboxCall | None) -> tuple[Any, Failure | None]:
+async def _value_or_failure(
+    job: Job, sandbox: SandboxCall | None, began: asyncio.Event
+) -> tuple[Any, Failure | None]:
     """Await a coroutine function. An error that would end the loop ends the tool."""
+    began.set()
     more = {SANDBOX: sandbox.sandbox} if sandbox is not None else {}
     try:
         return await job.tool.function(**job.arguments, **more), None
