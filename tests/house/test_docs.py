@@ -18,6 +18,8 @@ from plait.store import canonical_address
 from plait.store.process import STORES
 
 ROOT = Path(__file__).parents[2]
+PLAIT = ROOT / "src" / "plait"
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
@@ -107,6 +109,42 @@ def test_rooms_that_extending_names_exist() -> None:
     for name in named:
         below = ROOT if name.startswith("tests/") else ROOT / "src" / "plait"
         assert (below / name).exists() or (below / f"{name}.py").exists(), name
+
+
+def test_every_module_stands_once_in_the_tables_of_the_architecture() -> None:
+    """A name is below the package of its heading, and ends in "/" if it stands for a package."""
+    named: list[str] = []
+    package, header = "", ""
+    for line in ARCHITECTURE.read_text().splitlines():
+        if line.startswith("## "):
+            package = next(iter(re.findall(r"`(\w+/)`", line)), "")
+        header = "" if not line.startswith("|") else header or line
+        if header == "| module | subject |":
+            named += [package + name for name in re.findall(r"`([\w/.]+)`", line.split("|")[1])]
+    modules = {
+        path.relative_to(PLAIT).as_posix()
+        for path in PLAIT.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    times = {
+        module: sum(name == module or name[-1] == "/" and module.startswith(name) for name in named)
+        for module in modules
+    }
+    assert {module: count for module, count in times.items() if count != 1} == {}
+    assert [name for name in named if not (PLAIT / name).exists()] == []
+
+
+def test_functions_and_tests_that_the_architecture_names_exist() -> None:
+    text = ARCHITECTURE.read_text()
+    named = set(re.findall(r"`([\w/]+\.py):(?:\w+\.)?(\w+)`", text))
+    named |= {(file, name) for name, file in re.findall(r"^ *(\w+) +([\w/]+\.py)\b", text, re.M)}
+    assert len(named) > 60
+    for file, name in named:
+        assert re.search(rf"^ *(async )?(def|class) {name}\b", (PLAIT / file).read_text(), re.M), (
+            f"{file}:{name}"
+        )
+    for test in re.findall(r"`(tests/[\w/]+\.py)`", text):
+        assert (ROOT / test).exists(), test
 
 
 def run_shell(code: str) -> None:
