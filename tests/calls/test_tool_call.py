@@ -23,10 +23,10 @@ from plait.calls.actions import (
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.effects import EFFECTS, OUTWARD
 from plait.calls.tool_call import SERVICE, ToolCallState
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
+from plait.event.effect_classes import EFFECTS, OUTWARD
 from plait.event.kinds import EffectClass, Failure
 from plait.ids import Digest, LogId, Micros
 from plait.journal.standing import Standing

@@ -31,9 +31,9 @@ from plait.calls.actions import (
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.effects import EFFECTS
 from plait.event import Event, Json
 from plait.event import kinds as k
+from plait.event.effect_classes import EFFECTS
 from plait.event.kinds import Failure
 from plait.ids import Digest, Micros
 from plait.journal.standing import Standing
@@ -130,7 +130,7 @@ class ToolCallState:
         # the arguments as passed, since the record may have secrets taken out; None: as recorded
         self._own = own
         self._is_recalled = is_recalled  # the arguments come from the recording
-        self.first = self.last = request
+        self.first = self.last = self._keyed = request
         self.ask: Event | None = None  # the last ask for consent, or the question
         self.asked_for: Event | None = None  # the request that the ask is about
         self.grant: Event | None = None
@@ -139,6 +139,7 @@ class ToolCallState:
         self.refusal: k.BudgetRefused | None = None
         self.unknown: Event | None = None  # the outcome is in doubt
         self.outcome: Event | None = None
+        self._was_compensated = False
         self._begin(request)
 
     def _begin(self, request: Event) -> None:
@@ -164,10 +165,13 @@ class ToolCallState:
         body = event.body
         if isinstance(body, k.ToolRequested):
             is_corrected = self.grant is not None and body.decision != "ask"
+            if self._was_compensated:
+                self._keyed, self._was_compensated = event, False
             if body.arguments != self.given:  # as a person wrote them, and they were recorded
                 self._own, self._is_recalled = None, True
             if body.attempt == 1:  # asked for anew, in a branch: under a key of its own
                 self.first, self.ask, self.grant, self.denial = event, None, None, None
+                self._keyed = event
                 is_corrected = False
             self._begin(event)
             self.needs_consent = self.needs_consent and not is_corrected
@@ -179,6 +183,7 @@ class ToolCallState:
             # Undone by the tool itself it is run once more; undone by a person, it stays undone.
             is_own = body.verdict == "compensated" and event.actor == SERVICE
             self.is_undone = body.verdict == "did_not_happen" or is_own
+            self._was_compensated = is_own
             self.outcome = None if self.is_undone else event
             self.unknown = None if self.is_undone else self.unknown
         elif isinstance(body, k.ApprovalRequested):
@@ -202,8 +207,12 @@ class ToolCallState:
 
     @property
     def key(self) -> Digest:
-        """The idempotency key: the same however often the run is resumed."""
-        return self.first.id
+        """The idempotency key: the same however often the run is resumed.
+
+        A call that was undone is another one to the service, which may remember the first by its
+        key, so it gets a new key when it is requested again.
+        """
+        return self._keyed.id
 
     @property
     def since(self) -> Event:
@@ -309,10 +318,18 @@ class ToolCallState:
         if names := self.missing_secrets:
             also = "and an argument was a secret, which is not on record"
             return Review(f"{why}; {also}: {', '.join(names)}")
-        by_class = EFFECTS[self.tool.effect].when_lost
-        if by_class == "probe":
-            return ProbeCall(why)
-        return Compensate(why) if by_class == "compensate" else Review(why)
+        rule = EFFECTS[self.tool.effect]
+        if rule.companion and getattr(self.tool, rule.companion) is None:
+            return Review(f"{why}; the tool has no {rule.companion}= any more")
+        match rule.when_lost:
+            case "probe":
+                return ProbeCall(why)
+            case "compensate":
+                return Compensate(why)
+            case "review":
+                return Review(why)
+            case "repeat":
+                return RequestAgain()
 
     def _action_for_consent(self, context: Context) -> Action | None:
         """Return what is due before the call may run; None if it may."""

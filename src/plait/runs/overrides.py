@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from plait.calls.effects import OUTWARD
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
+from plait.event.effect_classes import OUTWARD
 from plait.ids import short
 from plait.journal.recorded_run import RecordedRun
 from plait.model import find

@@ -23,7 +23,7 @@ from plait.calls.actions import (
     TakeAnswer,
     UseEdited,
 )
-from plait.calls.tool_call import LOST, SERVICE, ToolCallState
+from plait.calls.tool_call import SERVICE, ToolCallState
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
@@ -113,12 +113,12 @@ def _probe(
     if done.failure is not None:
         return _review(call, session, f"the probe says nothing: {done.failure.message}")
     if done.value is None:
-        return _resolve(session, call, "did_not_happen", ())
+        return _resolve(session, call, action.why, "did_not_happen", ())
     if not isinstance(done.value, Happened):
         why = "it returned neither Happened nor None"
         return _review(call, session, f"the probe says nothing: {why}")
     parts, blobs = pack(contents(done.value.value), "result")
-    return _resolve(session, call, "happened", parts, blobs)
+    return _resolve(session, call, action.why, "happened", parts, blobs)
 
 
 def _compensate(
@@ -128,15 +128,20 @@ def _compensate(
     done = yield from _run_companion(session, call, call.tool.compensate, "compensate")
     if done.failure is not None:
         return _review(call, session, f"it could not be undone: {done.failure.message}")
-    return _resolve(session, call, "compensated", ())
+    return _resolve(session, call, action.why, "compensated", ())
 
 
 def _run_companion(
     session: Session, call: ToolCallState, function: Callable[..., Any], name: str
 ) -> Generator[Wait, Any, Done]:
-    """Run the function by which a tool looks for, or undoes, a call of it."""
+    """Run the function by which a tool looks for, or undoes, a call of it.
+
+    It gets those arguments that it names, also those that the call left at their defaults.
+    """
     wanted = inspect.signature(function).parameters
-    given = {**call.arguments(), KEY: call.key, SESSION: session}
+    own = inspect.signature(call.tool.function).parameters.values()
+    defaults = {each.name: each.default for each in own if each.default is not each.empty}
+    given = {**defaults, **call.arguments(), KEY: call.key, SESSION: session}
     arguments = {name: given[name] for name in wanted if name in given}
     check = partial(check_held, session)
     tool, id = call.tool.with_function(function), f"{call.id}/{name}"
@@ -147,13 +152,14 @@ def _run_companion(
 def _resolve(
     session: Session,
     call: ToolCallState,
+    why: str,
     verdict: Literal["happened", "did_not_happen", "compensated"],
     parts: k.Parts,
     blobs: Blobs | None = None,
 ) -> Session:
     act = Act(SERVICE, "program", call=call.id)
     origin = call.tool.taints if verdict == "happened" else "program"
-    doubt = k.ToolUnknown(call.request.id, LOST)
+    doubt = k.ToolUnknown(call.request.id, why)
     resolved = k.ToolResolved(call.request.id, verdict, parts, "by the tool itself")
     drafts = [Draft(doubt, act), Draft(resolved, act._replace(origin=origin, causes=(0,)))]
     return append_to_call(session, call, drafts, blobs)

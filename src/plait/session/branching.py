@@ -6,6 +6,7 @@ from typing import Literal
 
 from plait.errors import InvalidValue
 from plait.event import Event
+from plait.event.effect_classes import EFFECTS
 from plait.event.kinds import (
     Budget,
     FactRecorded,
@@ -205,6 +206,7 @@ def _not_undone(core: Core, target: State) -> tuple[Digest, ...]:
     state = core.state
     kept = Known(target.story.path)
     effects: dict[str | None, str] = {}
+    inward = {effect for effect, rule in EFFECTS.items() if not rule.is_outward}
     found: list[Digest] = []
     kinds = {
         kind.__name__
@@ -215,7 +217,7 @@ def _not_undone(core: Core, target: State) -> tuple[Digest, ...]:
         if isinstance(body, ToolRequested):
             effects[event.header.call] = body.effect
         elif (
-            effects.get(event.header.call) in ("pure", "workspace")
+            effects.get(event.header.call) in inward
             or EventRef(event.log, event.seq, event.id) in kept
         ):
             continue
@@ -226,7 +228,7 @@ def _not_undone(core: Core, target: State) -> tuple[Digest, ...]:
         if (
             open_since == event.seq
             and event.log == state.log
-            and effects.get(event.header.call) not in ("pure", "workspace")
+            and effects.get(event.header.call) not in inward
         ):
             found.append(event.id)  # asked for and never answered: it may have happened
     return tuple(found)

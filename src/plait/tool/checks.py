@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any, Protocol, get_args
 
 from plait.errors import BadTool, InvalidInput, InvalidValue
 from plait.event.codec import check_origin
+from plait.event.effect_classes import EFFECTS
 from plait.event.kinds import EffectClass
+from plait.tool.signature import KEY, SESSION
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
-_REPEATABLE = ("pure", "workspace", "idempotent")
+_REPEATABLE = tuple(effect for effect, rule in EFFECTS.items() if rule.is_repeatable)
 
 
 class ToolSettings(Protocol):
     """The settings of a tool that can be wrong."""
 
     name: str
+    function: Callable[..., Any]
     effect: EffectClass
     probe: Callable[..., Any] | None
     compensate: Callable[..., Any] | None
@@ -40,17 +44,9 @@ def check_tool(tool: ToolSettings, version: object) -> None:
             f"{tool.effect!r} is not an effect class",
             f"use one of {', '.join(get_args(EffectClass))}",
         )
-    for given, name, effect in (
-        (tool.probe, "probe", "probeable"),
-        (tool.compensate, "compensate", "compensatable"),
-    ):
-        if (given is not None) != (tool.effect == effect):
-            why = (
-                f"{name}= belongs to the class {effect}"
-                if given is not None
-                else f"the class {effect} needs {name}="
-            )
-            raise BadTool(tool.name, why, f"pass effect={effect!r} and {name}= together")
+    for effect, rule in EFFECTS.items():
+        if rule.companion:
+            _check_companion(tool, effect, rule.companion, getattr(tool, rule.companion))
     if tool.timeout_s is not None and not tool.timeout_s > 0:
         raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
     try:
@@ -71,3 +67,32 @@ def check_tool(tool: ToolSettings, version: object) -> None:
             f"a call of class {tool.effect} is made once",
             f"say effect= one of {', '.join(_REPEATABLE)}, or attempts=1",
         )
+
+
+def _check_companion(
+    tool: ToolSettings, effect: EffectClass, name: str, function: Callable[..., Any] | None
+) -> None:
+    """Raise BadTool unless a tool of this class, and no other, has a companion that fits it."""
+    if (function is not None) != (tool.effect == effect):
+        why = (
+            f"{name}= belongs to the class {effect}"
+            if function is not None
+            else f"the class {effect} needs {name}="
+        )
+        raise BadTool(tool.name, why, f"pass effect={effect!r} and {name}= together")
+    if function is None:
+        return
+    takes = inspect.signature(tool.function).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in takes.values()):
+        return
+    for wanted in inspect.signature(function).parameters.values():
+        is_needed = wanted.default is wanted.empty and wanted.kind not in (
+            wanted.VAR_KEYWORD,
+            wanted.VAR_POSITIONAL,
+        )
+        if is_needed and wanted.name not in (*takes, KEY, SESSION):
+            raise BadTool(
+                tool.name,
+                f"{name}= has a parameter {wanted.name!r}, which the tool does not have",
+                f"name parameters of the tool, {KEY} or {SESSION}",
+            )

@@ -15,6 +15,8 @@ class EffectRule(NamedTuple):
 
     when_lost: WhenLost
     is_outward: bool  # reaches beyond the workspace
+    # the function that a tool of this class has besides its own, named as its parameter of @tool
+    companion: Literal["", "probe", "compensate"] = ""
 
     @property
     def is_repeatable(self) -> bool:
@@ -24,12 +26,11 @@ class EffectRule(NamedTuple):
 
 EFFECTS: Mapping[EffectClass, EffectRule] = {
     "pure": EffectRule("repeat", is_outward=False),
-    "workspace": EffectRule(
-        "repeat", is_outward=False
-    ),  # the files are made those of the session first
+    # the files are made those of the session first
+    "workspace": EffectRule("repeat", is_outward=False),
     "idempotent": EffectRule("repeat", is_outward=True),
-    "probeable": EffectRule("probe", is_outward=True),
-    "compensatable": EffectRule("compensate", is_outward=True),
+    "probeable": EffectRule("probe", is_outward=True, companion="probe"),
+    "compensatable": EffectRule("compensate", is_outward=True, companion="compensate"),
     "at_most_once": EffectRule("review", is_outward=True),
 }
 assert set(EFFECTS) == set(get_args(EffectClass))
