@@ -1,4 +1,4 @@
-"""The four answers to the question that only the journal asks: recorded, or live?"""
+"""The four answers that the journal gives to one question: recorded, or live?"""
 
 from __future__ import annotations
 

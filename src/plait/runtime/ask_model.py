@@ -22,12 +22,12 @@ from plait.runtime.appends import append_at_tip, append_events
 from plait.runtime.effects import Answer, AskModel
 from plait.runtime.executing import check_running
 from plait.runtime.failures import bounded_text, traceback_of
-from plait.runtime.mail import safe_point
 from plait.runtime.names import call_id
 from plait.runtime.override import override_ask, setup_blob
 from plait.runtime.prompt.parts import blob_reader, failure_text
 from plait.runtime.registry import run_of
 from plait.runtime.replies import recall_reply, record_reply
+from plait.runtime.safe_points import safe_point
 from plait.runtime.spend import (
     afford,
     afford_again,

@@ -1,7 +1,9 @@
-"""Consent to tool calls: the decision of the policies, the ask, and when consent counts.
+"""Consent to tool calls: the decision of the policies, the digest that an ask is bound to, and the
+differences that void it.
 
-A request is on record before a person is asked about it, and the ask is bound by a digest to
-exactly that request: another tool, version, argument or policy is another ask.
+Whether a call still needs consent is decided in `calls/tool_call.py`; approvals come in at safe
+points (`safe_points.py`). A request is on record before a person is asked about it, and the ask is
+bound by a digest to exactly that request: another tool, version, argument or policy is another ask.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from plait.event.kinds import Body
 from plait.ids import Digest
 from plait.journal.standing import Standing
 from plait.runtime.appends import append_around_run, append_at_tip
-from plait.runtime.mail import undelivered
 from plait.runtime.registry import close_run, is_going_on
 from plait.runtime.run import Run
+from plait.runtime.safe_points import undelivered
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
 from plait.session.session import session_at

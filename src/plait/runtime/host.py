@@ -18,11 +18,11 @@ from plait.runtime.drivers.blocking import Blocking, Waiter, drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.end import end_unheld
 from plait.runtime.executing import note_error
-from plait.runtime.mail import past_gates
 from plait.runtime.names import principal_of
 from plait.runtime.place import place
 from plait.runtime.publish import publish
 from plait.runtime.registry import run_of
+from plait.runtime.safe_points import past_gates
 from plait.runtime.sent import rebuild_prompt
 from plait.runtime.settle import use_tool
 from plait.runtime.waiting import ask_human, sleep, wait_for

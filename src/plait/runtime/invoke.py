@@ -38,12 +38,12 @@ from plait.runtime.end import end_run, failure_causes, let_go, outside
 from plait.runtime.executing import check_running, note_raised
 from plait.runtime.failures import failure_of
 from plait.runtime.listeners import OnEvent
-from plait.runtime.mail import deliver_all
 from plait.runtime.names import call_id, principal_of
 from plait.runtime.policy import Policy
 from plait.runtime.reads import Calls, doing
 from plait.runtime.registry import run_of, watch_run
 from plait.runtime.run import Run, acting, running
+from plait.runtime.safe_points import deliver_all
 from plait.runtime.stack import Frame
 from plait.runtime.start import environment_facts, forward_arguments, source_revision, start_run
 from plait.session import Session

@@ -42,13 +42,13 @@ from plait.runtime.consent import (
 )
 from plait.runtime.effects import UseTools
 from plait.runtime.executing import check_running, policies_here
-from plait.runtime.mail import arrivals, safe_point
 from plait.runtime.names import call_id
 from plait.runtime.override import overridden_tools
 from plait.runtime.perform import perform
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.run_tools import run_calls
+from plait.runtime.safe_points import safe_point, take_deliveries
 from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Wait
 from plait.secrets import is_whole
@@ -172,8 +172,8 @@ def settle_calls(
         return session, None
     if run is not None:
         run.journal.check_may_act(session)
-        if _may_have_mail(run, calls.values()):
-            session, events = arrivals(session)  # an answer may have come
+        if _may_have_answer(run, calls.values()):
+            session, events = take_deliveries(session)  # an answer may have come
             _feed(calls, events)
             actions = _next_actions(run, session, calls.values())
     performed: Counter[tuple[int, type]] = Counter()
@@ -191,7 +191,9 @@ def settle_calls(
         waiting = [calls[n] for n in actions if n not in ready]
         if not waiting:
             return session, unwritten
-        session, events = arrivals(session) if ready else (session, [])  # while the tools ran
+        session, events = (
+            take_deliveries(session) if ready else (session, [])
+        )  # while the tools ran
         if not _feed(calls, events):
             raise Parked(session, "; ".join(map(_wait_text, waiting)))
         actions = _next_actions(run, session, waiting)
@@ -243,7 +245,7 @@ def _feed(calls: Mapping[int, ToolCallState], events: Sequence[Event]) -> bool:
     return bool(mine)
 
 
-def _may_have_mail(run: Run, calls: Any) -> bool:
+def _may_have_answer(run: Run, calls: Any) -> bool:
     """True if an answer to one of these calls may stand in the inbox."""
     unsettled = [call for call in calls if call.outcome is None]
     if not unsettled:

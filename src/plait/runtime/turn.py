@@ -17,7 +17,7 @@ from plait.runtime.appends import append_events
 from plait.runtime.ask_model import ask_model
 from plait.runtime.effects import AskModel, Record, Tell, Turning, UseTools
 from plait.runtime.executing import check_running
-from plait.runtime.mail import safe_point
+from plait.runtime.safe_points import safe_point
 from plait.runtime.settle import use_tools
 from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Wait

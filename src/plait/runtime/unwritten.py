@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from plait.event import Event
 from plait.runtime.appends import append_at_tip
-from plait.runtime.mail import has_mail
 from plait.runtime.registry import run_of
+from plait.runtime.safe_points import has_news
 from plait.session import Session
 from plait.session.ports import Draft, Position, store_at
 from plait.session.value import position_of
@@ -36,7 +36,7 @@ class Unwritten:
         run = run_of(session)
         if run is None or (sealed := run.journal.seal(position_of(session), self.drafts)) is None:
             return None
-        if run.stops.is_stopped(session.id) or run.budgets.of(session.id) or has_mail(session):
+        if run.stops.is_stopped(session.id) or run.budgets.of(session.id) or has_news(session):
             return None
         after, self.events = sealed
         return after

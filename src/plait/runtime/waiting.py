@@ -19,10 +19,10 @@ from plait.journal.stops import Parked
 from plait.runtime.appends import append_events
 from plait.runtime.consent import decision_of, valid_answer
 from plait.runtime.executing import check_running
-from plait.runtime.mail import arrivals, safe_point
 from plait.runtime.names import call_id
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
+from plait.runtime.safe_points import safe_point, take_deliveries
 from plait.runtime.waits import Pause, Wait
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
@@ -169,7 +169,7 @@ def _find_end(run: Run, session: Session, call: str, ask: Event) -> tuple[Sessio
         if (answer := _of(delivery[1], call)) is not None:
             return session, answer
     if run.journal.standing_of(ask) is not Standing.LIVE:
-        session, events = arrivals(session)
+        session, events = take_deliveries(session)
         return session, _of(events, call)
     return session, None
 

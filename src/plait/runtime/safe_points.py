@@ -1,4 +1,4 @@
-"""Safe points: before every effect a run looks into its inbox.
+"""Safe points: before every effect a run looks into its inbox for approvals, answers and wishes.
 
 While a run is open all others write to the session's inbox, never to its log, so the running writer
 is not disturbed. At a safe point the news is delivered: one event says how far the inbox was read,
@@ -47,12 +47,12 @@ def safe_point(session: Session) -> Session:
     """Return the value to go on from, with the news delivered; raise if the run is to stop or
     pause.
 
-    For effects that no answer can be meant for: who waits for one calls `arrivals`.
+    For effects that no answer can be meant for: who waits for one calls `take_deliveries`.
     """
-    return arrivals(session)[0]
+    return take_deliveries(session)[0]
 
 
-def arrivals(session: Session) -> tuple[Session, list[Event]]:
+def take_deliveries(session: Session) -> tuple[Session, list[Event]]:
     """Return the value to go on from, and the events that were delivered to it now."""
     run = run_of(session)
     if run is None or session.run != run.id:  # a tool's session has no deliveries
@@ -102,7 +102,7 @@ def _past_own_gates(run: Run, session: Session) -> tuple[Session, list[Event]]:
         run, session, {(session.id, name): (gate.by, "", heard) for name, gate in held.items()}
     )
     if held and _came_meanwhile(session):
-        return arrivals(session)
+        return take_deliveries(session)
     for name, gate in held.items():
         who = f" by {gate.by}" if gate.by else ""
         raise Parked(
@@ -233,7 +233,7 @@ def _is_answered(store: Store, ask: Waiting) -> bool:
     return any(is_answer(ask, event) for event in inbox_events(store, ask.of or ask.log, ask.heard))
 
 
-def has_mail(session: Session) -> bool:
+def has_news(session: Session) -> bool:
     """True if something has to be delivered, or heeded, before the next effect."""
     run = run_of(session)
     if run is None or session.run != run.id:
