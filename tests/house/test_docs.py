@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
 
+import click
 import pytest
 
 from plait.store import canonical_address
@@ -109,6 +111,31 @@ def test_rooms_that_extending_names_exist() -> None:
     for name in named:
         below = ROOT if name.startswith("tests/") else ROOT / "src" / "plait"
         assert (below / name).exists() or (below / f"{name}.py").exists(), name
+
+
+def test_names_that_the_samples_of_extending_use_exist() -> None:
+    """The samples are pieces of modules and cannot be run, but their names can be looked up."""
+    text = (ROOT / "docs" / "EXTENDING.md").read_text()
+    source = "\n".join(path.read_text() for path in PLAIT.rglob("*.py"))
+    samples = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    trees = [ast.parse(sample) for sample in samples]
+    own = {
+        name
+        for tree in trees
+        for node in ast.walk(tree)
+        for name in (getattr(node, "name", None), getattr(node, "arg", None))
+        if name
+    }
+    used = {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Name, ast.Attribute))
+    }
+    assert len(samples) >= 5
+    for name in used - own - set(dir(builtins)) - set(dir(click)):
+        ways = (rf"(def|class) {name}\b", rf"import .*\b{name}\b", rf"^ *(self\.)?{name}\b.*[=:]")
+        assert any(re.search(way, source, re.MULTILINE) for way in ways), name
 
 
 def test_every_module_stands_once_in_the_tables_of_the_architecture() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait import Parked, Session, open_store, replay, resume
-from plait.session import verify
+from plait.session import state, verify
 from plait.store import Store
 from tests.old_store import programs
 from tests.old_store.programs import Branches, Files, Killed, Payment
@@ -44,6 +44,15 @@ def test_a_finished_run_replays_to_the_same_head(old: Store, name: str, program:
     session = _session(old, name)
     assert replay(session, program()).head == session.head
     assert programs.done == []
+
+
+@pytest.mark.parametrize(("name", "program"), [("branches", Branches), ("files", Files)])
+def test_a_run_of_an_older_fold_replays_to_the_same_head(
+    old: Store, name: str, program: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "FOLD", state.FOLD + 1)
+    session = _session(old, name)
+    assert replay(session, program()).head == session.head
 
 
 def test_forks_and_merges_are_there(old: Store) -> None:

@@ -359,7 +359,7 @@ def _contains(store: Store, event: Event, text: str) -> bool:
 
 
 def _full_text(store: Store, event: Event) -> str:
-    """Return the text that `saying` shortens or quotes: long messages, and texts of facts."""
+    """Return the text that `event_text` shortens or quotes: long messages, and texts of facts."""
     if event.kind in (MessageSaid.__name__, ModelReplied.__name__):
         body = event.body
         assert isinstance(body, (MessageSaid, ModelReplied))

@@ -191,9 +191,9 @@ def settle_calls(
         waiting = [calls[n] for n in actions if n not in ready]
         if not waiting:
             return session, unwritten
-        session, events = (
-            take_deliveries(session) if ready else (session, [])
-        )  # while the tools ran
+        events: list[Event] = []
+        if ready:  # an answer may have come while the tools ran
+            session, events = take_deliveries(session)
         if not _feed(calls, events):
             raise Parked(session, "; ".join(map(_wait_text, waiting)))
         actions = _next_actions(run, session, waiting)

@@ -24,7 +24,7 @@ def event_text(event: Event) -> str:
         body = event.body
     except PlaitError as error:
         return f"(unreadable: {error})"
-    text_of_kind = _TEXTS.get(event.kind)
+    text_of_kind = TEXTS.get(event.kind)
     return text_of_kind(body) if text_of_kind is not None else _other_text(event.kind, body)
 
 
@@ -115,7 +115,7 @@ def _opening_text(body: k.SessionOpened) -> str:
     return f"{how}{after}{_reason_text(body.title)}"
 
 
-_TEXTS: dict[str, Callable[[Any], str]] = {
+TEXTS: dict[str, Callable[[Any], str]] = {
     "SessionOpened": _opening_text,
     "ForkedFrom": _fork_text,
     "Rewound": _rewind_text,

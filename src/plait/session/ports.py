@@ -242,6 +242,10 @@ def bind_reader(reader: Reader) -> None:
 
 
 def note_read(position: Position, *, whole: bool = False) -> None:
+    """Note that the program was handed content of this value; `whole`: of rewound events, too.
+
+    What the program writes elsewhere afterwards has the origins of that content.
+    """
     if (reader := BINDINGS.reader) is not None:
         reader.note(position, whole)
 
