@@ -352,6 +352,35 @@ class MergeMachine(SessionMachine):
 
     law = "merge"
 
+    @rule(target=SessionMachine.sessions)
+    def open_another(self) -> Session:
+        """Fork instead: strangers cannot be merged."""
+        return self.keep(next(iter(self.tips.values())).fork())
+
+    @rule(session=SessionMachine.sessions, key=KEYS, ours=VALUES, theirs=VALUES, data=st.data())
+    def write_on_both_sides_and_merge(
+        self, session: Session, key: str, ours: Any, theirs: Any, data: st.DataObject
+    ) -> None:
+        """Let both sides write before they are merged, which drawn steps seldom do."""
+        branch = self.keep(self.tip(session).fork())
+        here = self.tip(session)
+        for _ in range(data.draw(st.integers(1, 3))):
+            branch = data.draw(st.sampled_from([self._note, self._say, self._plan]))(
+                branch, key, theirs
+            )
+        if data.draw(st.booleans()):
+            here = data.draw(st.sampled_from([self._note, self._say, self._plan]))(here, key, ours)
+        self.merge_and_compare(here, branch, data)
+
+    def _note(self, session: Session, key: str, value: Any) -> Session:
+        return self.keep(session.fact(key, value))
+
+    def _say(self, session: Session, key: str, value: Any) -> Session:
+        return self.keep(session.say(f"{key}: {value}"))
+
+    def _plan(self, session: Session, key: str, value: Any) -> Session:
+        return self.keep(session.todo(f"do {key}", key=key))
+
     @rule(one=SessionMachine.sessions, other=SessionMachine.sessions, data=st.data())
     def merge_and_compare(self, one: Session, other: Session, data: st.DataObject) -> None:
         ours, theirs = self.tip(one), earlier(self.tip(other), data)
