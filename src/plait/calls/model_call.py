@@ -140,6 +140,8 @@ class ModelCallState:
     def _wait_s(self, failure: Failure) -> float | None:
         """Return the seconds until the next attempt; None if there is none."""
         retry, attempt, wanted_s = self._retry, self.attempt - self._lost, self._retry_after_s
+        if failure.kind == PROCESS_ENDED:
+            return 0.0  # no answer was heard: it does not count as an attempt
         if not failure.retryable or attempt >= retry.attempts:
             return None
         if wanted_s is not None:

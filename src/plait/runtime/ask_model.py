@@ -179,7 +179,12 @@ class ModelAsk:
     @property
     def has_next(self) -> bool:
         run = self.run
-        return run is not None and run.journal.peek_call(self.session, (self.call.id,)) is not None
+        if run is None:
+            return False
+        if run.journal.peek_call(self.session, (self.call.id,)) is not None:
+            return True
+        step = run.journal.next_step(self.session)  # the budget may have refused the next attempt
+        return step is not None and step.kind == k.BudgetRefused.__name__
 
     @property
     def is_at_end(self) -> bool:

@@ -99,6 +99,14 @@ def invoke(call: Invocation) -> Session:
         watch = note_heard_events(call.watch, call.session)
         call = msgspec.structs.replace(call, watch=watch)
     entered = enter(call)
+    try:
+        return _run_code(call, entered)
+    finally:
+        if entered.is_outermost and not entered.run.closed:  # interrupted before it was left
+            let_go(entered.run)
+
+
+def _run_code(call: Invocation, entered: EnteredCall) -> Session:
     run_here, call_here, calls_here = (
         running.set(entered.run),
         acting.set(entered.frame),
@@ -255,6 +263,17 @@ def enter(call: Invocation) -> EnteredCall:
             {**dict(environment_facts()), **call.environment},
         )
         run, session = start_run(session, started, call.watch, call.waiter)
+    try:
+        return _begin_call(call, run, session, setup, is_outermost=is_outermost)
+    except BaseException:
+        if is_outermost:
+            let_go(run)
+        raise
+
+
+def _begin_call(
+    call: Invocation, run: Run, session: Session, setup: bytes | None, *, is_outermost: bool
+) -> EnteredCall:
     if is_outermost:
         inside.open_store(shared_names(session.store))
         if not run.journal.is_replay:

@@ -133,13 +133,7 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     if run is None:
         return Afforded(session, effect)
     if not run.journal.is_live(session):
-        step = run.journal.next_step(session)
-        body = step.body if step is not None and step.kind == k.BudgetRefused.__name__ else None
-        return (
-            _record_refusal(session, effect, body)
-            if isinstance(body, k.BudgetRefused)
-            else Afforded(session, effect)
-        )
+        return _recorded_allowance(run, session, effect)
     budget = run.budgets.of(session.id)
     if budget is None:
         return Afforded(session, effect)
@@ -167,6 +161,15 @@ def afford(session: Session, effect: AskModel) -> Afforded:
     )
 
 
+def _recorded_allowance(run: Run, session: Session, effect: AskModel) -> Afforded:
+    """Return what the recording says of an ask: the budget refused it here, or it did not."""
+    step = run.journal.next_step(session)
+    body = step.body if step is not None and step.kind == k.BudgetRefused.__name__ else None
+    if isinstance(body, k.BudgetRefused):
+        return _record_refusal(session, effect, body)
+    return Afforded(session, effect)
+
+
 def _record_refusal(session: Session, effect: AskModel, body: k.BudgetRefused) -> Afforded:
     """Record that the budget does not allow an ask. The share that is kept back allows a last
     answer; without it, raise BudgetExceeded.
@@ -185,9 +188,9 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     the first attempt was allowed.
     """
     run = run_of(session)
-    budget = (
-        run.budgets.of(session.id) if run is not None and run.journal.is_live(session) else None
-    )
+    if run is not None and not run.journal.is_live(session):
+        return _recorded_allowance(run, session, effect)
+    budget = run.budgets.of(session.id) if run is not None else None
     if budget is None:
         return Afforded(session, effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
