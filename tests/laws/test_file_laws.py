@@ -132,7 +132,7 @@ def test_fork_rewind_and_merge_take_the_files_along(rung: str, tmp_path: Path) -
     began = Session("files", store=tmp_path / "store").to("local", isolation=rung)
 
     @settings(
-        max_examples=dose("FILES", 4, 150, ci=8),
+        max_examples=dose("FILES", 3, 150, ci=8),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
         phases=SHORT,

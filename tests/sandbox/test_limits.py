@@ -53,7 +53,7 @@ def test_a_fork_bomb(tmp_path: Path, rung: str) -> None:
 
 
 # those with a namespace, and those without
-@pytest.mark.parametrize("rung", ["overlay", "landlock"])
+@pytest.mark.parametrize("rung", ["overlay", pytest.param("landlock", marks=pytest.mark.ci)])
 def test_much_output_is_kept_whole_and_not_in_memory(tmp_path: Path, rung: str) -> None:
     size = 100_000_000
     with room(tmp_path, rung) as here:

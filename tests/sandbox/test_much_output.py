@@ -37,7 +37,7 @@ print(json.dumps({"used": used, "read": read, "size": len(session.files.blob(kep
 @pytest.mark.parametrize(
     ("what", "megabytes"),
     [
-        ("head -c {size} /dev/urandom", 64),
+        pytest.param("head -c {size} /dev/urandom", 64, marks=pytest.mark.ci),
         pytest.param("head -c {size} /dev/urandom", 200, marks=pytest.mark.slow),
         pytest.param(
             "yes 'a line of text, and a key: sk-canary-0123456789' | head -c {size}",
