@@ -1157,7 +1157,8 @@ def mutate_file(image: Image, old: Image, chance: random.Random) -> tuple[str, I
         at = chance.randrange(len(old.main) // PAGE) * PAGE
         main[at : at + PAGE] = old.main[at : at + PAGE]
     elif how == "truncate":
-        del main[chance.choice((one, chance.randrange(len(main)))) :]
+        # an empty file is a store that is not made yet: only a head kept elsewhere shows that loss
+        del main[max(1, chance.choice((one, chance.randrange(len(main))))) :]
     elif how == "shift":
         main[one : one + PAGE] = image.main[one + 1 : one + PAGE] + b"\0"
     else:
