@@ -35,6 +35,7 @@ SQLITE_MIN = (3, 51, 3)
 APPLICATION_ID = 0x506C6169  # "Plai": marks the file as ours
 BUSY_S = 60.0
 PAGE_SIZE = 4096
+_SMALLEST_PAGE = 512  # bytes; SQLite takes a shorter file for an empty one
 
 # How far commits without an fsync of their own may run ahead of the disk: whichever comes first.
 UNSYNCED_MAX = 256
@@ -274,6 +275,8 @@ def connect(path: str, *, create: bool = False, busy_s: float = BUSY_S) -> Datab
     # SQLite would take this for a new database and delete the log
     if _size(path) == 0 and _size(f"{path}-wal") > 0:
         raise StoreCorrupt(path, "it is empty or gone, but its write-ahead log is there")
+    if 0 < _size(path) < _SMALLEST_PAGE:
+        raise StoreCorrupt(path, "it is cut off: SQLite would take it for a new database")
     db = Database(
         path, apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0), busy_s
     )
