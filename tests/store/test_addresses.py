@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plait import open_store
-from plait.errors import BadAddress, StoreClosed
+from plait import Session, open_store
+from plait.errors import BadAddress, StoreClosed, StoreCorrupt
 from plait.store import canonical_address, locate
 from plait.testing.writing import begin, message, texts
 
@@ -82,3 +82,17 @@ def test_memory_stores_by_name() -> None:
     one.close()
     assert open_store("memory:one").number == 0
     two.close()
+
+
+@pytest.mark.parametrize("size", [1, 100, 511])
+def test_a_file_that_is_cut_off_is_refused_and_left_alone(tmp_path: Path, size: int) -> None:
+    store = open_store(tmp_path / "store")
+    Session("go", store=store)
+    store.close()
+    file = tmp_path / "store" / "store.db"
+    for more in ("-wal", "-shm"):
+        file.with_name(file.name + more).unlink(missing_ok=True)
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(StoreCorrupt, match="cut off"):
+        open_store(tmp_path / "store")
+    assert file.stat().st_size == size
