@@ -31,7 +31,7 @@ class OnRung(SandboxContract):
         yield store
         store.close()
 
-    def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
+    def new_wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
         return super().new_wanted(store, tree, **{"isolation": self.rung, **fields})
 
 

@@ -40,7 +40,7 @@ class TestRealServer(SandboxContract):
         monkeypatch.setenv("OPEN_SANDBOX_API_KEY", KEY)
         return OpenSandbox()
 
-    def wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
+    def new_wanted(self, store: Store, tree: Digest = EMPTY, **fields: Any) -> Wanted:
         return super().new_wanted(store, tree, **{"image": IMAGE, "network": "on", **fields})
 
     @pytest.mark.skip(reason=ONE_AT_A_TIME)
@@ -57,4 +57,4 @@ class TestRealServer(SandboxContract):
         with pytest.raises(
             SandboxFailed, match="networkPolicy is not supported when docker network_mode=host"
         ):
-            backend.create(self.wanted(store, network="off"))
+            backend.create(self.new_wanted(store, network="off"))
