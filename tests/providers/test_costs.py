@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,6 +35,12 @@ def said(text: str, usage: dict[str, int] | None = None) -> Answer:
 
 
 Chat = Callable[..., ChatModel]
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Keep sessions without a store out of the project's own."""
+    monkeypatch.setenv("PLAIT_STORE", str(tmp_path / ".plait"))
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ class CommandContract(SandboxCase):
         with self.new_sandbox(backend, store) as sandbox:
             ran = sandbox.exec(
                 ["sh", "-c", f"{_BEATS} & echo begun; sleep 300; echo slept"],
-                limits=Limits(time_s=2),
+                limits=Limits(time_s=4),
             )
             assert (ran.killed, ran.output.view()) == ("time", "begun\n")
             assert ran.exit_code != 0
