@@ -58,11 +58,11 @@ python3 -c 'import mod, sub.other'
 python3 -c 'import gone' 2>/dev/null
 python3 -c 'import late' 2>/dev/null
 tool 2>/dev/null; command -v tool
-bash -lc true 2>/dev/null; find $HOME -name repo -prune -o -type f -print; git config --global --list 2>/dev/null
+bash -lc true 2>/dev/null; find $HOME \\( -name repo -o -path 'OURS' \\) -prune -o -type f -print; git config --global --list 2>/dev/null
 find . -mindepth 1 -not -empty \\( -name '*.pyc' -o -path './mine/*' -o -path './.*' -o -path './node_modules/*' \\)
 cat /var/tmp/left /dev/shm/left $TMPDIR/left 2>/dev/null
 true
-"""  # noqa: E501
+""".replace("OURS", sys.prefix)  # noqa: E501
 FILES = {"mod.py": "print('own!!')  \n", "sub/other.py": "print('own!!')\n#\n"}
 OWN = "own!!\nown!!"
 
