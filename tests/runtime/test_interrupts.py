@@ -66,7 +66,7 @@ def test_an_agent_that_ends_at_its_budget_replays() -> None:
     assert replay(last, agent).head == last.head
 
 
-@pytest.mark.parametrize("function", ["_begin_call", "_push_frame", "_run_code"])
+@pytest.mark.parametrize("function", ["_begin_call", "_push_frame", "leave"])
 def test_an_interrupt_right_after_the_run_has_started(
     function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,43 +100,39 @@ def invoke(call: Invocation) -> Session:
         call = msgspec.structs.replace(call, watch=watch)
     entered = enter(call)
     try:
-        return _run_code(call, entered)
+        run_here, call_here, calls_here = (
+            running.set(entered.run),
+            acting.set(entered.frame),
+            doing.set(entered.calls),
+        )
+        outer = inside.enter_code()
+        heard = call.watch.on_event if not entered.is_outermost else None
+        raised: BaseException | None = None
+        try:
+            with nullcontext() if heard is None else _listening(heard, entered):
+                if call.on_start is not None:
+                    call.on_start(entered)
+                entered.run.stack.begin_code(entered.frame)
+                result = call.forward(call.node, entered.session, *call.args, **call.kwargs)
+                if inspect.isawaitable(result):
+                    result = _wait_for(result)
+        except BaseException as error:
+            raised = error
+            instead = fail(entered, error)
+            if instead is not None:
+                raise instead from None
+            raise
+        finally:
+            inside.leave_code(outer)
+            running.reset(run_here)
+            doing.reset(calls_here)
+            acting.reset(call_here)
+            if raised is not None:
+                note_raised(entered.run, entered.frame, entered.callers, raised)
+        return leave(entered, result)
     finally:
         if entered.is_outermost and not entered.run.closed:  # interrupted before it was left
             let_go(entered.run)
-
-
-def _run_code(call: Invocation, entered: EnteredCall) -> Session:
-    run_here, call_here, calls_here = (
-        running.set(entered.run),
-        acting.set(entered.frame),
-        doing.set(entered.calls),
-    )
-    outer = inside.enter_code()
-    heard = call.watch.on_event if not entered.is_outermost else None
-    raised: BaseException | None = None
-    try:
-        with nullcontext() if heard is None else _listening(heard, entered):
-            if call.on_start is not None:
-                call.on_start(entered)
-            entered.run.stack.begin_code(entered.frame)
-            result = call.forward(call.node, entered.session, *call.args, **call.kwargs)
-            if inspect.isawaitable(result):
-                result = _wait_for(result)
-    except BaseException as error:
-        raised = error
-        instead = fail(entered, error)
-        if instead is not None:
-            raise instead from None
-        raise
-    finally:
-        inside.leave_code(outer)
-        running.reset(run_here)
-        doing.reset(calls_here)
-        acting.reset(call_here)
-        if raised is not None:
-            note_raised(entered.run, entered.frame, entered.callers, raised)
-    return leave(entered, result)
 
 
 async def ainvoke(call: Invocation) -> Session:
