@@ -1,4 +1,4 @@
-"""What is due for an ask of a model: one table over events so far and where they come from."""
+"""The next action of an ask of a model: one table over events so far and where they come from."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_the_version_of_a_tool_covers_its_companion() -> None:
         """Finds everything."""
         return Happened()
 
-    def made(probe: Any) -> str:
+    def version_with(probe: Any) -> str:
         @tool(effect="probeable", probe=probe)
         def book(room: str) -> str:
             """Book a room."""
@@ -139,4 +139,4 @@ def test_the_version_of_a_tool_covers_its_companion() -> None:
 
         return book.version
 
-    assert made(first) != made(second)
+    assert version_with(first) != version_with(second)

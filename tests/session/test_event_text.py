@@ -36,7 +36,7 @@ MERGED = {
     "verdicts": "ours: a verdict is about the place where it was given",
     "placement": "ours",
 }
-"""How each part of the story is merged. A new part needs its line here, and a law."""
+"""The merge of each part of the story. A new part needs its line here, and a law."""
 
 
 def test_every_kind_has_a_line_in_the_log() -> None:
