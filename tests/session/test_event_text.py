@@ -7,17 +7,7 @@ from plait.session.event_text import TEXTS
 from plait.session.state import Story
 
 NOT_WRITTEN_YET = {
-    "MemoryProposed",
-    "MemoryCommitted",
-    "MemoryQuarantined",
-    "MemoryRejected",
-    "MemorySuperseded",
-    "MemoryRetracted",
-    "MemoryRestored",
     "MemoryExpired",
-    "MemoryRecalled",
-    "RecallFailed",
-    "MemoryUsed",
     "HouseOpened",
     "PrincipalChanged",
     "RoleChanged",

@@ -115,6 +115,19 @@ def _opening_text(body: k.SessionOpened) -> str:
     return f"{how}{after}{_reason_text(body.title)}"
 
 
+def _rule_text(body: Any) -> str:
+    """The rule that decided about a memory, and the reason."""
+    by = f" by rule {body.rule}" if body.rule else ""
+    return f"{by}{_reason_text(getattr(body, 'reason', ''))}"
+
+
+def _use_text(body: k.MemoryUsed) -> str:
+    if body.by == "citation":
+        return "used memories"
+    differs = ", ".join(f"{what} in {count}" for what, count in body.differs.items())
+    return f"went without a memory {body.runs} times: {f'other {differs}' if differs else 'same'}"
+
+
 TEXTS: dict[str, Callable[[Any], str]] = {
     "SessionOpened": _opening_text,
     "ForkedFrom": _fork_text,
@@ -189,6 +202,20 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "BudgetRefused": lambda b: (
         f"the budget does not allow it: {b.why or f'{b.limit}, {b.left:g} left'}"
     ),
+    "MemoryProposed": lambda b: f"memory for the {b.scope}: {_parts_text(b.parts)}",
+    "MemoryCommitted": lambda b: f"remembered{_rule_text(b)}",
+    "MemoryQuarantined": lambda b: f"not remembered yet{_rule_text(b)}",
+    "MemoryRejected": lambda b: f"not remembered{_rule_text(b)}",
+    "MemorySupported": lambda b: "heard again from elsewhere",
+    "MemorySuperseded": lambda b: f"replaced in memory{_rule_text(b)}",
+    "MemoryRetracted": lambda b: f"forgotten{_rule_text(b)}",
+    "MemoryRestored": lambda b: f"remembered again{_rule_text(b)}",
+    "MemoryRolledBack": lambda b: f"rolled back {b.about}{_reason_text(b.reason)}",
+    "MemoryRecalled": lambda b: (
+        f"recalled {len(b.hits)} memor{'y' if len(b.hits) == 1 else 'ies'}: {b.query}"
+    ),
+    "RecallFailed": lambda b: f"could not recall: {b.failure.kind}: {b.failure.message}",
+    "MemoryUsed": _use_text,
     "Bypassed": lambda b: f"around the session: {b.what} {_json(b.detail)}",
     "BudgetSet": lambda b: f"budget {_json(msgspec.to_builtins(b.budget))}",
 }

@@ -144,9 +144,10 @@ class Failure(Value, frozen=True):
 class Score(Value, frozen=True):
     """One candidate of a recall and why it ranked where it did."""
 
-    memory: str
+    memory: Digest
     score: float
     parts: dict[str, float] = {}
+    marks: tuple[str, ...] = ()  # as it is shown: stale, disputed, less evidence
 
 
 class StateDigest(Value, frozen=True):
