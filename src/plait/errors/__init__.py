@@ -36,6 +36,14 @@
     │   ├── MayNotApprove        the asking principal and agents cannot give the answer
     │   ├── BypassRefused        a run's code went around the session, and may not
     │   └── NotASession          a workflow was given, or gave, something else
+    ├── MemoryFault              memories
+    │   ├── UnknownMemory        no such memory, or none that the reader may see
+    │   ├── AmbiguousMemory      several ids begin like that
+    │   ├── NoEvidence           no evidence was given, and no person is acting
+    │   ├── NotEvidence          the event cannot be evidence
+    │   ├── NoOwner              the session has no owner of that scope
+    │   ├── StalePlan            memories changed since the rollback was planned
+    │   └── IndexFailed          an index did not answer
     ├── SetupError               something is missing or wrong before anything runs
     │   ├── BadTool              a function that cannot be a tool
     │   ├── NoModel              no model was named, or none is called that
@@ -128,6 +136,16 @@ from plait.errors.inputs import (
     TooLarge,
     UnknownKind,
     UnknownVersion,
+)
+from plait.errors.memories import (
+    AmbiguousMemory,
+    IndexFailed,
+    MemoryFault,
+    NoEvidence,
+    NoOwner,
+    NotEvidence,
+    StalePlan,
+    UnknownMemory,
 )
 from plait.errors.runs import (
     NeedsWorkflow,
@@ -224,6 +242,7 @@ from plait.errors.stores import (
 
 __all__ = (
     "AlreadyAnswered",
+    "AmbiguousMemory",
     "AmbiguousRevision",
     "AskExpired",
     "BadAddress",
@@ -242,12 +261,14 @@ __all__ = (
     "EgressRefused",
     "FileWithheld",
     "GateUnmet",
+    "IndexFailed",
     "InvalidInput",
     "InvalidValue",
     "IsolationMissing",
     "LogExists",
     "MalformedJson",
     "MayNotApprove",
+    "MemoryFault",
     "MergeConflict",
     "MissingExtra",
     "MissingKey",
@@ -255,8 +276,10 @@ __all__ = (
     "ModelFailed",
     "NeedsWorkflow",
     "NoCommonBase",
+    "NoEvidence",
     "NoHost",
     "NoModel",
+    "NoOwner",
     "NoPrompt",
     "NoRun",
     "NoStore",
@@ -266,6 +289,7 @@ __all__ = (
     "NotAStore",
     "NotApplied",
     "NotCanonical",
+    "NotEvidence",
     "NotPlaced",
     "NotSettled",
     "NotSupported",
@@ -295,6 +319,7 @@ __all__ = (
     "SetupError",
     "StaleEpoch",
     "StaleHead",
+    "StalePlan",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
@@ -314,6 +339,7 @@ __all__ = (
     "UnknownKey",
     "UnknownKind",
     "UnknownLog",
+    "UnknownMemory",
     "UnknownPlace",
     "UnknownRevision",
     "UnknownRows",

@@ -157,9 +157,13 @@ class RecordedSteps:
 
     def next_step(self, session: Session) -> Event | None:
         """Return the recorded step after the deferred drafts."""
-        cursor = self._recording.cursor_at(position_of(session))
-        ahead = self.deferred.count(session.id, session.run or self.run)
-        return cursor.peek(ahead) if cursor is not None else None
+        return self.step_after(position_of(session))
+
+    def step_after(self, at: Position, ahead: int = 0) -> Event | None:
+        """Return the recorded step after a position, the deferred drafts aside."""
+        cursor = self._recording.cursor_at(at)
+        deferred = self.deferred.count(at.id, at.run or self.run)
+        return cursor.peek(deferred + ahead) if cursor is not None else None
 
     def has_step_after(self, session: Session) -> bool:
         """True if an ordinary recorded step comes right after this value: nothing was delivered."""

@@ -183,6 +183,9 @@ class DirectWriter:
         log = self.source(store.address).fresh(*about)
         return self.start(store, log, drafts, fork=fork, blobs=blobs, by=run)[0]
 
+    def recorded(self, position: Position, ahead: int = 0) -> Event | None:
+        return None
+
     def append(
         self,
         position: Position,

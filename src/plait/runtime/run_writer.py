@@ -64,6 +64,9 @@ class RunWriter:
             this.budgets.add_branch(events[0], address, fork.log)
         return at
 
+    def recorded(self, position: Position, ahead: int = 0) -> Event | None:
+        return self._run.journal.step_after(position, ahead)
+
     def append(
         self,
         position: Position,

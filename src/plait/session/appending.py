@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from plait.errors import GateUnmet, RunOpen, StaleHead
@@ -39,11 +40,11 @@ def append_to(
     instead: str = "",  # the advice while a run is open; "": it goes to the inbox
     # True: it may be appended all the same while no process holds that run
     unheld: bool = False,
+    more: Sequence[Draft] = (),  # written with it
 ) -> S:
     """Append one event and return the next value. `verb` names the attempt in an error."""
     core = core_of(session)
-    life = core.life
-    check_may(core.short, life.status, verb)
+    check_may(core.short, core.life.status, verb)
     draft = Draft(body, acting_in(session, actor, because, origin))
     if (run := run_of_others(session)) is not None and not (
         unheld and not host(verb).is_held(session, run)
@@ -51,15 +52,29 @@ def append_to(
         if instead:
             raise RunOpen(core.short, run, verb, instead)
         return post_to_inbox(session, draft, verb, blobs)
-    here = core.position
+    return append_drafts(session, [draft, *more], merges=merges, blobs=blobs)
+
+
+def append_drafts(
+    session: S,
+    drafts: Sequence[Draft],
+    *,
+    merges: tuple[Digest, ...] = (),
+    blobs: dict[Digest, bytes] | None = None,
+) -> S:
+    """Append events in one transaction and return the next value."""
+    core = core_of(session)
+    here, life = core.position, core.life
     try:
-        position = writer_of(here.run).append(here, [draft], merges=merges, blobs=blobs)
+        position = writer_of(here.run).append(here, drafts, merges=merges, blobs=blobs)
     except StaleHead as error:
         # taken over by a run since: the error says so
         if (run := run_of_others(reload(session))) is not None:
             raise StaleHead(error.log, error.expected, error.found, error.seq, run) from None
         raise
-    after = next_value(session, position, life_after(life, type(body).__name__), core.busy)
+    for draft in drafts:
+        life = life_after(life, type(draft.body).__name__)
+    after = next_value(session, position, life, core.busy)
     # It is written: an error in a cache must not look as if it were not.
     keep_snapshot_if_due(after, since=here.seq)
     return after

@@ -22,7 +22,7 @@ from plait.session.files import MergedFiles, merge_files, path_of_key, resolutio
 from plait.session.fold import state_at
 from plait.session.life import check_may
 from plait.session.merge import WORKSPACE, Outcome, combine, side_names
-from plait.session.ports import writer_of
+from plait.session.ports import BINDINGS, Draft, writer_of
 from plait.session.state import ABSENT, State, share_a_place
 from plait.session.value import S, SessionValue, core_of, position_of, state_of
 
@@ -81,11 +81,18 @@ def merge_into(
         instead=_INSTEAD,
         merges=tuple([other.head for other in news]),
         blobs=files.blobs if files is not None else None,
+        more=_memory_decisions(session, news),
     )
     # The branches' states are at hand now; a later reader would have to fold them again.
     with suppress(PlaitError):
         core_of(after).near = state_at(core.store, after.id, after.seq, near=state, known=theirs)
     return after
+
+
+def _memory_decisions(session: SessionValue, branches: Sequence[SessionValue]) -> Sequence[Draft]:
+    """The decisions about memories that the branches propose beyond their own session."""
+    gate = BINDINGS.memory_gate
+    return gate.decisions_at_merge(session, branches) if gate is not None else ()
 
 
 def _check_others(

@@ -117,6 +117,12 @@ class Writer(Protocol):
         """
         ...
 
+    def recorded(self, position: Position, ahead: int = 0) -> Event | None:
+        """Return the recorded step that comes after this position, or the one so many further: the
+        next append has to be the same. None: it is written, not compared.
+        """
+        ...
+
     def append(
         self,
         position: Position,
@@ -202,6 +208,16 @@ class Host(Protocol):
     ) -> Sequence[SessionLike]: ...
 
 
+class MemoryGate(Protocol):
+    """Decides about memories that a branch or a run has proposed beyond its own session."""
+
+    def decisions_at_merge(
+        self, session: SessionLike, branches: Sequence[SessionLike]
+    ) -> Sequence[Draft]:
+        """Return the decisions to append together with a merge of these branches."""
+        ...
+
+
 UNNAMED = Act("", "")  # the act of an unknown actor
 
 
@@ -218,6 +234,7 @@ class Bindings:
         self.writers: dict[str | None, Writer] = {}  # by run; None: outside of any
         self.reader: Reader | None = None
         self.host: Host | None = None
+        self.memory_gate: MemoryGate | None = None
 
 
 BINDINGS = Bindings()
@@ -252,6 +269,10 @@ def note_read(position: Position, *, whole: bool = False) -> None:
 
 def bind_host(host: Host) -> None:
     BINDINGS.host = host
+
+
+def bind_memory_gate(gate: MemoryGate) -> None:
+    BINDINGS.memory_gate = gate
 
 
 def writer_of(run: str | None) -> Writer:
