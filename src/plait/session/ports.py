@@ -123,6 +123,12 @@ class Writer(Protocol):
         """
         ...
 
+    def withheld(self, position: Position) -> frozenset[Digest]:
+        """Return the memories that a search for this value must not return: a run without them is
+        tried out.
+        """
+        ...
+
     def append(
         self,
         position: Position,
