@@ -42,6 +42,7 @@
     │   ├── NoEvidence           no evidence was given, and no person is acting
     │   ├── NotEvidence          the event cannot be evidence
     │   ├── NoOwner              the session has no owner of that scope
+    │   ├── MayNotDecide         its writer, code of a run and agents cannot approve a memory
     │   ├── StalePlan            memories changed since the rollback was planned
     │   └── IndexFailed          an index did not answer
     ├── SetupError               something is missing or wrong before anything runs
@@ -140,6 +141,7 @@ from plait.errors.inputs import (
 from plait.errors.memories import (
     AmbiguousMemory,
     IndexFailed,
+    MayNotDecide,
     MemoryFault,
     NoEvidence,
     NoOwner,
@@ -268,6 +270,7 @@ __all__ = (
     "LogExists",
     "MalformedJson",
     "MayNotApprove",
+    "MayNotDecide",
     "MemoryFault",
     "MergeConflict",
     "MissingExtra",

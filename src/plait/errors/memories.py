@@ -77,3 +77,14 @@ class IndexFailed(MemoryFault):
             f"the index {index} failed: {why}. Memories are on record all the same; start it again,"
             " and fill it with memory.rebuild()."
         )
+
+
+class MayNotDecide(MemoryFault):
+    """The actor may not decide about a memory; nothing was written."""
+
+    def __init__(self, memory: str, actor: str, why: str) -> None:
+        self.memory, self.actor, self.why = memory, actor, why
+        super().__init__(
+            f"{actor} may not decide about memory {memory}: {why}. Nothing was written; let another"
+            " person do it, with --as or actor=."
+        )

@@ -51,7 +51,7 @@ _ALWAYS = (
     Unchecked("how equal content is compressed", "hashes are over the content"),
 )
 _STATE = Unchecked(
-    "snapshots, rows of the graph, and state digests in events",
+    "snapshots, rows of the graph, words of rows, and state digests in events",
     "only --state folds everything again",
 )
 _AFTER_A_FAULT = Unchecked(
@@ -102,6 +102,8 @@ class Audit:
             yield from self._row_faults(InboxRows(), None)
             yield from self._row_faults(GraphRows(), None, compare=self._state and not found)
         try:
+            if self._state and logs is None:
+                yield from [StoreFault(None, 0, fault) for fault in store.check_words()]
             yield from _verify_trees(store, logs)
             if self._state and not found:  # folding a broken log only tells the same again
                 yield from _verify_states(store, logs, self._old)

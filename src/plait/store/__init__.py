@@ -19,6 +19,7 @@ from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Rows, Scalar, Table
+from plait.store.search import Found, FoundRow
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
 from plait.store.verify import StoreFault, verify_log, verify_store
@@ -28,6 +29,8 @@ __all__ = [
     "Durability",
     "StoreFault",
     "Fence",
+    "Found",
+    "FoundRow",
     "Log",
     "MemoryStore",
     "Projection",

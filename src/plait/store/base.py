@@ -18,6 +18,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence
 from plait.store.projection import Projection, Row, Scalar
+from plait.store.search import Found
 
 Durability = Literal["full", "async", "memory"]
 """How a log is written: `full`, on disk when an append returns; `async`, at the next boundary;
@@ -260,6 +261,37 @@ class RowStore(Protocol):
         last value of the previous page.
 
         Paging is by that one value, so page by a column that differs from row to row.
+        """
+        ...
+
+    def search(
+        self,
+        projection: str,
+        table: str,
+        words: Sequence[str],
+        *,
+        among: Mapping[str, Collection[Scalar]] | None = None,
+        upto: int | None = None,
+        near: tuple[str, int] | None = None,
+        limit: int = 20,
+    ) -> Found:
+        """Find the rows that have at least one of these words, best first by BM25 over the table's
+        `words`; equal ones in the table's order.
+
+        Rows outside of `among` (a column has one of these values) and after `upto` (in the table's
+        order) are left out as rows and as neighbours. They still count in `total`, `mean` and
+        the weights. `near` (a column, a number) gives each row that many neighbours on each side:
+        the next rows in the table's order with the same value in that column. A row with None or an
+        empty text there has none. The table needs the index (column, order) for it.
+
+        In a large table common words do not choose: the `limit` best rows by the other words are
+        found, and ranked by all of them (`choosing_words`).
+        """
+        ...
+
+    def check_words(self) -> list[str]:
+        """Name the tables whose rows are not found by their words as they should be, for
+        `verify`. It reads all rows, and may hold up writers meanwhile.
         """
         ...
 

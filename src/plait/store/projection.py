@@ -24,6 +24,9 @@ class Table(msgspec.Struct, frozen=True):
     `order` is an integer column that differs from row to row, usually a commit number: rows are
     laid out by it, so that listing in that order costs nothing extra. An index is (the columns
     filtered by …, the column ordered by).
+
+    `words` is a text column that `search` finds rows by: words of lowercase Latin letters and
+    digits, divided by single blanks. It needs `order`.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Table(msgspec.Struct, frozen=True):
     columns: Mapping[str, Literal["text", "integer", "real", "blob"]]
     order: str | None = None
     indexes: tuple[tuple[str, ...], ...] = ()
+    words: str | None = None
 
 
 class Rows(Protocol):

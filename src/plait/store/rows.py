@@ -12,6 +12,7 @@ from plait.store.projection import Projection, Row, Scalar, Table
 
 # no double underscore: it divides projection and table
 _NAME = re.compile(r"[a-z](_?[a-z0-9]){0,40}\Z")
+_WORDS = re.compile(r"(?:[a-z0-9]{1,30000}(?: [a-z0-9]{1,30000})*)?\Z")
 
 
 def order_of(table: Table) -> str:
@@ -35,7 +36,24 @@ def checked_row(table: Table, row: Mapping[str, Scalar]) -> Row:
             f"it has {', '.join(row)}",
             f"put exactly {', '.join(table.columns)}",
         )
+    if table.words is not None:
+        _check_words(table, kept)
     return kept
+
+
+def _check_words(table: Table, row: Row) -> None:
+    """Raise unless every store would split the words in the same way."""
+    words = row[table.words or ""]
+    if words is not None and not (isinstance(words, str) and _WORDS.match(words)):
+        raise InvalidValue(
+            f"{table.words} of a row of {table.name}",
+            f"{words!r:.100} is not a text of words",
+            "use lowercase Latin letters and digits, divided by single blanks",
+        )
+    if type(row[table.order or ""]) is not int:
+        raise InvalidValue(
+            f"{table.order} of a row of {table.name}", f"{row[table.order or '']!r} is no integer"
+        )
 
 
 def check_where(where: Mapping[str, Scalar]) -> None:
@@ -65,3 +83,18 @@ def check_names(projection: Projection) -> None:
                 raise InvalidValue(
                     "projection", f"{name!r} is not a lowercase name", "use letters, digits and _"
                 )
+        if table.words is not None:
+            _check_words_column(table)
+
+
+def _check_words_column(table: Table) -> None:
+    if table.columns.get(table.words or "") != "text" or table.words in ("rank", "rowid"):
+        raise InvalidValue(
+            "projection",
+            f"{table.words!r} is no column of words of {table.name}",
+            "name a text column, and not rank or rowid, which FTS5 keeps for itself",
+        )
+    if table.order is None:
+        raise InvalidValue(
+            "projection", f"{table.name} has words and no order", "name its order column"
+        )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from plait.event import Event
 from plait.event.kinds import (
     ScratchSet,
 )
-from plait.store import Rows, Table
+from plait.store import Row, Rows, Table
 
 
 class Tally:
@@ -64,3 +66,52 @@ class Words:
         rows.put("table", {"into": event.log, "group": body.key, "order": number})
         rows.put("index", {"from": body.key, "order": number})
         rows.delete("index", "gone")
+
+
+class Notes:
+    """A projection for tests of search: scratch keys with a text of words.
+
+    A value is the words, or columns to change; None takes the note away. A number makes so many
+    short notes: all of them have the word `all`, and one in ten the word `tenth`.
+    """
+
+    name = "notes"
+    version = 1
+    kinds = frozenset({"ScratchSet"})
+    tables = (
+        Table(
+            "note",
+            key=("key",),
+            columns={
+                "order": "integer",
+                "key": "text",
+                "owner": "text",
+                "source": "text",
+                "from": "text",
+            },
+            order="order",
+            indexes=(("source", "order"), ("owner", "order")),
+            words="from",
+        ),
+        Table("plain", key=("key",), columns={"key": "text"}),
+    )
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        body = event.body
+        assert isinstance(body, ScratchSet)
+        first, value = number << 20, body.value
+        if isinstance(value, int):
+            for i in range(value):
+                words = f"all n{i}" + " tenth" * (i % 10 == 0)
+                rows.put("note", _note(f"{body.key}{i}", first + i) | {"from": words})
+        elif value is None:
+            rows.delete("note", body.key)
+        else:
+            changes = {"from": value} if isinstance(value, str) else value
+            assert isinstance(changes, dict)
+            old = rows.get("note", body.key) or _note(body.key, first)
+            rows.put("note", old | cast("Row", changes))
+
+
+def _note(key: str, order: int) -> Row:
+    return {"order": order, "key": key, "owner": None, "source": None, "from": None}

@@ -45,6 +45,7 @@ class MemoryProposed(Body, frozen=True):
     trust: Annotated[str, Measured] = ""  # a `Trust`
     grounds: Annotated[tuple[Ground, ...], Measured] = ()
     supersedes: Annotated[tuple[Digest, ...], Measured] = ()
+    by_person: bool = False  # a person wrote it, and not code of a run
     key: str = ""  # a later memory of the same owner and key supersedes this one; "": none
     speaker: str = ""  # the one who said it, if that is not its writer
     source: str = ""  # memories of one source are neighbours in its order; "": the session

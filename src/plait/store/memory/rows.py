@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from plait.errors import (
     UnknownRows,
 )
+from plait.store.memory.words import WordIndex
 from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_columns, check_where, checked_row, order_of
+from plait.store.search import Found, checked_query
 
 _Tables = dict[str, dict[tuple[Scalar, ...], Row]]
 
@@ -25,6 +27,11 @@ class MemoryRows:
         self._tables: _Tables = (
             base._tables if base else {table.name: {} for table in projection.tables}
         )
+        self._words: dict[str, WordIndex] = (
+            base._words
+            if base
+            else {table.name: WordIndex(table) for table in projection.tables if table.words}
+        )
         self._changes: dict[tuple[str, tuple[Scalar, ...]], Row | None] = {}
 
     def get(self, table: str, *key: Scalar) -> Row | None:
@@ -39,13 +46,13 @@ class MemoryRows:
         kept = checked_row(shape, row)
         key = tuple([kept[column] for column in shape.key])
         if self._base is None:
-            self._tables[table][key] = kept
+            self._change(table, key, kept)
         else:
             self._changes[table, key] = kept
 
     def delete(self, table: str, *key: Scalar) -> None:
         if self._base is None:
-            self._tables[table].pop(key, None)
+            self._change(table, key, None)
         else:
             self._changes[table, key] = None
 
@@ -54,12 +61,47 @@ class MemoryRows:
 
     def apply_draft(self) -> MemoryRows:
         assert self._base is not None
+        # All old rows go first: a new one may have taken the place of another.
+        for table, key in self._changes:
+            if table in self._words:
+                self._change(table, key, None)
         for (table, key), row in self._changes.items():
-            if row is None:
-                self._tables[table].pop(key, None)
-            else:
-                self._tables[table][key] = row
+            self._change(table, key, row)
         return self._base
+
+    def _change(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:
+        rows, words = self._tables[table], self._words.get(table)
+        if words is not None:
+            words.change(rows.get(key), row)
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
+
+    def search(
+        self,
+        table: str,
+        words: Sequence[str],
+        among: Mapping[str, Collection[Scalar]] | None,
+        upto: int | None,
+        near: tuple[str, int] | None,
+        limit: int,
+    ) -> Found:
+        shape = self._shape(table)
+        query = checked_query(self._projection.name, shape, words, among, upto, near, limit)
+        return self._words[table].search(query)
+
+    def word_faults(self) -> list[str]:
+        """Name the tables whose words are not those of their rows."""
+        faults: list[str] = []
+        for table, words in self._words.items():
+            fresh = WordIndex(self._shapes[table])
+            for row in self._tables[table].values():
+                fresh.change(None, row)
+            if words != fresh:
+                name = f"{self._projection.name}.{table}"
+                faults.append(f"the words of {name} are not those of its rows")
+        return faults
 
     def scan(
         self,
@@ -70,11 +112,7 @@ class MemoryRows:
         before: Scalar,
         limit: int,
     ) -> list[Row]:
-        if table not in self._shapes:
-            raise UnknownRows(
-                f"{self._projection.name}.{table}", f"the tables are {', '.join(self._shapes)}"
-            )
-        shape: Table = self._shapes[table]
+        shape = self._shape(table)
         order = order or order_of(shape)
         check_columns(self._projection.name, shape, (*where, order))
         check_where({**where, order: before})
@@ -94,6 +132,13 @@ class MemoryRows:
             reverse=descending,
         )
         return [dict(row) for row in rows[:limit]]
+
+    def _shape(self, table: str) -> Table:
+        if table not in self._shapes:
+            raise UnknownRows(
+                f"{self._projection.name}.{table}", f"the tables are {', '.join(self._shapes)}"
+            )
+        return self._shapes[table]
 
 
 def _is_past(value: Any, mark: Any, descending: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from plait.errors import (
@@ -23,6 +23,7 @@ from plait.store.memory.rows import MemoryRows
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar
 from plait.store.rows import check_names
+from plait.store.search import Found
 
 
 class MemoryStore(MemoryEvents):
@@ -90,6 +91,26 @@ class MemoryStore(MemoryEvents):
             raise UnknownRows(projection)
         with self._open():
             return self._rows[projection].scan(table, where or {}, order, descending, before, limit)
+
+    def search(
+        self,
+        projection: str,
+        table: str,
+        words: Sequence[str],
+        *,
+        among: Mapping[str, Collection[Scalar]] | None = None,
+        upto: int | None = None,
+        near: tuple[str, int] | None = None,
+        limit: int = 20,
+    ) -> Found:
+        if projection not in self._rows:
+            raise UnknownRows(projection)
+        with self._open():
+            return self._rows[projection].search(table, words, among, upto, near, limit)
+
+    def check_words(self) -> list[str]:
+        with self._open():
+            return [fault for rows in self._rows.values() for fault in rows.word_faults()]
 
     def attach(self, projections: Sequence[Projection]) -> None:
         for projection in projections:

@@ -28,6 +28,7 @@ from plait.store.sqlite.database import (
     schema_rows,
 )
 from plait.store.sqlite.tables import recreate
+from plait.store.sqlite.words import is_index
 
 _SYNCED_MAX = 2**62
 
@@ -184,7 +185,8 @@ def _is_of_projection(row: SchemaRow, names: Collection[str]) -> bool:
     if match is None or match[1] not in names:
         return False
     if type == "table":
-        return name == table and sql is not None and not sql.startswith("CREATE VIRTUAL")
+        is_plain = sql is not None and not sql.startswith("CREATE VIRTUAL")
+        return name == table and (is_plain or is_index(sql or ""))
     if sql is None:
         return name.startswith(f"sqlite_autoindex_{table}_")
     return type == "index" and name.startswith(f"{table}_") and sql.startswith("CREATE INDEX")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -106,6 +107,17 @@ class Database:
         """The first value of the first row, or None."""
         row = self._db.execute(sql, values).fetchone()
         return None if row is None else row[0]
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """Have all reads inside see the same state of the file."""
+        self.run("BEGIN")
+        try:
+            yield
+        finally:
+            # A commit: a rollback would undo tables of the connection's own that were made inside.
+            if self._db.in_transaction:
+                self.run("COMMIT")
 
     def change_count(self) -> int:
         """Return how many rows the last statement changed."""

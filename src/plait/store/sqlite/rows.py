@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from plait.errors import (
     RowsTooNew,
+    StoreCorrupt,
     UnknownRows,
 )
 from plait.store.arguments import (
@@ -13,9 +16,14 @@ from plait.store.arguments import (
 )
 from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_names
+from plait.store.search import Found, checked_query
 from plait.store.sqlite.connections import Connections
 from plait.store.sqlite.core import SqliteCore
-from plait.store.sqlite.tables import scan
+from plait.store.sqlite.database import Database
+from plait.store.sqlite.tables import scan, table_name
+from plait.store.sqlite.words import WordSearch, check_index
+
+T = TypeVar("T")
 
 
 class SqliteRows(SqliteCore):
@@ -24,6 +32,7 @@ class SqliteRows(SqliteCore):
     def __init__(self, connections: Connections) -> None:
         super().__init__(connections)
         self._projections: dict[str, Projection] = {}
+        self._searches: dict[tuple[str, str], WordSearch] = {}
         self._newer: dict[str, tuple[int, int]] = {}  # the version in the file, and ours
 
     def rows(
@@ -41,18 +50,64 @@ class SqliteRows(SqliteCore):
         sql, values = scan(
             projection, self._shape(projection, table), where or {}, order, descending, before
         )
-        with self._reader() as db:
-            version, stale = db.row(
-                "SELECT version, stale FROM projection WHERE name = ?", (projection,)
-            ) or (0, 1)
-            version = int(version)
-        if version > self._projections[projection].version:
-            raise RowsTooNew(projection, version, self._projections[projection].version)
-        if stale:
-            self.rebuild(projection)
         columns = self._shape(projection, table).columns
+        found = self._read_fresh(projection, lambda db: db.rows(sql, (*values, limit)))
+        return [dict(zip(columns, row, strict=True)) for row in found]
+
+    def search(
+        self,
+        projection: str,
+        table: str,
+        words: Sequence[str],
+        *,
+        among: Mapping[str, Collection[Scalar]] | None = None,
+        upto: int | None = None,
+        near: tuple[str, int] | None = None,
+        limit: int = 20,
+    ) -> Found:
+        shape = self._shape(projection, table)
+        query = checked_query(projection, shape, words, among, upto, near, limit)
+        searches = self._searches.get((projection, table))
+        if searches is None:
+            searches = WordSearch(table_name(projection, table), shape)
+            self._searches[projection, table] = searches
+        return self._read_fresh(projection, partial(searches.run, query=query))
+
+    def check_words(self) -> list[str]:
         with self._reader() as db:
-            return [dict(zip(columns, row, strict=True)) for row in db.rows(sql, (*values, limit))]
+            there = dict(db.rows("SELECT name, version FROM projection WHERE stale = 0"))
+        return [
+            f"the words of {projection.name}.{table.name} are not those of its rows: {fault}"
+            for projection in self._projections.values()
+            if there.get(projection.name) == projection.version
+            for table in projection.tables
+            if table.words is not None
+            and (fault := self._index_fault(table_name(projection.name, table.name)))
+        ]
+
+    def _index_fault(self, name: str) -> str | None:
+        try:
+            self._connections.write(lambda db: check_index(db, name), durable=False)
+        except StoreCorrupt as error:
+            return error.why
+        return None
+
+    def _read_fresh(self, projection: str, read: Callable[[Database], T]) -> T:
+        """Read in one transaction in which the rows are up to date, folding them before if need
+        be.
+        """
+        known = self._projections[projection].version
+        for is_folded in (False, True):
+            with self._reader() as db, db.snapshot():
+                version, stale = db.row(
+                    "SELECT version, stale FROM projection WHERE name = ?", (projection,)
+                ) or (0, 1)
+                if int(version) > known:
+                    raise RowsTooNew(projection, int(version), known)
+                if is_folded or not stale:  # folded a moment ago: do not run after other writers
+                    return read(db)
+            self.rebuild(projection)
+        raise AssertionError("rows were folded and not read")
 
     def attach(self, projections: Sequence[Projection]) -> None:
         self._reload_kinds()
@@ -69,6 +124,7 @@ class SqliteRows(SqliteCore):
                 self._newer[projection.name] = version, projection.version
                 continue
             self._projections[projection.name] = projection
+            self._searches.clear()  # they have the shapes of tables
             if stale or version < projection.version:
                 self.rebuild(projection.name)
         self._work.take_up(self._projections.values())

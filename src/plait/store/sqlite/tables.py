@@ -13,6 +13,12 @@ from typing import NamedTuple
 from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_columns, check_where, checked_row, order_of
 from plait.store.sqlite.database import Database
+from plait.store.sqlite.words import (
+    WordStatements,
+    create_index,
+    settable_columns,
+    word_statements,
+)
 
 
 class SqlRows:
@@ -29,10 +35,37 @@ class SqlRows:
         return None if row is None else dict(zip(self._tables[table].columns, row, strict=True))
 
     def put(self, table: str, row: Row) -> None:
-        self._db.execute(self._sql(table).put, [*checked_row(self._tables[table], row).values()])
+        sql, kept = self._sql(table), checked_row(self._tables[table], row)
+        if sql.words is None:
+            self._db.execute(sql.put, [*kept.values()])
+        else:
+            self._put_words(self._tables[table], sql, sql.words, kept)
 
     def delete(self, table: str, *key: Scalar) -> None:
-        self._db.execute(self._sql(table).delete, key)
+        sql = self._sql(table)
+        if sql.words is not None:
+            old = self._db.row(sql.words.old, key)
+            if old is not None:
+                self._db.execute(sql.words.remove, old)
+        self._db.execute(sql.delete, key)
+
+    def _put_words(self, table: Table, sql: _Statements, words: WordStatements, row: Row) -> None:
+        """Put a row of a table with words. The index is told of words that changed, and of no
+        others.
+        """
+        db, key = self._db, [row[column] for column in table.key]
+        new = row[table.order or ""], row[table.words or ""]
+        old = db.row(words.old, key)
+        if old is not None and old != new:
+            db.execute(words.remove, old)
+        if old is not None and old[0] != new[0]:
+            db.execute(sql.delete, key)
+        if old is None or old[0] != new[0]:
+            db.execute(words.insert, [*row.values()])
+        elif words.update is not None:
+            db.execute(words.update, [*[row[each] for each in settable_columns(table)], old[0]])
+        if old != new:
+            db.execute(words.add, new)
 
     def _sql(self, table: str) -> _Statements:
         found = self._statements.get(table)
@@ -47,6 +80,7 @@ class _Statements(NamedTuple):
     get: str
     put: str
     delete: str
+    words: WordStatements | None
 
 
 def _statements_of(projection: str, table: Table) -> _Statements:
@@ -55,18 +89,21 @@ def _statements_of(projection: str, table: Table) -> _Statements:
         f"SELECT {columns} FROM {name} WHERE {_by_key(table)}",
         f"INSERT OR REPLACE INTO {name} ({columns}) VALUES ({', '.join('?' * len(table.columns))})",
         f"DELETE FROM {name} WHERE {_by_key(table)}",
+        None if table.words is None else word_statements(name, table),
     )
 
 
 def recreate(db: Database, projection: Projection) -> None:
     """Drop the projection's tables, in the shape of any earlier version, and make them anew."""
     prefix = table_name(projection.name, "")
+    # Virtual tables first: tables of their own go with them, and cannot be dropped before.
     for (name,) in db.rows(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?",
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?"
+        " ORDER BY sql NOT LIKE 'CREATE VIRTUAL%'",
         (len(prefix), prefix),
     ):
         quoted = name.replace('"', '""')  # this one name comes from the file, which may be hostile
-        db.execute(f'DROP TABLE "{quoted}"')
+        db.execute(f'DROP TABLE IF EXISTS "{quoted}"')
     for table in projection.tables:
         for statement in _create(table_name(projection.name, table.name), table):
             db.execute(statement)
@@ -86,6 +123,8 @@ def _create(name: str, table: Table) -> list[str]:
         # Filters ask for a value: rows without one need no entry.
         only = f" WHERE {_quote_columns(index[:1])} IS NOT NULL" if len(index) > 1 else ""
         statements.append(f"CREATE INDEX {name}_{i} ON {name} ({_quote_columns(index)}){only}")
+    if table.words is not None:
+        statements.append(create_index(name, table))
     return statements
 
 

@@ -16,6 +16,7 @@ from plait.testing.store.epochs import EpochContract
 from plait.testing.store.locks import LockContract
 from plait.testing.store.reading import ReadContract
 from plait.testing.store.rows import RowContract
+from plait.testing.store.searching import SearchContract
 from plait.testing.store.snapshots import SnapshotContract
 
 __all__ = ["StoreContract"]
@@ -28,6 +29,7 @@ class StoreContract(
     BlobContract,
     SnapshotContract,
     RowContract,
+    SearchContract,
     LockContract,
     DurabilityContract,
 ):

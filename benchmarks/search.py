@@ -1,0 +1,181 @@
+"""Search by words, measured: what a search of a store's rows costs beside a bare FTS5 match.
+
+The bare match asks the same index, in the same run, for the same choosing words. `--quick` does a
+tenth of the rounds, and of the rows.
+
+    python benchmarks/search.py [--quick] [--only NAME] [--date YYYY-MM-DD]
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import apsw
+
+import plait
+from log import RESULTS, Bench, Writer, ms, serve
+from measure import Row, Timing, interleave, percentile
+from plait.event import Event
+from plait.event.kinds import ScratchSet
+from plait.store import Rows, Store, Table
+from plait.store.search import choosing_words
+
+INDEX = "p_items__item__words"
+_WORDS = 30_000
+_WEIGHTS = list(accumulate(1 / (rank + 3) for rank in range(_WORDS)))  # as in a language
+_SCOPES, _SOURCE_LENGTH = 10, 40
+
+
+class Items:
+    """A projection that makes as many rows as its event says."""
+
+    name, version, kinds = "items", 1, frozenset({"ScratchSet"})
+    tables = (
+        Table(
+            "item",
+            key=("id",),
+            columns={
+                "number": "integer",
+                "id": "text",
+                "scope": "text",
+                "source": "text",
+                "status": "text",
+                "text": "text",
+                "words": "text",
+            },
+            order="number",
+            indexes=(("source", "number"), ("scope", "number")),
+            words="words",
+        ),
+    )
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        body: Any = event.body
+        if body.key == "status":
+            row = rows.get("item", f"{body.value:064x}")
+            assert row is not None
+            rows.put("item", row | {"status": f"status {number}"})
+            return
+        draw = random.Random(number)
+        for i in range(1, body.value + 1):
+            words = " ".join(drawn_words(draw, draw.randint(5, 25)))
+            rows.put(
+                "item",
+                {
+                    "number": (number << 20) + i,
+                    "id": f"{i:064x}",
+                    "scope": f"user {draw.randrange(_SCOPES)}",
+                    "source": f"source {i // _SOURCE_LENGTH}",
+                    "status": "active",
+                    "text": f"{words}, as a person would say it",
+                    "words": words,
+                },
+            )
+
+
+def drawn_words(draw: random.Random, count: int) -> list[str]:
+    return [f"w{rank}" for rank in draw.choices(range(_WORDS), cum_weights=_WEIGHTS, k=count)]
+
+
+def few(bench: Bench) -> list[Row]:
+    return _search(bench, 1_000, "<= 2 ms")
+
+
+def many(bench: Bench) -> list[Row]:
+    return _search(bench, bench.some(100_000), "<= 10 ms")
+
+
+def _search(bench: Bench, count: int, target: str) -> list[Row]:
+    store, bare = _filled(bench, count)
+    scopes = {"scope": ["user 1", "user 2"], "status": ["active"]}
+    asked: list[str] = []
+    choosing = ""
+    draw = random.Random(3)
+
+    def prepare() -> None:
+        nonlocal asked, choosing
+        asked = list(dict.fromkeys(drawn_words(draw, 6)))
+        having = {word: len(bare(_COUNT, (word,))) for word in asked}
+        choosing = " OR ".join(choosing_words(asked, having, count))
+
+    def search(**options: Any) -> None:
+        store.search("items", "item", asked, **options)
+
+    took = interleave(
+        {
+            "bare": lambda: bare(_MATCH, (choosing,)),
+            "rows": search,
+            "rows, 3 neighbours": partial(search, near=("source", 3)),
+            "rows in 2 of 10 scopes, 3 neighbours": partial(
+                search, near=("source", 3), among=scopes
+            ),
+        },
+        bench.some(600),
+        prepare,
+    )
+    raw = took.pop("bare")
+    return [_row(f"20 {name}, of {count:,}", timing, raw, target) for name, timing in took.items()]
+
+
+_COUNT = f"SELECT rowid FROM {INDEX} WHERE {INDEX} MATCH ?"
+_MATCH = f"SELECT rowid, rank FROM {INDEX} WHERE {INDEX} MATCH ? ORDER BY rank LIMIT 20"
+
+
+def _filled(bench: Bench, count: int) -> tuple[Store, Callable[..., list[Any]]]:
+    folder = bench.folder / f"{count} rows"
+    store = plait.open_store(folder, projections=[Items()])
+    Writer(store).append(ScratchSet("items", count))
+    bare: Any = apsw.Connection(str(folder / "store.db"))
+    bare.execute("PRAGMA cache_size = -16384")  # as a store's
+
+    def ask(sql: str, values: tuple[str, ...]) -> list[Any]:
+        return bare.execute(sql, values).fetchall()
+
+    return store, ask
+
+
+def _row(name: str, ours: Timing, raw: Timing, target: str) -> Row:
+    cpu, bare = percentile(ours.cpu, 95), percentile(raw.cpu, 95)
+    facts: dict[str, object] = {"ours": ours.facts(), "bare": raw.facts()}
+    return Row(f"{name}, CPU p95", ms(cpu), ms(bare), f"{cpu / bare:.2f}x", target, facts)
+
+
+def changing(bench: Bench) -> list[Row]:
+    """A change of a row's status beside a change of nothing: the words are not touched."""
+    store, _ = _filled(bench, bench.some(10_000))
+    writer, draw = Writer(store), random.Random(5)
+    count = bench.some(10_000)
+    took = interleave(
+        {
+            "no row": lambda: writer.append(ScratchSet("items", 0)),
+            "status": lambda: writer.append(ScratchSet("status", draw.randint(1, count))),
+        },
+        bench.some(300),
+    )
+    ours, raw = (percentile(took[name].cpu, 50) for name in ("status", "no row"))
+    facts: dict[str, object] = {name: timing.facts() for name, timing in took.items()}
+    return [
+        Row(
+            "append that changes a row, not its words, CPU p50",
+            ms(ours),
+            ms(raw),
+            f"{ours / raw:.2f}x",
+            "-",
+            facts,
+        )
+    ]
+
+
+PARTS = [few, many, changing]
+
+
+def main() -> None:
+    serve(__doc__ or "", PARTS, RESULTS / "search.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Memory that outlives a session, with provenance, scopes and rollback."""

@@ -1,0 +1,195 @@
+"""Arrival: the gate for memories that a branch or a run proposed beyond its own session.
+
+A branch, or a run that has not finished, only proposes to wider scopes. The gate is asked when the
+branch is merged into its root, or when the run ends, and its decisions stand in the same append as
+the merge or the end. Wider scopes follow commit order: the memory that arrives later supersedes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from plait.event import Event
+from plait.event.kinds import (
+    MemoryCommitted,
+    MemoryProposed,
+    MemorySuperseded,
+    MemorySupported,
+    ValidationRecorded,
+)
+from plait.ids import Digest
+from plait.memory.evidence import Piece, piece_of
+from plait.memory.gates import Detector, Proposal, Ruling, decide
+from plait.memory.remember import (
+    SECOND_RUN,
+    active_with_key,
+    echoed_memory,
+    is_confirmed_by,
+    is_home,
+)
+from plait.memory.rows import ITEM
+from plait.memory.scopes import Viewer
+from plait.memory.words import words_of
+from plait.session.content import text_of
+from plait.session.events import path_events
+from plait.session.ports import Act, Draft
+from plait.session.state import Known, Span
+from plait.session.value import SessionValue, core_of, state_of
+from plait.store import Row, Store
+
+SERVICE = "service:memory"
+_ARRIVING = frozenset(
+    kind.__name__ for kind in (MemoryProposed, MemorySupported, ValidationRecorded)
+)
+
+
+class ArrivalGate:
+    """The `MemoryGate` of the process: asked at merges."""
+
+    def __init__(self, detectors: Sequence[Detector] = ()) -> None:
+        self.detectors = tuple(detectors)
+
+    def decisions_at_merge(
+        self, session: SessionValue, branches: Sequence[SessionValue]
+    ) -> list[Draft]:
+        """Return the decisions to append with a merge; none, if the session itself is a branch or
+        in the hands of a run: they are made when that arrives.
+        """
+        if not is_home(session):
+            return []
+        known = Known(core_of(session).state.story.path)
+        spans = [
+            piece
+            for branch in branches
+            for span in state_of(branch).story.path
+            for piece in known.unknown_pieces(span)
+        ]
+        return _Arrival(session, spans, self.detectors).drafts()
+
+
+def decisions_at_end(
+    session: SessionValue, run: str, detectors: Sequence[Detector] = ()
+) -> list[Draft]:
+    """Return the decisions to append with the end of a run.
+
+    `session` is the last value of the run, in the log that it began on. A run on a branch decides
+    nothing: its proposals arrive with the branch.
+    """
+    path = core_of(session).state.story.path
+    if not path or path[0].log != session.id:
+        return []
+    return _Arrival(session, path, detectors).drafts()
+
+
+class _Arrival:
+    """The proposals, supports and verdicts of some spans, as they arrive at their root."""
+
+    def __init__(
+        self, session: SessionValue, spans: Sequence[Span], detectors: Sequence[Detector]
+    ) -> None:
+        self._session, self._detectors = session, detectors
+        self._store: Store = core_of(session).store
+        self._spans = spans
+        self._decided: dict[Digest, str] = {}
+        self._drafts: list[Draft] = []
+
+    def drafts(self) -> list[Draft]:
+        events = [event for _, event in path_events(self._store, tuple(self._spans), _ARRIVING)]
+        for event in events:
+            body = event.body
+            if isinstance(body, MemoryProposed):
+                self._arrive(event, body, _verdicts_on(event.id, events))
+            elif isinstance(body, MemorySupported):
+                self._confirm(event.header.causes[:1], SECOND_RUN)
+            elif isinstance(body, ValidationRecorded) and body.passed:
+                self._confirm(event.header.causes, "verdict")
+        return self._drafts
+
+    def _arrive(self, event: Event, body: MemoryProposed, verdicts: Sequence[Event]) -> None:
+        row = self._waiting_row(event.id)
+        if row is None or row["scope"] == "session":
+            return
+        ruling = self._ruling(event, body, verdicts)
+        self._add(ruling.body(), event.id)
+        self._decided[event.id] = ruling.state
+        if ruling.state != "active":
+            return
+        for each in self._replaced(row, body):
+            self._add(MemorySuperseded("key" if body.key else "writer"), each, event.id)
+
+    def _ruling(self, event: Event, body: MemoryProposed, verdicts: Sequence[Event]) -> Ruling:
+        text = text_of(body.parts)
+        pieces = [self._piece(ground.event) for ground in body.grounds]
+        pieces += [piece_of(self._store, verdict) for verdict in verdicts]
+        before = event.seq - 1
+        proposal = Proposal(
+            text,
+            body.kind,
+            body.scope,
+            pieces,
+            is_person=body.by_person,
+            origin=event.header.origin,
+            echo=echoed_memory(self._session, words_of(text), upto=(event.log, before)),
+        )
+        return decide(proposal, self._detectors)
+
+    def _piece(self, id: Digest) -> Piece:
+        return piece_of(self._store, self._store.event(id))
+
+    def _replaced(self, row: Row, body: MemoryProposed) -> Iterable[Digest]:
+        """Return the memories that an arriving one replaces: named by it, or active by its key."""
+        found = dict.fromkeys(body.supersedes)
+        if body.key:
+            viewer = self._viewer(row)
+            for other in active_with_key(viewer, str(row["owner"]), body.key):
+                found.setdefault(Digest(str(other["id"])))
+            # earlier ones of the same arrival
+            for draft in self._drafts:
+                memory = draft.act.causes[0]
+                if isinstance(draft.body, MemoryCommitted) and isinstance(memory, str):
+                    other_row = self._row(Digest(memory))
+                    if other_row is not None and _is_same_place(other_row, row):
+                        found.setdefault(Digest(memory))
+        found.pop(Digest(str(row["id"])), None)
+        return found
+
+    def _confirm(self, memories: Collection[Digest], rule: str) -> None:
+        """Commit quarantined memories of wider scopes that a verdict or a second run confirms."""
+        for memory in memories:
+            row = self._row(memory)
+            if row is None or row["scope"] == "session" or memory in self._decided:
+                continue
+            viewer = self._viewer(row)
+            if viewer.standing(row).state != "quarantined":
+                continue
+            if rule == SECOND_RUN and not is_confirmed_by(viewer, row, self._session):
+                continue
+            self._decided[memory] = "active"
+            self._add(MemoryCommitted(rule), memory)
+
+    def _waiting_row(self, memory: Digest) -> Row | None:
+        row = self._row(memory)
+        is_waiting = row is not None and self._viewer(row).standing(row).state == "proposed"
+        return row if is_waiting and memory not in self._decided else None
+
+    def _row(self, memory: Digest) -> Row | None:
+        return next(iter(self._store.rows("memory", ITEM, {"id": memory}, limit=1)), None)
+
+    def _viewer(self, row: Row) -> Viewer:
+        return Viewer(self._store, (str(row["owner"]),), ())
+
+    def _add(self, body: object, *memories: Digest) -> None:
+        self._drafts.append(Draft(body, Act(SERVICE, "program", causes=memories)))  # pyright: ignore[reportArgumentType]
+
+
+def _verdicts_on(memory: Digest, events: Sequence[Event]) -> list[Event]:
+    found: list[Event] = []
+    for event in events:
+        body = event.body
+        if isinstance(body, ValidationRecorded) and body.passed and memory in event.header.causes:
+            found.append(event)
+    return found
+
+
+def _is_same_place(one: Row, other: Row) -> bool:
+    return (one["owner"], one["key"]) == (other["owner"], other["key"])

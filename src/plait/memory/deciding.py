@@ -1,0 +1,183 @@
+"""Decisions of people about memories: approved, rejected, forgotten, widened.
+
+They belong to no session, so they stand in the house log. A decision is checked against the record
+as it is at the moment of the append: another person may have decided meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plait.errors import InvalidValue, MayNotDecide, NoOwner
+from plait.event import Body
+from plait.event.kinds import (
+    MemoryCommitted,
+    MemoryRejected,
+    MemoryRetracted,
+    MemorySuperseded,
+)
+from plait.ids import Digest
+from plait.inside import is_inside
+from plait.memory.items import Item, Named, find_row, item_of, name_of
+from plait.memory.remember import active_with_key, is_home
+from plait.memory.rows import ITEM, REWIND, decode_ids
+from plait.memory.scopes import Overseer, Viewer
+from plait.session.acting import act_of, acting_in
+from plait.session.appending import append_drafts, refuse_if_busy
+from plait.session.house import append_to_house
+from plait.session.life import check_may
+from plait.session.ports import Act, Draft, writer_of
+from plait.session.value import S, core_of
+from plait.store import Row, Store, shared_names
+
+_ALL = 2**31
+_WAITING = ("quarantined", "proposed")
+
+
+def approve(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> Item:
+    """Have a person commit a memory that waits; return it as it is then.
+
+    The one who wrote it may not: that would be no second opinion.
+    """
+    act = person_acting(store, actor, "approve a memory", name_of(named))
+
+    def drafts(row: Row) -> list[Draft]:
+        if row["actor"] == act.actor:
+            raise MayNotDecide(_short(row), act.actor, "it wrote that memory itself")
+        memory = Digest(str(row["id"]))
+        replaced = _replaced_by(store, row)
+        return [
+            _draft(MemoryCommitted("", reason), act, memory),
+            *[_draft(MemorySuperseded("key"), act, each, memory) for each in replaced],
+        ]
+
+    return _decide(store, named, (*_WAITING, "rejected"), "approved", drafts)
+
+
+def reject(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> Item:
+    """Have a person reject a memory that waits, for good."""
+    act = person_acting(store, actor, "reject a memory", name_of(named))
+    return _decide(
+        store,
+        named,
+        _WAITING,
+        "rejected",
+        lambda row: [_draft(MemoryRejected("", reason), act, Digest(str(row["id"])))],
+    )
+
+
+def forget(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> Item:
+    """Have a person take one memory back, and nothing that rests on it: see `rollback`."""
+    act = person_acting(store, actor, "forget a memory", name_of(named))
+    return _decide(
+        store,
+        named,
+        ("active", "quarantined", "proposed", "superseded"),
+        "forgotten",
+        lambda row: [_draft(MemoryRetracted("", reason), act, Digest(str(row["id"])))],
+    )
+
+
+def forget_in(session: S, row: Row, viewer: Viewer, reason: str, actor: str | None = None) -> S:
+    """Take a memory back as an act of a session: of its own scope, or at home of a wider one."""
+    check_may(session.short, core_of(session).life.status, "forget")
+    refuse_if_busy(session, "forget", "forget it in the workflow, or in a fork")
+    if row["scope"] != "session" and not is_home(session):
+        step = f"a person can: plait memory forget {_short(row)}"
+        raise NoOwner(session.short, f"right to a {row['scope']}", f"a run only proposes; {step}")
+    if viewer.standing(row).state in ("retracted", "rejected"):
+        raise InvalidValue("memory", f"{_short(row)} is forgotten already", "leave it")
+    act = acting_in(session, actor)
+    body = MemoryRetracted("writer", reason)
+    memory = Digest(str(row["id"]))
+    return append_drafts(session, [_draft(body, act, memory)])
+
+
+def pending(store: Store, viewer: Viewer | None = None) -> list[tuple[Item, str]]:
+    """Return the memories that wait for a person, each with the reason: those in quarantine, those
+    that no finished run proposed, and those that were committed by events rewound since.
+    """
+    reader = viewer if viewer is not None else Overseer(store)
+    found: dict[str, tuple[Item, str]] = {}
+    for row in store.rows("memory", ITEM, order="number", limit=_ALL):
+        if not reader.may_see(row):
+            continue
+        item = item_of(store, row, reader)
+        if item.state == "quarantined":
+            by = item.standing.by
+            found[item.id] = item, f"quarantined by rule {by.rule if by else '?'}"
+        elif item.state == "proposed":
+            found[item.id] = item, "proposed by a branch or a run that has not finished"
+    for row, rewind in _rewound_rows(store):
+        if reader.may_see(row) and row["scope"] != "session":
+            item = item_of(store, row, reader)
+            if item.state == "active":
+                found[item.id] = item, f"committed by an event that was rewound at {rewind}"
+    return list(found.values())
+
+
+def _rewound_rows(store: Store) -> list[tuple[Row, int]]:
+    """Return memories whose proposal a rewind left behind, with the seq of the rewind."""
+    found: list[tuple[Row, int]] = []
+    for rewind in store.rows("memory", REWIND, limit=_ALL):
+        at, target = int(str(rewind["seq"])), int(str(rewind["target"]))
+        for row in store.rows("memory", ITEM, {"log": rewind["log"]}, order="number", limit=_ALL):
+            if target < int(str(row["seq"])) < at:
+                found.append((row, at))
+    return found
+
+
+# ── one decision ─────────────────────────────────────────────────────────────────────────────
+
+
+def _decide(
+    store: Store,
+    named: Named,
+    states: tuple[str, ...],
+    verb: str,
+    drafts: Callable[[Row], list[Draft]],
+) -> Item:
+    viewer = Overseer(store)
+    memory = str(find_row(store, named, viewer)["id"])
+
+    def check(_: object = None) -> Row:
+        row = find_row(store, memory, viewer)
+        state = viewer.standing(row).state
+        if state not in states:
+            raise InvalidValue(
+                "memory", f"{memory[:8]} is {state}, and cannot be {verb}", "see plait memory show"
+            )
+        return row
+
+    append_to_house(store.address, drafts(check()), check=check)
+    return item_of(store, find_row(store, memory, viewer), viewer)
+
+
+def _replaced_by(store: Store, row: Row) -> list[Digest]:
+    """Return the memories that one replaces when it is committed."""
+    found = dict.fromkeys(decode_ids(str(row["supersedes"])))
+    if row["key"]:
+        viewer = Viewer(store, (str(row["owner"]),), ())
+        for other in active_with_key(viewer, str(row["owner"]), str(row["key"])):
+            found.setdefault(Digest(str(other["id"])))
+    found.pop(Digest(str(row["id"])), None)
+    return list(found)
+
+
+def person_acting(store: Store, actor: str | None, verb: str, name: str) -> Act:
+    """Return the act of a person; raises MayNotDecide for code of a run, and for other actors."""
+    writer = writer_of(None)
+    who = actor or writer.principal()
+    if why := is_inside(store.address, shared_names):
+        raise MayNotDecide(name, who, why)
+    if not who.startswith("human:"):
+        raise MayNotDecide(name, who, f"only a person may {verb}")
+    return act_of(who)
+
+
+def _draft(body: Body, act: Act, *memories: Digest) -> Draft:
+    return Draft(body, Act(act.actor, act.origin, call=act.call, causes=memories))
+
+
+def _short(row: Row) -> str:
+    return str(row["id"])[:8]

@@ -1,0 +1,198 @@
+"""Evidence: the events behind a memory, their sort, their trust, and the memories they rest on.
+
+The sort of a piece follows from the kind of the cited event. The trust of a memory is the lowest on
+its chain of evidence. Words that a model wrote rest on every memory that was shown before them on
+their path: if one of those is taken back, they count no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from plait.errors import NotEvidence, PlaitError, UnknownEvent
+from plait.event import Event
+from plait.event import kinds as k
+from plait.event.kinds import Ground, Trust
+from plait.ids import Digest, LogId, inbox_of
+from plait.memory.rows import ITEM, READ, decode_ids
+from plait.session.acting import Because, causes_of
+from plait.session.content import text_of, unpack
+from plait.session.core import Core
+from plait.session.fold import state_at
+from plait.session.origins import ORDINARY
+from plait.session.ports import Position
+from plait.session.state import Known, Span
+from plait.session.value import SessionValue, core_of
+from plait.store import Store
+
+Sort = Literal["word", "result", "failure", "verdict", "document", "memory", "model", "program"]
+"""A person's word or correction, a tool's result, a failed attempt, a passing verdict, a document
+or another text from outside, another memory, words of a model, words of the program.
+"""
+
+TRUSTS: tuple[Trust, ...] = get_args(Trust)  # the highest first
+_ALL = 2**31
+_RECALLED = k.MemoryRecalled.__name__
+_NEVER = {
+    _RECALLED: "it is a recall, and a memory that was recalled proves nothing new",
+    k.RecallFailed.__name__: "it is a recall",
+    k.MemoryUsed.__name__: "it says that a memory was used",
+}
+_ANSWERS = (k.ApprovalGranted, k.ApprovalDenied, k.QuestionAnswered, k.ToolResolved)
+
+
+class Piece(NamedTuple):
+    """One piece of evidence."""
+
+    event: Event
+    sort: Sort
+    trust: Trust
+    text: str  # its words; "": it has none
+    memories: tuple[Digest, ...] = ()  # the memories that it rests on
+
+    @property
+    def ground(self) -> Ground:
+        return Ground(self.event.id, self.memories)
+
+
+def pieces_of(session: SessionValue, evidence: Because) -> list[Piece]:
+    """Return the evidence that a caller names, which is what `because=` takes.
+
+    Raises for an event that is not in the store, that the session may not see, or that cannot be
+    evidence.
+    """
+    if evidence == ():
+        return []
+    core = core_of(session)
+    store = core.store
+    found: list[Piece] = []
+    for id in causes_of(session, evidence, "evidence"):
+        event = store.event(id)
+        if event.kind in _NEVER:
+            raise NotEvidence(f"event {event.seq}", _NEVER[event.kind])
+        if not is_visible(core, event):
+            raise UnknownEvent(id)  # as if it did not exist
+        found.append(piece_of(store, event))
+    return found
+
+
+def piece_of(store: Store, event: Event) -> Piece:
+    """Return an event as a piece of evidence."""
+    sort = sort_of(event)
+    memories: tuple[Digest, ...] = ()
+    trust = _TRUST_OF[sort]
+    if sort == "memory":
+        memories = (event.id,)
+        rows = store.rows("memory", ITEM, {"id": event.id}, limit=1)
+        trust = next((each for each in TRUSTS if rows and rows[0]["trust"] == each), "unchecked")
+    elif sort == "model":
+        memories = memories_shown(store, event)
+    return Piece(event, sort, trust, text_of_event(event, store.get_blob), memories)
+
+
+def sort_of(event: Event) -> Sort:
+    """Return the sort of a piece of evidence."""
+    body = event.body
+    if isinstance(body, k.MemoryProposed):
+        return "memory"
+    if isinstance(body, k.ValidationRecorded):
+        return "verdict" if body.passed else "failure"
+    if isinstance(body, (k.ToolFailed, k.ModelFailed, k.RunFailed, k.ToolUnknown)):
+        return "failure"
+    origin = event.header.origin
+    if origin not in ORDINARY:
+        return "document"
+    if isinstance(body, k.ToolReturned):
+        return "result"
+    is_person = event.actor.startswith("human:")
+    if isinstance(body, _ANSWERS):
+        return "word" if is_person else "program"
+    if isinstance(body, (k.ModelReplied, k.ModelAsked, k.RunFinished, k.CallFinished)):
+        return "model"
+    if is_person and origin == "human":
+        return "word"
+    return "model" if origin == "model" or event.actor.startswith("agent:") else "program"
+
+
+_TRUST_OF: dict[Sort, Trust] = {
+    "word": "said",
+    "verdict": "checked",
+    "result": "observed",
+    "failure": "observed",
+    "program": "observed",
+    "document": "unchecked",
+    "model": "unchecked",
+    "memory": "unchecked",
+}
+
+
+def lowest_trust(trusts: Sequence[Trust]) -> Trust:
+    return max(trusts, key=TRUSTS.index, default="unchecked")
+
+
+def text_of_event(event: Event, get_blob: Callable[[Digest], bytes]) -> str:
+    """Return the words of an event."""
+    body = event.body
+    parts = getattr(body, "parts", None)
+    if parts is None and isinstance(body, k.ContextCompacted):
+        parts = body.summary
+    if parts is not None:
+        try:
+            return text_of(unpack(parts, get_blob))
+        except PlaitError:  # a blob that is gone: there is nothing to quote
+            return ""
+    if isinstance(body, k.FactRecorded):
+        return body.value if isinstance(body.value, str) else ""
+    if isinstance(body, k.QuestionAnswered):
+        return body.answer if isinstance(body.answer, str) else ""
+    return ""
+
+
+def memories_shown(store: Store, event: Event) -> tuple[Digest, ...]:
+    """Return the memories that recalls returned before an event, on its path."""
+    try:
+        path = state_at(store, event.log, event.seq).story.path
+    except PlaitError:  # an inbox has no state
+        return ()
+    return memories_read(store, path)
+
+
+def memories_read(store: Store, path: Sequence[Span]) -> tuple[Digest, ...]:
+    """Return the memories that recalls on a path returned, in their order."""
+    found: dict[Digest, None] = {}
+    for span in path:
+        for row in store.rows("memory", READ, {"log": span.log}, order="seq", limit=_ALL):
+            if span.first <= int(str(row["seq"])) <= span.last:
+                found.update(dict.fromkeys(decode_ids(str(row["memories"]))))
+    return tuple(found)
+
+
+def is_visible(core: Core, event: Event) -> bool:
+    """True if a session may see an event: of its own family, or of a session of its user or
+    project. Sessions that name neither share a user: the person who has the store.
+    """
+    log = event.log
+    state = core.state
+    if log in (core.position.id, inbox_of(core.position.id)) or log in state.covers:
+        return True
+    if Known(state.story.path).has(log, event.seq):
+        return True
+    other = _opening_of(core, log)
+    if other is None:
+        return False
+    mine = core.opening
+    if mine.project is not None and other.project == mine.project:
+        return True
+    return other.user == mine.user and (other.project is None or mine.project is None)
+
+
+def _opening_of(core: Core, log: LogId) -> k.SessionOpened | None:
+    """Return the opening of a log's lineage. None: it is no session's."""
+    try:
+        at = core.store.log(log)
+    except PlaitError:
+        return None
+    opening = Core(Position(core.position.store, log, at.tip, at.head)).opening
+    first = next(core.store.read(log, 1, 1), None)
+    return opening if first is not None and isinstance(first.body, k.SessionOpened) else None

@@ -1,0 +1,398 @@
+"""Memory: statements that outlive a session, with their evidence, scope and history.
+
+`Memory` is the face of this room. It holds settings and no state: memories are events of the
+store, found through rows that follow from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from plait.errors import InvalidValue
+from plait.event import Event
+from plait.event.kinds import MemoryKind, MemoryProposed, Purpose, Scope
+from plait.ids import Digest, Micros
+from plait.memory import deciding
+from plait.memory.gates import Detector
+from plait.memory.ingest import ingest_document, ingest_session
+from plait.memory.items import Hit, Item, Named, find_row, item_of, store_of
+from plait.memory.provenance import (
+    Absence,
+    Presence,
+    Use,
+    reason_absent,
+    reason_present,
+    uses_of,
+)
+from plait.memory.ranking import Part
+from plait.memory.recall import Finder, Question, StoreFinder, recall, search, time_of
+from plait.memory.remember import Statement, remember
+from plait.memory.rollback import RollbackPlan, plan_rollback
+from plait.memory.rows import ITEM
+from plait.memory.scopes import Overseer, Viewer, check_scopes, owners_of, viewer_of
+from plait.memory.tools import memory_tools
+from plait.session.acting import Because
+from plait.session.finding import address_of
+from plait.session.ports import BINDINGS, store_at
+from plait.session.provenance import influence, why
+from plait.session.trace import Trace
+from plait.session.value import S, SessionValue, core_of
+from plait.store import Store
+from plait.tool import Tool
+
+if TYPE_CHECKING:
+    from plait.memory.index import Index
+
+_ALL = 2**31
+
+
+class Memory:
+    """`Memory()` is in the session's own store, and reads all that the session may see."""
+
+    def __init__(
+        self,
+        *,
+        store: str | Path | Store | None = None,  # of calls without a session; None: the default
+        scopes: Collection[Scope] | None = None,  # of recalls; None: all that the session has
+        agent: str = "",  # the owner at agent scope; "": the agent that has the session in hand
+        workflow: str = "",
+        k: int = 5,  # of recalls that name none
+        tokens_max: int = 1000,  # that memories may take in a prompt
+        detectors: Sequence[Detector] = (),  # stricter rules of the program's own
+        parts: Mapping[str, Part] | None = None,  # further parts of a score, by name
+        weights: Mapping[str, float] | None = None,
+        index: Index | None = None,  # another index; None: the store's own
+    ) -> None:
+        self._store, self._scopes = store, check_scopes(scopes)
+        self.agent, self.workflow, self.k, self.tokens_max = agent, workflow, k, tokens_max
+        self._detectors = tuple(detectors)
+        self.index = index
+        self._parts, self._weights = parts, weights
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def remember(
+        self,
+        session: S,
+        text: str,
+        *,
+        scope: Scope = "session",
+        evidence: Because = (),
+        kind: MemoryKind = "fact",
+        key: str = "",
+        supersedes: Named | Sequence[Named] = (),
+        speaker: str = "",
+        source: str = "",
+        importance: int | None = None,
+        valid_from: Micros | None = None,
+        valid_until: Micros | None = None,
+        expires: Micros | None = None,
+        review_by: Micros | None = None,
+        actor: str | None = None,
+        origin: str | None = None,
+    ) -> S:
+        """Propose a memory; the gate decides at once, or when the branch or the run arrives.
+
+        `evidence` is what `because=` takes: sessions, events, messages, positions.
+        """
+        statement = Statement(
+            text,
+            scope,
+            kind,
+            key,
+            speaker,
+            source,
+            importance,
+            valid_from,
+            valid_until,
+            expires,
+            review_by,
+        )
+        return remember(
+            session,
+            statement,
+            evidence,
+            self._names(session),
+            supersedes=self._ids(session, supersedes),
+            detectors=self._detectors,
+            actor=actor,
+            origin=origin,
+        )
+
+    def widen(
+        self, session: S, memory: Named, scope: Scope, *, actor: str | None = None
+    ) -> S:
+        """Propose a memory again for a wider scope, where the gate decides anew."""
+        row = find_row(core_of(session).store, memory, self._viewer(session))
+        event = core_of(session).store.event(Digest(str(row["id"])))
+        body = event.body
+        assert isinstance(body, MemoryProposed)
+        if scope == body.scope:
+            raise InvalidValue("scope", f"it has the scope {scope} already", "name a wider one")
+        return self.remember(
+            session,
+            str(row["text"]),
+            scope=scope,
+            evidence=event,
+            kind=body.kind,
+            key=body.key,
+            speaker=body.speaker,
+            valid_from=body.valid_from,
+            valid_until=body.valid_until,
+            expires=body.expires,
+            review_by=body.review_by,
+            actor=actor,
+        )
+
+    def ingest(
+        self,
+        session: S,
+        source: str | Path | SessionValue,
+        *,
+        scope: Scope = "session",
+        kind: Literal["resource", "skill", "message"] | None = None,
+        actor: str | None = None,
+    ) -> S:
+        """Remember a document in pieces, or the messages of another session, each citing its
+        source.
+        """
+        names = self._names(session)
+        if isinstance(source, SessionValue):
+            return ingest_session(session, source, scope, names, self._detectors, actor)
+        return ingest_document(
+            session, Path(source), scope, kind or "resource", names, self._detectors, actor
+        )
+
+    def forget(
+        self,
+        memory: Named,
+        *,
+        session: S | None = None,
+        reason: str = "",
+        actor: str | None = None,
+    ) -> S | Item:
+        """Take one memory back: as an act of a session, or of a person, in the house log."""
+        if session is None:
+            return deciding.forget(self._store_for(memory), memory, reason=reason, actor=actor)
+        viewer = self._viewer(session)
+        row = find_row(viewer.store, memory, viewer)
+        return deciding.forget_in(session, row, viewer, reason, actor)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    def recall(
+        self,
+        session: S,
+        query: str,
+        *,
+        k: int | None = None,
+        scopes: Collection[Scope] | None = None,
+        as_of: SessionValue | int | None = None,
+        valid_at: Micros | None = None,
+        purpose: Purpose | None = None,
+        workflow: str = "",
+        agent: str = "",
+        shown: bool = False,
+        actor: str | None = None,
+    ) -> tuple[S, list[Hit]]:
+        """Search, on record; return the next value and the hits, best first.
+
+        `as_of` answers as of an earlier value, or a commit number; `valid_at` asks for what was
+        true at a time. `shown` puts the hits into the prompt of the agent that asks.
+        """
+        question = Question(
+            query,
+            self.k if k is None else k,
+            check_scopes(scopes) or self._scopes,
+            purpose,
+            workflow,
+            valid_at,
+            shown,
+            self.tokens_max,
+        )
+        at, number = _moment(session, as_of)
+        names = owners_of(session, agent or self.agent, self.workflow)
+        return recall(session, question, names, self.finder(), at=at, number=number, actor=actor)
+
+    def search(
+        self, query: str, *, session: SessionValue | None = None, as_of: SessionValue | None = None,
+        k: int | None = None, valid_at: Micros | None = None,
+    ) -> list[tuple[Item, float]]:
+        """Look without leaving a record: as a session sees it, or, without one, all of the store.
+
+        It is for people. A program that acts on the result should `recall`.
+        """
+        question = Question(query, self.k if k is None else k, valid_at=valid_at)
+        store = core_of(session or as_of).store if session or as_of else self._own_store()
+        number = store.number_of(as_of.head) if as_of is not None else None
+        reader = session if session is not None else as_of
+        viewer = (
+            Overseer(store, number)
+            if reader is None
+            else viewer_of(reader, self._names(reader), at=as_of, number=number)
+        )
+        now = time_of(reader, as_of) if reader is not None else self._now(store)
+        found = search(store, query, viewer, self.finder(), now, valid_at, question.k)
+        return [
+            (item_of(store, dict(each.row), viewer), each.score)
+            for each in found.ranked[: question.k]
+        ]
+
+    def get(self, memory: Named, *, session: SessionValue | None = None) -> Item:
+        """Return one memory, by its id or the first digits of it."""
+        store, viewer = self._reader(memory, session)
+        return item_of(store, find_row(store, memory, viewer), viewer)
+
+    def items(
+        self,
+        session: SessionValue | None = None,
+        *,
+        state: str | None = "active",
+        limit: int = _ALL,
+    ) -> list[Item]:
+        """Return memories, latest first: those a session may see, or, without one, all."""
+        store, viewer = self._reader(None, session)
+        found: list[Item] = []
+        for row in store.rows("memory", ITEM, order="number", descending=True, limit=_ALL):
+            if not viewer.may_see(row):
+                continue
+            item = item_of(store, row, viewer)
+            if state is None or item.state == state:
+                found.append(item)
+            if len(found) >= limit:
+                break
+        return found
+
+    # ── provenance ───────────────────────────────────────────────────────────────────────────
+
+    def why(self, memory: Named, *, session: SessionValue | None = None, limit: int = 100) -> Trace:
+        """Walk back from a memory to its evidence, and to all that this rests on."""
+        store, event = self._event(memory, session)
+        return why(store, (), event.log, [event], f"memory {event.id[:8]}", limit)
+
+    def influence(
+        self, memory: Named, *, session: SessionValue | None = None, limit: int = 200
+    ) -> Trace:
+        """Walk forward from a memory: to decisions, recalls, replies, acts and further memories."""
+        store, event = self._event(memory, session)
+        return influence(store, event, f"memory {event.id[:8]}", limit)
+
+    def why_present(self, session: SessionValue, memory: Named) -> Presence:
+        """Tell by which recalls, rules and evidence a memory was in a session."""
+        return reason_present(session, memory, self._viewer(session))
+
+    def why_not(self, session: SessionValue, query: str, memory: Named) -> Absence:
+        """Tell why a memory is not among the hits of a query, as the store is now."""
+        names = self._names(session)
+        return reason_absent(session, query, memory, names, self.finder(), self.k)
+
+    def used(self, session: SessionValue) -> list[Use]:
+        """Return the memories that a session has recalled, and those that were taken back since."""
+        return uses_of(session)
+
+    def ablate(self, session: SessionValue, memory: Named, **how: Any) -> Any:
+        """Run a session's program again without a memory, in a branch, and tell the difference."""
+        if BINDINGS.ablation is None:
+            raise InvalidValue("ablate", "nothing is bound that can run it", "import plait")
+        return BINDINGS.ablation(self, session, memory, **how)
+
+    # ── control ──────────────────────────────────────────────────────────────────────────────
+
+    def pending(self, session: SessionValue | None = None) -> list[tuple[Item, str]]:
+        """Return the memories that wait for a person, each with the reason."""
+        store, viewer = self._reader(None, session)
+        return deciding.pending(store, viewer)
+
+    def approve(self, memory: Named, *, reason: str = "", actor: str | None = None) -> Item:
+        """Have a person commit a memory that waits. Its writer may not."""
+        return deciding.approve(self._store_for(memory), memory, reason=reason, actor=actor)
+
+    def reject(self, memory: Named, *, reason: str = "", actor: str | None = None) -> Item:
+        """Have a person reject a memory that waits, for good."""
+        return deciding.reject(self._store_for(memory), memory, reason=reason, actor=actor)
+
+    def rollback(
+        self,
+        memory: Named | None = None,
+        *,
+        session: SessionValue | None = None,
+        source: str | None = None,
+        author: str | None = None,
+        undo: Event | str | None = None,
+    ) -> RollbackPlan:
+        """Plan to take back a memory, all of a session, a document or an author, or to undo an
+        earlier rollback. Nothing happens before `plan.apply(reason=…)`.
+        """
+        store = core_of(session).store if session is not None else self._store_for(memory)
+        return plan_rollback(
+            store, memory=memory, session=session, source=source, author=author, undo=undo
+        )
+
+    def rebuild(self) -> None:
+        """Fold the rows of memories again from the events, and fill another index again."""
+        store = self._own_store()
+        store.rebuild("memory")
+        if self.index is not None:
+            self.index.refill(store)
+
+    @property
+    def tools(self) -> list[Tool[..., Any]]:
+        """Its tools for an agent: remember, recall and forget."""
+        return memory_tools(self)
+
+    # ── parts ────────────────────────────────────────────────────────────────────────────────
+
+    def finder(self) -> Finder:
+        """Return the way in which this memory finds candidates."""
+        if self.index is not None:
+            return self.index.finder()
+        return StoreFinder(self._parts, self._weights)
+
+    def _names(self, session: SessionValue) -> dict[Scope, str]:
+        return owners_of(session, self.agent, self.workflow)
+
+    def _viewer(self, session: SessionValue) -> Viewer:
+        return viewer_of(session, self._names(session))
+
+    def _reader(
+        self, memory: Named | None, session: SessionValue | None
+    ) -> tuple[Store, Viewer]:
+        if session is not None:
+            viewer = self._viewer(session)
+            return viewer.store, viewer
+        store = self._store_for(memory)
+        return store, Overseer(store)
+
+    def _event(self, memory: Named, session: SessionValue | None) -> tuple[Store, Event]:
+        store, viewer = self._reader(memory, session)
+        return store, store.event(Digest(str(find_row(store, memory, viewer)["id"])))
+
+    def _ids(self, session: SessionValue, named: Named | Sequence[Named]) -> list[Digest]:
+        every = [named] if isinstance(named, (str, Item, Hit, Event)) else named
+        viewer = self._viewer(session)
+        return [Digest(str(find_row(viewer.store, each, viewer)["id"])) for each in every]
+
+    def _store_for(self, memory: Named | None) -> Store:
+        found = store_of(memory, None) if memory is not None else None
+        return found if found is not None else self._own_store()
+
+    def _own_store(self) -> Store:
+        return store_at(address_of(self._store))
+
+    def _now(self, store: Store) -> Micros:
+        return Micros(now_in(store))
+
+
+def _moment(
+    session: SessionValue, as_of: SessionValue | int | None
+) -> tuple[SessionValue | None, int | None]:
+    """Return the value and the commit number at which a recall looks back."""
+    if as_of is None:
+        return None, None
+    if isinstance(as_of, SessionValue):
+        return as_of, core_of(session).store.number_of(as_of.head)
+    if type(as_of) is not int or as_of < 0:
+        raise InvalidValue("as_of", f"{as_of!r} is no moment", "pass a session or a commit number")
+    return None, as_of

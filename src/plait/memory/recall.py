@@ -1,0 +1,361 @@
+"""Recalling: a search, recorded with all that it found and all that it left out.
+
+In a run a recall is a step. It is compared by query, scopes and k; hits are measured. Taken up
+again, the recorded hits are returned and no search is made, so a broken index cannot make a replay
+diverge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from plait.errors import InvalidValue, MemoryFault, PlaitError
+from plait.event.kinds import (
+    Failure,
+    MemoryRecalled,
+    Omission,
+    Purpose,
+    RecallFailed,
+    Scope,
+    Score,
+)
+from plait.event.strict import check_text
+from plait.ids import Digest, Micros
+from plait.journal.writer import direct_writer
+from plait.memory.items import Hit, hit_of, hits_of
+from plait.memory.ranking import Part, RankedRow, rank_rows
+from plait.memory.rows import ITEM, decode_ids
+from plait.memory.scopes import SCOPES, Viewer, viewer_of
+from plait.memory.shown import fitting_hits
+from plait.memory.standing import MemoryStanding, is_stale, reason_out_of_time
+from plait.memory.words import query_words
+from plait.session.acting import acting_in
+from plait.session.appending import append_drafts, refuse_if_busy
+from plait.session.life import check_may
+from plait.session.ports import Draft, writer_of
+from plait.session.value import S, SessionValue, core_of, position_of
+from plait.store import Found, FoundRow, Row, Store
+
+K_MAX = 1000
+QUERY_MAX = 8000  # characters
+SEEDS = 20  # rows by their own words, whose neighbours are ranked with them
+NEAR = 3  # neighbours on each side
+_OMISSIONS_MAX = 64  # on record; a flood of quarantined texts must not fill the log
+_OPEN = "recall in the workflow, with the value that its forward has, or in a fork"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A recall, as it is asked."""
+
+    query: str
+    k: int = 5
+    scopes: tuple[Scope, ...] | None = None  # None: all that the session has
+    purpose: Purpose | None = None
+    workflow: str = ""
+    valid_at: Micros | None = None  # None: now
+    shown: bool = False  # with the block for a prompt
+    tokens_max: int = 1000
+
+
+class Ranking(NamedTuple):
+    """Memories by rank, and those left out, each with the reason."""
+
+    ranked: Sequence[RankedRow]
+    left_out: Sequence[Omission]
+    standings: Mapping[Digest, MemoryStanding]
+    unknown: int = 0
+
+
+class Finder(Protocol):
+    """Finds the candidates of a recall: in the store, or in an index elsewhere."""
+
+    @property
+    def name(self) -> str:
+        """The name on record; "" for the store's own index."""
+        ...
+
+    def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found: ...
+
+    def rank(self, found: Found, query: str) -> Sequence[RankedRow]: ...
+
+
+class StoreFinder:
+    """Finds by words, in the store's own index.
+
+    `parts` and `weights` add to the score by further measures, such as recency.
+    """
+
+    name = ""
+
+    def __init__(
+        self, parts: Mapping[str, Part] | None = None, weights: Mapping[str, float] | None = None
+    ) -> None:
+        self._parts, self._weights = parts, weights
+
+    def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
+        words = query_words(query)
+        owners = viewer.owners
+        if not words or not owners:
+            return Found((), {}, 0, 1.0)
+        return store.search(
+            "memory",
+            ITEM,
+            words,
+            among={"owner": owners},
+            upto=viewer.number,
+            near=("source", NEAR),
+            limit=limit,
+        )
+
+    def rank(self, found: Found, query: str) -> Sequence[RankedRow]:
+        return rank_rows(found, query_words(query), parts=self._parts, weights=self._weights)
+
+
+def recall(
+    session: S,
+    question: Question,
+    names: dict[Scope, str],
+    finder: Finder,
+    *,
+    at: SessionValue | None = None,
+    number: int | None = None,
+    actor: str | None = None,
+) -> tuple[S, list[Hit]]:
+    """Search, record the search and return the hits as recorded.
+
+    `at` and `number`: as it was believed at a value of the session, or at a commit.
+    """
+    check_question(question)
+    check_may(session.short, core_of(session).life.status, "recall")
+    refuse_if_busy(session, "recall", _OPEN)
+    scopes = question.scopes or tuple([scope for scope in SCOPES if scope in names])
+    if (followed := _follow_recording(session, question, scopes, finder, actor)) is not None:
+        return followed
+    store = core_of(session).store
+    read = number if number is not None else store.number
+    viewer = viewer_of(session, names, scopes, at=at, number=number)
+    now = time_of(session, at)
+    body: MemoryRecalled | RecallFailed
+    try:
+        body = _searched(store, question, scopes, finder, viewer, now, read)
+    except PlaitError as error:
+        body = _failure(question, finder, error)
+    drafts = [Draft(body, acting_in(session, actor)._replace(causes=_causes_of(body)))]
+    after = append_drafts(session, drafts)
+    return after, _hits_after(after)
+
+
+def _searched(
+    store: Store,
+    question: Question,
+    scopes: tuple[Scope, ...],
+    finder: Finder,
+    viewer: Viewer,
+    now: Micros,
+    read: int,
+) -> MemoryRecalled:
+    """Search, and return the event to record."""
+    found = search(store, question.query, viewer, finder, now, question.valid_at, question.k)
+    scores = [_score_of(each, found.standings, viewer, now) for each in found.ranked]
+    left_out = list(found.left_out)
+    hits, rest = scores[: question.k], scores[question.k :]
+    left_out += [Omission(score.memory, "below k") for score in rest]
+    shown = ()
+    if question.shown and hits:
+        known = [hit_of(store, score) for score in hits]
+        shown, fitting, over = fitting_hits(known, now, question.tokens_max)
+        left_out += [Omission(memory, "over the prompt's budget") for memory in over]
+        rest = [*[score for score in hits if score.memory in over], *rest]
+        kept = {hit.id for hit in fitting}
+        hits = [score for score in hits if score.memory in kept]
+    return MemoryRecalled(
+        question.query,
+        scopes,
+        question.k,
+        question.workflow,
+        question.purpose,
+        read,
+        question.valid_at,
+        tuple(hits),
+        tuple(rest),
+        tuple(left_out[:_OMISSIONS_MAX]),
+        shown,
+        finder.name,
+        found.unknown,
+    )
+
+
+def search(
+    store: Store,
+    query: str,
+    viewer: Viewer,
+    finder: Finder,
+    now: Micros,
+    valid_at: Micros | None = None,
+    k: int = 5,
+) -> Ranking:
+    """Rank the memories that a reader may see, that are active, and that hold at the time.
+
+    Rows that are found and not active make room for others: the search goes deeper until there are
+    enough, or no more.
+    """
+    wanted = max(SEEDS, k)
+    limit = wanted
+    filtering = _Filter(viewer, now, valid_at if valid_at is not None else now)
+    while True:
+        found = finder.find(store, query, viewer, limit)
+        kept = [each for each in found.rows if filtering.keeps(each.row, is_found=True)]
+        if len(kept) >= wanted or len(found.rows) < limit:
+            break
+        limit *= 4
+    cleaned = [filtering.without_hidden_neighbours(each) for each in kept[:wanted]]
+    ranked = finder.rank(found._replace(rows=tuple(cleaned)), query)
+    unknown = getattr(finder, "unknown", 0)
+    return Ranking(ranked, filtering.left_out, filtering.standings, unknown)
+
+
+class _Filter:
+    """Keeps the rows that a recall may return, and notes why it leaves others out."""
+
+    def __init__(self, viewer: Viewer, now: Micros, valid_at: Micros) -> None:
+        self._viewer, self._now, self._valid_at = viewer, now, valid_at
+        self.standings: dict[Digest, MemoryStanding] = {}
+        self.left_out: list[Omission] = []
+        self._kept: dict[Digest, bool] = {}
+
+    def keeps(self, row: Row, *, is_found: bool) -> bool:
+        """True if a row may be returned. One that was found and is not is noted."""
+        id = Digest(str(row["id"]))
+        if id in self._kept:
+            return self._kept[id]
+        why: str | None = None
+        is_visible = self._viewer.may_see(row)
+        if is_visible:
+            standing = self.standings[id] = self._viewer.standing(row)
+            why = reason_out_of_time(row, self._now, self._valid_at)
+            why = standing.state if standing.state != "active" else why
+            if why is not None and is_found:
+                self.left_out.append(Omission(id, why))
+        self._kept[id] = is_visible and why is None
+        return self._kept[id]
+
+    def without_hidden_neighbours(self, found: FoundRow) -> FoundRow:
+        """Return a row with those neighbours that may be returned themselves: words of others must
+        not move its rank.
+        """
+        before = tuple([row for row in found.before if self.keeps(row, is_found=False)])
+        after = tuple([row for row in found.after if self.keeps(row, is_found=False)])
+        return found._replace(before=before, after=after)
+
+
+def _score_of(
+    ranked: RankedRow, standings: Mapping[Digest, MemoryStanding], viewer: Viewer, now: Micros
+) -> Score:
+    row = ranked.row
+    marks: list[str] = []
+    if is_stale(dict(row), now):
+        marks.append("stale")
+    if row["weakened"]:
+        marks.append("less evidence")
+    if row["supersedes"] != "[]" and is_disputed(viewer, dict(row)):
+        marks.append("disputed")
+    parts = {name: round(value, 6) for name, value in ranked.parts.items() if value}
+    return Score(Digest(row["id"]), round(ranked.score, 6), parts, tuple(marks))
+
+
+def is_disputed(viewer: Viewer, row: Row) -> bool:
+    """True if another active memory replaces the same one, and neither replaces the other: two
+    branches that did not know each other were merged.
+    """
+    mine = Digest(str(row["id"]))
+    for base in decode_ids(str(row["supersedes"])):
+        for before in viewer.store.rows("memory", ITEM, {"id": base}, limit=1):
+            for other in viewer.standing(before).superseded_by:
+                if other == mine:
+                    continue
+                for rival in viewer.store.rows("memory", ITEM, {"id": other}, limit=1):
+                    if viewer.may_see(rival) and viewer.standing(rival).state == "active":
+                        return True
+    return False
+
+
+# ── the record ───────────────────────────────────────────────────────────────────────────────
+
+
+def _follow_recording(
+    session: S,
+    question: Question,
+    scopes: tuple[Scope, ...],
+    finder: Finder,
+    actor: str | None,
+) -> tuple[S, list[Hit]] | None:
+    """Take the recorded recall: no search is made. None: nothing is recorded."""
+    step = writer_of(session.run).recorded(position_of(session))
+    if step is None or step.kind not in _RECALLS:
+        return None
+    body = step.body
+    if isinstance(body, MemoryRecalled):
+        body = msgspec.structs.replace(
+            body,
+            query=question.query,
+            scopes=scopes,
+            k=question.k,
+            workflow=question.workflow,
+            purpose=question.purpose,
+            index=finder.name,
+        )
+    elif isinstance(body, RecallFailed):
+        body = msgspec.structs.replace(body, query=question.query, index=finder.name)
+    act = acting_in(session, actor)._replace(causes=step.header.causes)
+    after = append_drafts(session, [Draft(body, act)])
+    return after, _hits_after(after)
+
+
+_RECALLS = frozenset({MemoryRecalled.__name__, RecallFailed.__name__})
+
+
+def _hits_after(session: SessionValue) -> list[Hit]:
+    """Return the hits of the recall that was just recorded, from its bytes."""
+    store = core_of(session).store
+    event = store.event(session.head)
+    return hits_of(store, event) if event.kind == MemoryRecalled.__name__ else []
+
+
+def _failure(question: Question, finder: Finder, error: PlaitError) -> RecallFailed:
+    failure = Failure(type(error).__name__, str(error), retryable=isinstance(error, MemoryFault))
+    return RecallFailed(question.query, failure, finder.name)
+
+
+def _causes_of(body: MemoryRecalled | RecallFailed) -> tuple[Digest, ...]:
+    if isinstance(body, RecallFailed):
+        return ()
+    return tuple([hit.memory for hit in body.hits])
+
+
+def time_of(session: SessionValue, at: SessionValue | None = None) -> Micros:
+    """Return the time of a recall: now, or that of the event at which it looks back."""
+    if at is not None:
+        return core_of(at).store.event(at.head).header.time
+    here = position_of(session)
+    return direct_writer().source(here.store).now(here.id, here.seq + 1)
+
+
+def check_question(question: Question) -> None:
+    """Raise for a recall that cannot be made."""
+    query = question.query
+    if not isinstance(query, str) or not query.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue("query", "nothing is asked", "pass a text")
+    check_text(query, "query")
+    if len(query) > QUERY_MAX:
+        raise InvalidValue(
+            "query", f"it has {len(query):,} characters", f"pass at most {QUERY_MAX:,}"
+        )
+    for name in ("k", "tokens_max"):
+        value = getattr(question, name)
+        if type(value) is not int or value < 1:
+            raise InvalidValue(name, f"{value!r} is not a number from 1", "pass a number from 1")
+    if question.k > K_MAX:
+        raise InvalidValue("k", f"{question.k:,} are too many", f"pass at most {K_MAX:,}")

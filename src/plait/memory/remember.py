@@ -1,0 +1,373 @@
+"""Remembering: a proposal and the decision about it, in one append.
+
+At session scope, and on a session that is at home, the gate is asked at once. A branch, or a run
+that has not finished, only proposes to wider scopes; the gate is asked when the branch is merged
+into its root, or the run ends (arrival.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from plait.errors import InvalidValue, NoEvidence, TooLarge
+from plait.event import Body, Event
+from plait.event.kinds import (
+    Ground,
+    MemoryCommitted,
+    MemoryKind,
+    MemoryProposed,
+    MemoryRejected,
+    MemorySuperseded,
+    MemorySupported,
+    Scope,
+    Text,
+    Trust,
+)
+from plait.event.strict import check_text
+from plait.ids import Digest, LogId, Micros
+from plait.inside import is_inside
+from plait.memory.evidence import Piece, lowest_trust, memories_read, pieces_of
+from plait.memory.gates import Detector, Proposal, decide
+from plait.memory.rows import DECISION_KINDS, ITEM
+from plait.memory.scopes import Viewer, owner_in, viewer_of
+from plait.memory.words import words_digest, words_of
+from plait.session.acting import Because, acting_in
+from plait.session.appending import append_drafts, refuse_if_busy
+from plait.session.arguments import check_choice
+from plait.session.fold import state_at
+from plait.session.life import check_may
+from plait.session.ports import Act, Draft, is_bound, writer_of
+from plait.session.value import S, SessionValue, core_of, position_of
+from plait.store import Row, shared_names
+
+TEXT_MAX = 4000  # bytes: a memory is a statement; a document is ingested in pieces
+KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
+_OPEN = "remember it in the workflow, with the value that its forward has, or in a fork"
+SECOND_RUN = "second run"
+# A second run that says the same confirms what these rules held back.
+_CONFIRMABLE = frozenset({"reflection", "origin", "model", "unconfirmed"})
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A memory that is to be written, as its writer states it."""
+
+    text: str
+    scope: Scope = "session"
+    kind: MemoryKind = "fact"
+    key: str = ""
+    speaker: str = ""
+    source: str = ""
+    importance: int | None = None
+    valid_from: Micros | None = None
+    valid_until: Micros | None = None
+    expires: Micros | None = None
+    review_by: Micros | None = None
+
+
+class _Writer(NamedTuple):
+    """The writer of a memory: its act, and True if it is a person outside of any run."""
+
+    act: Act
+    is_person: bool
+
+
+def remember(
+    session: S,
+    statement: Statement,
+    evidence: Because,
+    names: dict[Scope, str],
+    *,
+    supersedes: Sequence[Digest] = (),
+    detectors: Sequence[Detector] = (),
+    actor: str | None = None,
+    origin: str | None = None,
+) -> S:
+    """Write a memory, with the decision of the gate if it is asked now; return the next value."""
+    check_statement(statement)
+    check_may(session.short, core_of(session).life.status, "remember")
+    refuse_if_busy(session, "remember", _OPEN)
+    owner = owner_in(session, statement.scope, names)
+    if (followed := _follow_recording(session, statement, owner, actor, origin)) is not None:
+        return followed
+    writer = _writer_of(session, actor, origin)
+    pieces = pieces_of(session, evidence)
+    if not pieces and not writer.is_person:
+        raise NoEvidence(writer.act.actor)
+    drafts = _Remembering(session, statement, owner, names, pieces, writer, detectors).drafts(
+        supersedes
+    )
+    return append_drafts(session, drafts)
+
+
+class _Remembering:
+    """One memory on its way into the log."""
+
+    def __init__(
+        self,
+        session: SessionValue,
+        statement: Statement,
+        owner: str,
+        names: dict[Scope, str],
+        pieces: Sequence[Piece],
+        writer: _Writer,
+        detectors: Sequence[Detector],
+    ) -> None:
+        self._session, self._statement, self._owner = session, statement, owner
+        self._pieces, self._writer, self._detectors = pieces, writer, detectors
+        self._viewer = viewer_of(session, names)
+        self._store = core_of(session).store
+        self._words = words_of(statement.text)
+        self._row_owner = f"{statement.scope}:{owner}"
+
+    def drafts(self, supersedes: Sequence[Digest]) -> list[Draft]:
+        known = self._same_words()
+        state = self._viewer.standing(known).state if known is not None else None
+        if known is not None and state in ("active", "quarantined", "proposed"):
+            return self._support(known, state)
+        if known is not None and state == "rejected" and not self._writer.is_person:
+            body = MemoryRejected("again", "the same words were rejected before")
+            return [self._decision(body, Digest(str(known["id"])))]
+        replaced = self._replaced(supersedes)
+        proposal = Draft(self._proposed(replaced), self._act(self._evidence()))
+        if self._statement.scope != "session" and not is_home(self._session):
+            return [proposal]
+        ruling = decide(self._proposal(was_retracted=state == "retracted"), self._detectors)
+        drafts = [proposal, self._decision(ruling.body(), 0)]
+        if ruling.state == "active":
+            rule = "key" if self._statement.key else "writer"
+            drafts += [self._decision(MemorySuperseded(rule), each, 0) for each in replaced]
+        return drafts
+
+    # ── parts ────────────────────────────────────────────────────────────────────────────────
+
+    def _proposed(self, replaced: tuple[Digest, ...]) -> MemoryProposed:
+        statement = self._statement
+        sorts = {piece.sort for piece in self._pieces}
+        # a failed attempt proves that it failed, whatever its writer calls it
+        kind = "failure" if sorts == {"failure"} else statement.kind
+        trusts: list[Trust] = [piece.trust for piece in self._pieces]
+        if self._writer.is_person:
+            trusts.append("said")
+        return proposal_body(
+            msgspec.structs.replace(statement, kind=kind),
+            self._owner,
+            lowest_trust(trusts),
+            tuple([piece.ground for piece in self._pieces]),
+            replaced,
+            by_person=self._writer.is_person,
+        )
+
+    def _proposal(self, *, was_retracted: bool) -> Proposal:
+        statement = self._statement
+        return Proposal(
+            statement.text,
+            statement.kind,
+            statement.scope,
+            self._pieces,
+            self._writer.is_person,
+            self._writer.act.origin,
+            was_retracted,
+            "" if self._writer.is_person else echoed_memory(self._session, self._words),
+        )
+
+    def _replaced(self, supersedes: Sequence[Digest]) -> tuple[Digest, ...]:
+        """Return the memories that this one replaces: those named, and the one with its key."""
+        found = list(supersedes)
+        if self._statement.key:
+            for row in active_with_key(self._viewer, self._row_owner, self._statement.key):
+                found.append(Digest(str(row["id"])))
+        return tuple(dict.fromkeys(found))
+
+    def _same_words(self) -> Row | None:
+        """Return the memory of the same owner that has these very words, and is not replaced."""
+        wanted = {"same": words_digest(self._words), "owner": self._row_owner}
+        rows = self._store.rows("memory", ITEM, wanted, order="number", descending=True, limit=8)
+        for row in rows:
+            if self._viewer.may_see(row) and self._viewer.standing(row).state != "superseded":
+                return row
+        return None
+
+    def _support(self, known: Row, state: str) -> list[Draft]:
+        """Return the further evidence for a memory that says the same already."""
+        memory = Digest(str(known["id"]))
+        if not self._writer.is_person and memory in _recalled_before(self._session):
+            ruling = MemoryRejected("echo", f"it repeats {memory[:8]}, which was recalled")
+            return [
+                Draft(self._proposed(()), self._act(self._evidence())),
+                self._decision(ruling, 0),
+            ]
+        grounds = tuple([piece.ground for piece in self._pieces])
+        body = MemorySupported(words_digest(self._words), grounds)
+        drafts = [Draft(body, self._act((memory, *self._evidence())))]
+        may_decide = self._statement.scope == "session" or is_home(self._session)
+        if not may_decide or state == "active":
+            return drafts
+        if self._writer.is_person:
+            return [*drafts, self._decision(MemoryCommitted(""), memory)]
+        if state == "quarantined" and is_confirmed_by(self._viewer, known, self._session):
+            return [*drafts, self._decision(MemoryCommitted(SECOND_RUN), memory)]
+        return drafts
+
+    def _evidence(self) -> tuple[Digest, ...]:
+        return tuple([piece.event.id for piece in self._pieces])
+
+    def _act(self, causes: tuple[Digest | int, ...]) -> Act:
+        act = self._writer.act
+        return act._replace(causes=tuple(dict.fromkeys((*causes, *act.causes))))
+
+    def _decision(self, body: Body, *memories: Digest | int) -> Draft:
+        act = self._writer.act
+        return Draft(body, Act(act.actor, act.origin, call=act.call, causes=memories))
+
+
+# ── questions about the record ───────────────────────────────────────────────────────────────
+
+
+def is_home(session: SessionValue) -> bool:
+    """True if a session may decide for wider scopes: it is a root, and no value of a run."""
+    if is_bound(session.run):
+        return False
+    path = core_of(session).state.story.path
+    return bool(path) and path[0].log == session.id
+
+
+def active_with_key(viewer: Viewer, owner: str, key: str) -> list[Row]:
+    """Return the active memories of an owner that have a key."""
+    rows = viewer.store.rows("memory", ITEM, {"key": key, "owner": owner}, limit=1000)
+    return [row for row in rows if viewer.may_see(row) and viewer.standing(row).state == "active"]
+
+
+def is_confirmed_by(viewer: Viewer, known: Row, session: SessionValue) -> bool:
+    """True if this session is a second, independent run, and the memory waits for one."""
+    by = viewer.standing(known).by
+    if by is None or by.rule not in _CONFIRMABLE:
+        return False
+    path = core_of(session).state.story.path
+    return not any(span.log == known["log"] for span in path)
+
+
+def echoed_memory(
+    session: SessionValue, words: Sequence[str], upto: tuple[LogId, int] | None = None
+) -> str:
+    """Return the memory that was recalled before on the path and has all of these words, or whose
+    words all are among these. "": there is none. `upto`: before that event of the path.
+    """
+    said = f" {' '.join(words)} "
+    store = core_of(session).store
+    for memory in _recalled_before(session, upto):
+        for row in store.rows("memory", ITEM, {"id": memory}, limit=1):
+            known = f" {' '.join(words_of(str(row['text'])))} "
+            if len(known) > 2 and (known in said or said in known):
+                return memory
+    return ""
+
+
+def _recalled_before(
+    session: SessionValue, upto: tuple[LogId, int] | None = None
+) -> tuple[Digest, ...]:
+    core = core_of(session)
+    path = core.state.story.path
+    if upto is not None:
+        path = state_at(core.store, *upto).story.path
+    return memories_read(core.store, path)
+
+
+def _writer_of(session: SessionValue, actor: str | None, origin: str | None) -> _Writer:
+    act = acting_in(session, actor, (), origin)
+    inside = is_bound(session.run) or bool(is_inside(session.store, shared_names))
+    return _Writer(act, act.actor.startswith("human:") and act.origin == "human" and not inside)
+
+
+# ── a run that is taken up again ─────────────────────────────────────────────────────────────
+
+_FIRST = frozenset(kind.__name__ for kind in (MemoryProposed, MemorySupported, MemoryRejected))
+
+
+def _follow_recording(
+    session: S, statement: Statement, owner: str, actor: str | None, origin: str | None
+) -> S | None:
+    """Take the recorded steps of a memory: the gate is not asked again. None: nothing is recorded.
+
+    A program that states another memory than the record differs from it, which the append tells.
+    """
+    writer, here = writer_of(session.run), position_of(session)
+    first = writer.recorded(here)
+    if first is None or first.kind not in _FIRST:
+        return None
+    act = acting_in(session, actor, (), origin)
+    body = first.body
+    if isinstance(body, MemoryProposed):
+        kind = body.kind if body.kind == "failure" else statement.kind
+        stated = msgspec.structs.replace(statement, kind=kind)
+        body = proposal_body(stated, owner, body.trust, body.grounds, body.supersedes)
+    elif isinstance(body, MemorySupported):
+        body = MemorySupported(words_digest(words_of(statement.text)), body.grounds)
+    drafts = [Draft(body, act._replace(causes=first.header.causes))]
+    while (step := writer.recorded(here, len(drafts))) is not None and _belongs_to(step, first):
+        drafts.append(
+            Draft(step.body, Act(act.actor, act.origin, call=act.call, causes=step.header.causes))
+        )
+    return append_drafts(session, drafts)
+
+
+def _belongs_to(step: Event, first: Event) -> bool:
+    """True if a step decides about the memory that the first one proposes or supports."""
+    if step.kind not in DECISION_KINDS:
+        return False
+    memory = first.id if first.kind == MemoryProposed.__name__ else first.header.causes[0]
+    return memory in step.header.causes[:2]
+
+
+# ── checks ───────────────────────────────────────────────────────────────────────────────────
+
+
+def proposal_body(
+    statement: Statement,
+    owner: str,
+    trust: str,
+    grounds: tuple[Ground, ...],
+    supersedes: tuple[Digest, ...],
+    *,
+    by_person: bool = False,
+) -> MemoryProposed:
+    fields: dict[str, Any] = msgspec.structs.asdict(statement)
+    text = fields.pop("text")
+    return MemoryProposed(
+        owner=owner,
+        parts=(Text(text),),
+        trust=trust,
+        grounds=grounds,
+        supersedes=supersedes,
+        by_person=by_person,
+        **fields,
+    )
+
+
+def check_statement(statement: Statement) -> None:
+    """Raise for a memory that cannot be written."""
+    text = statement.text
+    if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue("text", "nothing is to be remembered", "pass a sentence")
+    check_text(text, "text")
+    if len(text.encode()) > TEXT_MAX:
+        raise TooLarge("a memory", len(text.encode()), TEXT_MAX)
+    if not words_of(text):
+        raise InvalidValue("text", f"{text!r:.40} has no words", "pass a sentence")
+    check_choice("kind", statement.kind, KINDS)
+    for name in ("key", "speaker", "source"):
+        check_text(getattr(statement, name), name)
+    importance = statement.importance
+    if importance is not None and (type(importance) is not int or not 1 <= importance <= 10):
+        raise InvalidValue("importance", f"{importance!r} is not from 1 to 10", "pass 1 to 10")
+    for name in ("valid_from", "valid_until", "expires", "review_by"):
+        value = getattr(statement, name)
+        if value is not None and (type(value) is not int or not 0 <= value < 2**63):
+            raise InvalidValue(
+                name, f"{value!r} is no time", "pass microseconds since 1970, as events have them"
+            )
+    start, end = statement.valid_from, statement.valid_until
+    if start is not None and end is not None and end <= start:
+        raise InvalidValue("valid_until", "it is not after valid_from", "pass a later time")

@@ -1,0 +1,194 @@
+"""Scopes: the one place that decides which memories a reader may see.
+
+A memory of session scope rides on the path: a reader sees it if the event that proposed it is on
+the reader's path, which a fork takes along, a rewind leaves and a merge brings. A memory of a wider
+scope belongs to an agent, a workflow, a project or a user, and follows the commit order of the
+store. Search, lists and access by id all ask `Viewer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, get_args
+
+from plait.errors import InvalidValue, NoOwner
+from plait.event.kinds import Scope
+from plait.ids import LogId, house_of
+from plait.memory.rows import VERDICT, Decision, decode_decisions
+from plait.memory.standing import MemoryStanding, standing_of
+from plait.session.core import Core
+from plait.session.fold import state_at
+from plait.session.ports import writer_of
+from plait.session.state import Known, Span
+from plait.session.value import SessionValue, core_of
+from plait.store import Row, Store
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+_SUCCESSIONS_MAX = 32  # sessions that a session succeeds, one after another
+
+
+class Viewer:
+    """A reader of memories: the owners and the path whose memories it may see, as of a commit."""
+
+    def __init__(
+        self,
+        store: Store,
+        owners: Collection[str],
+        path: Sequence[Span] | None,
+        number: int | None = None,
+    ) -> None:
+        self.store = store
+        self.number = number  # None: as the store is now
+        self._wide = frozenset(owners)
+        self._path = None if path is None else Known(path)
+        self._session_owners = sorted({f"session:{span.log}" for span in path or ()})
+        self._house = house_of(store.id)
+        self._roots: dict[LogId, bool] = {}
+
+    @property
+    def owners(self) -> list[str]:
+        """The values of the column `owner` among which its memories are."""
+        return [*sorted(self._wide), *self._session_owners]
+
+    def may_see(self, row: Row) -> bool:
+        """True if the reader may see a memory, in whatever state it is."""
+        if self.number is not None and int(str(row["number"])) > self.number:
+            return False
+        if row["scope"] == "session":
+            return self._path is not None and self._path.has(_log(row), int(str(row["seq"])))
+        return row["owner"] in self._wide
+
+    def standing(self, row: Row) -> MemoryStanding:
+        """Return the standing of a memory for this reader."""
+        decisions = decode_decisions(str(row["decisions"]))
+        is_wide = row["scope"] != "session"
+        return standing_of([each for each in decisions if self._counts(each, is_wide)])
+
+    def _counts(self, decision: Decision, is_wide: bool) -> bool:
+        if self.number is not None and decision.number > self.number:
+            return False
+        if decision.log == self._house:
+            return True
+        if is_wide:
+            # decisions of branches are made when they arrive; only a verdict stands by itself
+            return decision.kind != VERDICT or self._is_root(decision.log)
+        return self._path is not None and self._path.has(decision.log, decision.seq)
+
+    def _is_root(self, log: LogId) -> bool:
+        if log not in self._roots:
+            self._roots[log] = self.store.log(log).parent is None
+        return self._roots[log]
+
+
+class Overseer(Viewer):
+    """The reader at the command line: a person who has the store, and so sees all of it."""
+
+    def __init__(self, store: Store, number: int | None = None) -> None:
+        super().__init__(store, (), None, number)
+
+    def may_see(self, row: Row) -> bool:
+        return self.number is None or int(str(row["number"])) <= self.number
+
+    def _counts(self, decision: Decision, is_wide: bool) -> bool:
+        return self.number is None or decision.number <= self.number
+
+
+def viewer_of(
+    session: SessionValue,
+    names: dict[Scope, str],
+    scopes: Collection[Scope] | None = None,
+    *,
+    at: SessionValue | None = None,
+    number: int | None = None,
+) -> Viewer:
+    """Return the reader that a session is, for some scopes or for all.
+
+    `at`: with the path of another value of the session; `number`: as of a commit.
+    """
+    core = core_of(session)
+    wanted = SCOPES if scopes is None else scopes
+    wide = [f"{scope}:{names[scope]}" for scope in wanted if scope != "session" and scope in names]
+    path = path_of(core_of(at) if at is not None else core) if "session" in wanted else ()
+    return Viewer(core.store, wide, path, number)
+
+
+def path_of(core: Core) -> tuple[Span, ...]:
+    """Return the path of a session, and those of the sessions that it succeeds."""
+    path, store = core.state.story.path, core.store
+    opening, count = core.opening, 0
+    found = [*path]
+    while opening.continues is not None and not opening.detached and count < _SUCCESSIONS_MAX:
+        before = opening.continues
+        state = state_at(store, before.log, before.seq)
+        found += state.story.path
+        opening, count = Core(_position_at(core, before)).opening, count + 1
+    return tuple(found)
+
+
+def _position_at(core: Core, place: Any) -> Any:
+    return type(core.position)(core.position.store, place.log, place.seq, place.head)
+
+
+# ── owners ───────────────────────────────────────────────────────────────────────────────────
+
+
+def owners_of(session: SessionValue, agent: str = "", workflow: str = "") -> dict[Scope, str]:
+    """Return the owners that a session has, by scope.
+
+    `agent` and `workflow` are the names that the program gives; in a run they are those of the
+    calls that have the session in hand.
+    """
+    core = core_of(session)
+    state = core.state
+    path = _call_path(session)
+    found: dict[Scope, str] = {"session": session.id}
+    if workflow or path:
+        found["workflow"] = workflow or path.partition("/")[0]
+    if agent or path:
+        found["agent"] = agent or path.rpartition("/")[2]
+    if state.project:
+        found["project"] = state.project
+    if state.user:
+        found["user"] = state.user
+    return found
+
+
+def _call_path(session: SessionValue) -> str:
+    """Return the path of the call that has a session in hand; "": there is none."""
+    names = writer_of(session.run).judges(session.id, session.store)
+    return names[1] if len(names) > 1 else ""
+
+
+_STEPS = {
+    "project": "open it with Session(…, project=…)",
+    "user": "open it with Session(…, user=…)",
+    "agent": "use it in an agent's run, or name one: Memory(agent=…)",
+    "workflow": "use it in a run, or name one: Memory(workflow=…)",
+}
+
+
+def owner_in(session: SessionValue, scope: Scope, names: dict[Scope, str]) -> str:
+    """Return the owner of a scope; raises NoOwner if the session has none."""
+    if scope not in SCOPES:
+        raise InvalidValue("scope", f"{scope!r} is not one", f"use one of {', '.join(SCOPES)}")
+    if scope not in names:
+        raise NoOwner(session.short, scope, _STEPS[scope])
+    return names[scope]
+
+
+def check_scopes(scopes: Collection[Scope] | None) -> tuple[Scope, ...] | None:
+    """Return scopes in their order. None: all that the session has."""
+    if scopes is None:
+        return None
+    if isinstance(scopes, str):
+        scopes = (scopes,)  # pyright: ignore[reportAssignmentType]
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise InvalidValue("scopes", f"{scope!r} is not one", f"use of {', '.join(SCOPES)}")
+    if not scopes:
+        raise InvalidValue("scopes", "none is named", f"use of {', '.join(SCOPES)}, or None")
+    return tuple([scope for scope in SCOPES if scope in scopes])
+
+
+def _log(row: Row) -> LogId:
+    return LogId(str(row["log"]))

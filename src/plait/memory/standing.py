@@ -1,0 +1,88 @@
+"""The standing of a memory: a fold over the decisions about it that count for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from plait.event.kinds import (
+    MemoryCommitted,
+    MemoryQuarantined,
+    MemoryRejected,
+    MemoryRestored,
+    MemoryRetracted,
+    MemorySuperseded,
+)
+from plait.ids import Digest, Micros
+from plait.memory.rows import VERDICT, Decision
+from plait.store import Row
+
+State = Literal["proposed", "active", "quarantined", "rejected", "superseded", "retracted"]
+
+
+class MemoryStanding(msgspec.Struct, frozen=True):
+    """The state of a memory for a reader, and the decision that led to it."""
+
+    state: State = "proposed"
+    by: Decision | None = None  # None: no decision was made
+    superseded_by: tuple[Digest, ...] = ()
+
+
+_GATED: dict[str, State] = {
+    MemoryCommitted.__name__: "active",
+    MemoryQuarantined.__name__: "quarantined",
+    MemoryRejected.__name__: "rejected",
+}
+_RETRACTED, _RESTORED = MemoryRetracted.__name__, MemoryRestored.__name__
+_SUPERSEDED = MemorySuperseded.__name__
+
+
+def standing_of(decisions: Iterable[Decision]) -> MemoryStanding:
+    """Fold decisions, in commit order."""
+    gated: State = "proposed"
+    by: Decision | None = None
+    retracted: Decision | None = None
+    superseders: dict[str, Decision] = {}
+    for decision in decisions:
+        kind = decision.kind
+        if kind in _GATED:
+            gated, by = _GATED[kind], decision
+        elif kind == VERDICT:
+            if gated == "quarantined":
+                gated, by = "active", decision
+        elif kind == _RETRACTED:
+            retracted = decision
+        elif kind == _SUPERSEDED:
+            superseders[decision.other] = decision
+        elif kind == _RESTORED and decision.other:
+            superseders.pop(decision.other, None)
+        elif kind == _RESTORED:
+            retracted = None
+    others = tuple([Digest(other) for other in superseders])
+    if gated == "rejected":
+        return MemoryStanding("rejected", by, others)
+    if retracted is not None:
+        return MemoryStanding("retracted", retracted, others)
+    if superseders:
+        return MemoryStanding("superseded", [*superseders.values()][-1], others)
+    return MemoryStanding(gated, by)
+
+
+def reason_out_of_time(row: Row, now: Micros, valid_at: Micros) -> str | None:
+    """Return why a memory does not hold at a time. None: it holds."""
+    expires, start, end = row["expires"], row["valid_from"], row["valid_until"]
+    if isinstance(expires, int) and expires <= now:
+        return "expired"
+    if isinstance(start, int) and valid_at < start:
+        return "not valid yet"
+    if isinstance(end, int) and valid_at >= end:
+        return "not valid any more"
+    return None
+
+
+def is_stale(row: Row, now: Micros) -> bool:
+    """True if its time for a review is past."""
+    review_by = row["review_by"]
+    return isinstance(review_by, int) and review_by <= now
