@@ -98,7 +98,7 @@ def _decisions(run: Run, at: Session, started: int) -> list[Draft]:
 
 
 def _has_proposals(run: Run, at: Session, started: int) -> bool:
-    """True if the run may have memories to decide about: from this process, or before it was resumed here."""
+    """True if the run may have memories to decide about, its time in other processes included."""
     if run.has_proposals or not run.holder:
         return run.has_proposals
     return any(store_at(at.store).read(at.id, started + 1, at.seq, kinds=_PROPOSING))

@@ -13,8 +13,8 @@ from: a statement whose words stand in no message is dropped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -27,15 +27,14 @@ from plait.ids import Digest
 from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.ports import store_at
-from plait.session.state import Span
 from plait.session.value import walk_path
 
 STATEMENTS_MAX = 32  # of one compaction
 LENGTH_MAX = 400  # characters of one
 LENGTH_MIN = 12
 ASK = """\
-Now list what of the conversation above still matters in later conversations: facts, decisions with \
-their reason, preferences, and questions that are still open.
+Now list what of the conversation above still matters in later conversations: facts, decisions \
+with their reason, preferences, and questions that are still open.
 Answer with JSON and nothing else: a list of objects
 {"kind": "fact" | "decision" | "preference" | "question", "text": "one sentence that can be \
 understood by itself", "quote": "the words that it comes from, exactly as they stand above"}.
@@ -49,7 +48,7 @@ class Extract(NamedTuple):
 
     text: str
     kind: MemoryKind
-    evidence: tuple[Digest, ...]
+    evidence: tuple[Event, ...]
 
 
 class LeavingEvent(NamedTuple):
@@ -83,7 +82,7 @@ def leaving_events(session: Session, last: int) -> list[LeavingEvent]:
     get_blob = store_at(session.store).get_blob
     found, left, epoch = list[tuple[tuple[int, int], Event]](), (0, 0), 0
     for span, event in walk_path(session, _KINDS):
-        body, at = event.body, (epoch, _place_of(span, event))
+        body, at = event.body, (epoch, span.via or event.seq)
         if isinstance(body, k.SessionOpened):
             epoch += 0 if span.via else 1
         elif isinstance(body, k.ContextCompacted):
@@ -94,41 +93,28 @@ def leaving_events(session: Session, last: int) -> list[LeavingEvent]:
     return [LeavingEvent(event, _words_of(event, get_blob)) for event in leaving]
 
 
-def _place_of(span: Span, event: Event) -> int:
-    return span.via or event.seq
-
-
-def _words_of(event: Event, get_blob: object) -> str:
+def _words_of(event: Event, get_blob: Callable[[Digest], bytes]) -> str:
     body = event.body
-    if isinstance(body, (k.MessageSaid, k.ModelReplied)):
-        return text_of(unpack(body.parts, get_blob))  # pyright: ignore[reportArgumentType]
-    return ""
+    is_spoken = isinstance(body, (k.MessageSaid, k.ModelReplied))
+    return text_of(unpack(body.parts, get_blob)) if is_spoken else ""
 
 
 # ── by rule ──────────────────────────────────────────────────────────────────────────────────
 
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!](?=\s|$)|\?|(?=\n|$)|[.!?])+")
-_STATES: tuple[tuple[MemoryKind, re.Pattern[str]], ...] = tuple(
-    [
-        (kind, re.compile(pattern, re.IGNORECASE))
-        for kind, pattern in (
-            (
-                "preference",
-                r"\b(i|we) (really |usually |always |never )?(prefer|like|love|hate|dislike)\b"
-                r"|\b(my|our) (preferred|favou?rite)\b",
-            ),
-            (
-                "fact",
-                r"\b(i|we)('ve| have)? (decided|agreed|chose|chosen|settled on)\b"
-                r"|\b(i|we)('ll| will| are going to)? (go|going) with\b|\bthe decision is\b",
-            ),
-            (
-                "fact",
-                r"\b(must|must not|may not|has to|have to|is required|are required|needs to"
-                r"|is not allowed|are not allowed|is forbidden|are forbidden)\b",
-            ),
-        )
-    ]
+_PREFERENCE = re.compile(
+    r"\b(i|we) (really |usually |always |never )?(prefer|like|love|hate|dislike)\b"
+    r"|\b(my|our) (preferred|favou?rite)\b",
+    re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"\b(i|we)('ve| have)? (decided|agreed|chose|chosen|settled on)\b|\bthe decision is\b"
+    r"|\b(i|we)('ll| will| are going to)? (go|going) with\b",
+    re.IGNORECASE,
+)
+_REQUIREMENT = re.compile(
+    r"\b(must|may not|has to|have to|needs to|(is|are) (required|not allowed|forbidden))\b",
+    re.IGNORECASE,
 )
 
 
@@ -158,11 +144,11 @@ def _recorded(events: Iterable[LeavingEvent]) -> Iterator[Extract]:
         # a note is a sentence under a key that says nothing
         text = value if body.kind == "finding" else f"{body.key}: {value}"
         reason = f", because {body.reason}" if body.reason else ""
-        yield Extract(f"{text}{reason}", "fact", (event.id,))
+        yield Extract(f"{text}{reason}", "fact", (event,))
     for event in questions.values():
         body = event.body
         assert isinstance(body, k.PendingAdded)
-        yield Extract(f"Open question: {body.what}", "fact", (event.id,))
+        yield Extract(f"Open question: {body.what}", "fact", (event,))
 
 
 def _said_by_people(events: Iterable[LeavingEvent]) -> Iterator[Extract]:
@@ -171,9 +157,16 @@ def _said_by_people(events: Iterable[LeavingEvent]) -> Iterator[Extract]:
         if event.kind != k.MessageSaid.__name__ or not event.actor.startswith("human:"):
             continue
         for sentence in _SENTENCE.findall(text):
-            kind = next((kind for kind, states in _STATES if states.search(sentence)), None)
+            kind = _stated_kind(sentence)
             if kind is not None and not sentence.rstrip().endswith("?"):
-                yield Extract(" ".join(sentence.split()), kind, (event.id,))
+                yield Extract(" ".join(sentence.split()), kind, (event,))
+
+
+def _stated_kind(sentence: str) -> MemoryKind | None:
+    """Return the kind of memory that a sentence states; None if it states none of these."""
+    if _PREFERENCE.search(sentence):
+        return "preference"
+    return "fact" if _DECISION.search(sentence) or _REQUIREMENT.search(sentence) else None
 
 
 # ── by a model ───────────────────────────────────────────────────────────────────────────────
@@ -195,7 +188,7 @@ def extract_from_reply(reply: str, events: Sequence[LeavingEvent]) -> list[Extra
     found: list[Extract] = []
     for each in listed:
         quote = _plain(each.quote)
-        evidence = tuple([event.id for event, text in events if quote and quote in _plain(text)])
+        evidence = tuple([event for event, text in events if quote and quote in _plain(text)])
         if evidence:
             text = f"Open question: {each.text}" if each.kind == "question" else each.text
             kind: MemoryKind = "preference" if each.kind == "preference" else "fact"
@@ -215,4 +208,4 @@ def _bounded(found: Iterable[Extract]) -> list[Extract]:
 
 
 def _json(value: Json) -> str:
-    return cast("bytes", msgspec.json.encode(value)).decode()
+    return msgspec.json.encode(value).decode()

@@ -282,7 +282,7 @@ class TurnList:
         get_blob: Callable[[Digest], bytes],
     ) -> None:
         # a tool that could not recall says so itself
-        if own and event.header.call not in self._calls:
+        if own and event.header.call not in self._slots:
             words = (k.Text(recall_failure_text(body)),)
             self._add_words(event, attributed_parts(branch or "", words))
 
