@@ -20,6 +20,7 @@ from plait.event import Event
 from plait.event.kinds import Budget
 from plait.journal.writer import DirectWriter as _DirectWriter
 from plait.journal.writer import bind_direct_writer as _bind_direct_writer
+from plait.memory.rows import MemoryRows as _MemoryRows
 from plait.runtime.live import Live as _Live
 from plait.secrets import Secret
 from plait.session import GraphRows as _GraphRows
@@ -27,7 +28,9 @@ from plait.session import InboxRows as _InboxRows
 from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session.ports import Host as _HostPort
+from plait.session.ports import MemoryGate as _MemoryGate
 from plait.session.ports import bind_host as _bind_host
+from plait.session.ports import bind_memory_gate as _bind_memory_gate
 from plait.session.views import Effect
 from plait.store import Projection as _Projection
 from plait.store import Store
@@ -42,6 +45,7 @@ if _TYPE_CHECKING:
     from plait.combinators import Parallel, Sequential
     from plait.compactor import Compactor
     from plait.journal.stops import Cancelled, Parked
+    from plait.memory.memory import Memory
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runs.replay import replay
@@ -63,6 +67,7 @@ __all__ = [
     "Event",
     "Happened",
     "Limits",
+    "Memory",
     "MergeConflict",
     "Message",
     "Model",
@@ -127,7 +132,7 @@ def _default_address() -> str:
     return _locate(_Path.cwd(), _os.environ)
 
 
-_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows())
+_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows(), _MemoryRows())
 _bind_direct_writer(
     _DirectWriter(
         _Live(), lambda address: _opened(address) or open_store(address), _default_address
@@ -144,6 +149,7 @@ _ACTING = {
     "Compactor": "plait.compactor",
     "Happened": "plait.tool",
     "Limits": "plait.sandbox",
+    "Memory": "plait.memory.memory",
     "Model": "plait.model.base",
     "Parallel": "plait.combinators",
     "Parked": "plait.journal.stops",
@@ -175,6 +181,20 @@ class _LazyHost:
 
 
 _bind_host(_cast("_HostPort", _LazyHost()))
+
+
+class _LazyGate:
+    """Stands in for the gate of memories until a merge asks it."""
+
+    def __getattr__(self, name: str) -> _Any:
+        from plait.memory.arrival import ArrivalGate
+
+        gate = ArrivalGate()
+        _bind_memory_gate(gate)
+        return getattr(gate, name)
+
+
+_bind_memory_gate(_cast("_MemoryGate", _LazyGate()))
 
 
 def __getattr__(name: str) -> _Any:

@@ -128,7 +128,8 @@ _TRUST_OF: dict[Sort, Trust] = {
 
 
 def lowest_trust(trusts: Sequence[Trust]) -> Trust:
-    return max(trusts, key=TRUSTS.index, default="unchecked")
+    """Return the lowest of some trusts; of none, the lowest there is."""
+    return TRUSTS[max([TRUSTS.index(trust) for trust in trusts], default=-1)]
 
 
 def text_of_event(event: Event, get_blob: Callable[[Digest], bytes]) -> str:

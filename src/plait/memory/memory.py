@@ -27,7 +27,7 @@ from plait.memory.provenance import (
     uses_of,
 )
 from plait.memory.ranking import Part
-from plait.memory.recall import Finder, Question, StoreFinder, recall, search, time_of
+from plait.memory.recall import Finder, Question, StoreFinder, now_in, recall, search, time_of
 from plait.memory.remember import Statement, remember
 from plait.memory.rollback import RollbackPlan, plan_rollback
 from plait.memory.rows import ITEM
@@ -114,16 +114,14 @@ class Memory:
             session,
             statement,
             evidence,
-            self._names(session),
+            self.names_of(session),
             supersedes=self._ids(session, supersedes),
             detectors=self._detectors,
             actor=actor,
             origin=origin,
         )
 
-    def widen(
-        self, session: S, memory: Named, scope: Scope, *, actor: str | None = None
-    ) -> S:
+    def widen(self, session: S, memory: Named, scope: Scope, *, actor: str | None = None) -> S:
         """Propose a memory again for a wider scope, where the gate decides anew."""
         row = find_row(core_of(session).store, memory, self._viewer(session))
         event = core_of(session).store.event(Digest(str(row["id"])))
@@ -158,7 +156,7 @@ class Memory:
         """Remember a document in pieces, or the messages of another session, each citing its
         source.
         """
-        names = self._names(session)
+        names = self.names_of(session)
         if isinstance(source, SessionValue):
             return ingest_session(session, source, scope, names, self._detectors, actor)
         return ingest_document(
@@ -217,23 +215,28 @@ class Memory:
         return recall(session, question, names, self.finder(), at=at, number=number, actor=actor)
 
     def search(
-        self, query: str, *, session: SessionValue | None = None, as_of: SessionValue | None = None,
-        k: int | None = None, valid_at: Micros | None = None,
+        self,
+        query: str,
+        *,
+        session: SessionValue | None = None,
+        as_of: SessionValue | None = None,
+        k: int | None = None,
+        valid_at: Micros | None = None,
     ) -> list[tuple[Item, float]]:
         """Look without leaving a record: as a session sees it, or, without one, all of the store.
 
         It is for people. A program that acts on the result should `recall`.
         """
         question = Question(query, self.k if k is None else k, valid_at=valid_at)
-        store = core_of(session or as_of).store if session or as_of else self._own_store()
-        number = store.number_of(as_of.head) if as_of is not None else None
         reader = session if session is not None else as_of
+        store = core_of(reader).store if reader is not None else self._own_store()
+        number = store.number_of(as_of.head) if as_of is not None else None
         viewer = (
             Overseer(store, number)
             if reader is None
-            else viewer_of(reader, self._names(reader), at=as_of, number=number)
+            else viewer_of(reader, self.names_of(reader), at=as_of, number=number)
         )
-        now = time_of(reader, as_of) if reader is not None else self._now(store)
+        now = time_of(reader, as_of) if reader is not None else now_in(store)
         found = search(store, query, viewer, self.finder(), now, valid_at, question.k)
         return [
             (item_of(store, dict(each.row), viewer), each.score)
@@ -285,7 +288,7 @@ class Memory:
 
     def why_not(self, session: SessionValue, query: str, memory: Named) -> Absence:
         """Tell why a memory is not among the hits of a query, as the store is now."""
-        names = self._names(session)
+        names = self.names_of(session)
         return reason_absent(session, query, memory, names, self.finder(), self.k)
 
     def used(self, session: SessionValue) -> list[Use]:
@@ -350,15 +353,14 @@ class Memory:
             return self.index.finder()
         return StoreFinder(self._parts, self._weights)
 
-    def _names(self, session: SessionValue) -> dict[Scope, str]:
+    def names_of(self, session: SessionValue) -> dict[Scope, str]:
+        """Return the owners that a session has, by scope."""
         return owners_of(session, self.agent, self.workflow)
 
     def _viewer(self, session: SessionValue) -> Viewer:
-        return viewer_of(session, self._names(session))
+        return viewer_of(session, self.names_of(session))
 
-    def _reader(
-        self, memory: Named | None, session: SessionValue | None
-    ) -> tuple[Store, Viewer]:
+    def _reader(self, memory: Named | None, session: SessionValue | None) -> tuple[Store, Viewer]:
         if session is not None:
             viewer = self._viewer(session)
             return viewer.store, viewer
@@ -380,9 +382,6 @@ class Memory:
 
     def _own_store(self) -> Store:
         return store_at(address_of(self._store))
-
-    def _now(self, store: Store) -> Micros:
-        return Micros(now_in(store))
 
 
 def _moment(

@@ -23,7 +23,7 @@ from plait.event.kinds import (
     Score,
 )
 from plait.event.strict import check_text
-from plait.ids import Digest, Micros
+from plait.ids import Digest, Micros, house_of
 from plait.journal.writer import direct_writer
 from plait.memory.items import Hit, hit_of, hits_of
 from plait.memory.ranking import Part, RankedRow, rank_rows
@@ -298,8 +298,13 @@ def _score_of(
         marks.append("less evidence")
     if row["supersedes"] != "[]" and is_disputed(viewer, dict(row)):
         marks.append("disputed")
-    parts = {name: round(value, 6) for name, value in ranked.parts.items() if value}
-    return Score(Digest(row["id"]), round(ranked.score, 6), parts, tuple(marks))
+    parts = {name: _rounded(value) for name, value in ranked.parts.items() if value}
+    return Score(Digest(row["id"]), _rounded(ranked.score), parts, tuple(marks))
+
+
+def _rounded(score: float) -> float:
+    """Return a score with six digits that count: enough to tell hits apart, and short on record."""
+    return float(f"{score:.6g}")
 
 
 def is_disputed(viewer: Viewer, row: Row) -> bool:
@@ -378,6 +383,11 @@ def time_of(session: SessionValue, at: SessionValue | None = None) -> Micros:
         return core_of(at).store.event(at.head).header.time
     here = position_of(session)
     return direct_writer().source(here.store).now(here.id, here.seq + 1)
+
+
+def now_in(store: Store) -> Micros:
+    """Return the time for a reader who is no session."""
+    return direct_writer().source(store.address).now(house_of(store.id), 0)
 
 
 def check_question(question: Question) -> None:

@@ -181,7 +181,7 @@ def check_scopes(scopes: Collection[Scope] | None) -> tuple[Scope, ...] | None:
     if scopes is None:
         return None
     if isinstance(scopes, str):
-        scopes = (scopes,)  # pyright: ignore[reportAssignmentType]
+        raise InvalidValue("scopes", f"{scopes!r} is a text", "pass a list of scopes")
     for scope in scopes:
         if scope not in SCOPES:
             raise InvalidValue("scopes", f"{scope!r} is not one", f"use of {', '.join(SCOPES)}")

@@ -241,6 +241,8 @@ class Bindings:
         self.reader: Reader | None = None
         self.host: Host | None = None
         self.memory_gate: MemoryGate | None = None
+        # runs a session's program without a memory: takes memory, session, name and options
+        self.ablation: Callable[..., Any] | None = None
 
 
 BINDINGS = Bindings()

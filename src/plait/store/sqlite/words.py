@@ -25,6 +25,7 @@ from plait.store.sqlite.database import Database
 
 # Every word is one token as it stands: the words are plain Latin letters and digits.
 _TOKENIZE = "unicode61 remove_diacritics 0"
+_MORE = 10  # times as many rows as asked for are ranked before it is asked which of them count
 _OURS = re.compile(
     r"CREATE VIRTUAL TABLE (p_\w+)__words USING fts5\(\[\w+\], content='\1', content_rowid='\w+',"
     rf" tokenize='{_TOKENIZE}'\)\Z"
@@ -92,7 +93,7 @@ class WordSearch:
         self._name, self._table = name, table
         self._columns = list(table.columns)
         self._order = list(table.columns).index(table.order or "")
-        self._statements: dict[tuple[object, ...], tuple[str, str]] = {}
+        self._statements: dict[tuple[object, ...], tuple[str, str, str]] = {}
         index = index_name(name)
         # Of the connection, not of the file: it counts the rows that have a word faster than a
         # search for it, by a third at 100,000 rows.
@@ -115,12 +116,15 @@ class WordSearch:
         having = dict(db.rows(self._counts, (_json_list(query.words),)))
         weights = {word: weight_of(having.get(word, 0), total) for word in query.words}
         choosing = choosing_words(query.words, having, total)
-        match, near = self._sql(query)
+        first, all_rows, near = self._sql(query)
         values = [value for some in query.among.values() for value in some if value is not None]
-        best = db.rows(match, (" OR ".join(choosing), query.upto, query.limit, *values))
-        hits: list[tuple[float, int, Row]] = []
-        for negative, *row in best:
-            hits.append((-negative, row[self._order], dict(zip(self._columns, row, strict=True))))
+        asked = " OR ".join(choosing), query.upto, query.limit, *values
+        best = db.rows(first, asked)
+        if query.among and len(best) < query.limit:
+            best = db.rows(all_rows, asked)
+        columns, order = self._columns, self._order
+        # A value more stands behind the columns of each row: what `zip` leaves over.
+        hits = [(-row[-1], row[order], dict(zip(columns, row, strict=False))) for row in best]
         if len(choosing) < len(query.words):
             hits = self._ranked(hits, weights, mean)
         beside = self._neighbours(db, near, query, hits, values)
@@ -157,33 +161,49 @@ class WordSearch:
         before: dict[int, list[Row]] = {at: [] for at in places}
         after: dict[int, list[Row]] = {at: [] for at in places}
         found = db.rows(sql, (str(places), query.upto, query.distance, *values))
-        found.sort(key=itemgetter(0))
-        for place, at, *row in found:
-            side = before if place < at else after
-            side[at].append(dict(zip(self._columns, row, strict=True)))
+        columns, order = self._columns, self._order
+        found.sort(key=itemgetter(order))
+        for row in found:
+            side = before if row[order] < row[-1] else after
+            side[row[-1]].append(dict(zip(columns, row, strict=False)))
         return {at: (tuple(before[at][::-1]), tuple(after[at])) for at in places}
 
-    def _sql(self, query: Query) -> tuple[str, str]:
-        """Return the statements of this shape of query: one for rows, one for neighbours."""
+    def _sql(self, query: Query) -> tuple[str, str, str]:
+        """Return the statements of this shape of query: two for rows, one for neighbours."""
         shape = query.near, *((column, *_kinds(some)) for column, some in query.among.items())
         made = self._statements.get(shape)
         if made is None:
-            made = self._statements[shape] = self._match_sql(query), self._near_sql(query)
+            made = self._first_sql(query), self._all_sql(query), self._near_sql(query)
+            self._statements[shape] = made
         return made
 
-    def _match_sql(self, query: Query) -> str:
+    def _first_sql(self, query: Query) -> str:
+        """Look for rows among the best of the whole table. They are most often there, and looking
+        at every row that has a word costs more than all the rest.
+        """
         # FTS5's own `ORDER BY rank` is slower than a plain sort, and says nothing of equal ranks.
-        # The subquery with its own LIMIT is kept whole by SQLite: rows are looked at in order of
-        # rank, until enough of them are among those asked for.
-        index, order = index_name(self._name), self._table.order
-        among = _among_sql("t", query)
-        best = (
+        index, among = index_name(self._name), _among_sql("t", query)
+        return self._rows_sql(
             f"SELECT rowid AS place, bm25({index}) AS rank FROM {index} WHERE {index} MATCH ?1"
-            f" AND rowid <= ?2 ORDER BY rank, place LIMIT {'-1' if among else '?3'}"
+            f" AND rowid <= ?2 ORDER BY rank, place LIMIT ?3{f' * {_MORE}' if among else ''}",
+            f" WHERE true{among} LIMIT ?3",
         )
+
+    def _all_sql(self, query: Query) -> str:
+        """Look at all rows that have a word, and rank those among the ones asked for."""
+        index, order = index_name(self._name), self._table.order
+        return self._rows_sql(
+            f"SELECT x.[{order}] AS place, bm25({index}) AS rank FROM {index} CROSS JOIN"
+            f" {self._name} x ON x.[{order}] = {index}.rowid WHERE {index} MATCH ?1 AND"
+            f" {index}.rowid <= ?2{_among_sql('x', query)} ORDER BY rank, place LIMIT ?3",
+            "",
+        )
+
+    def _rows_sql(self, best: str, only: str) -> str:
+        # SQLite keeps a subquery with a LIMIT whole: its rows come in the order of their ranks.
         return (
-            f"SELECT best.rank, {self._listed('t')} FROM ({best}) best CROSS JOIN {self._name} t"
-            f" ON t.[{order}] = best.place WHERE true{among} LIMIT ?3"
+            f"SELECT {self._listed('t')}, best.rank FROM ({best}) best CROSS JOIN {self._name} t"
+            f" ON t.[{self._table.order}] = best.place{only}"
         )
 
     def _near_sql(self, query: Query) -> str:
@@ -195,7 +215,7 @@ class WordSearch:
             for beyond, way in ((f"< x.[{order}]", "DESC"), (f"> x.[{order}]", "ASC"))
         ]
         return (
-            f"SELECT t.[{order}], x.[{order}], {self._listed('t')} FROM json_each(?1) hit CROSS JOIN"
+            f"SELECT {self._listed('t')}, x.[{order}] FROM json_each(?1) hit CROSS JOIN"
             f" {self._name} x ON x.[{order}] = hit.value CROSS JOIN {self._name} t ON t.[{order}]"
             f" IN ({' UNION ALL '.join(sides)})"
         )

@@ -154,6 +154,8 @@ class SearchContract:
         extend(store, log, ScratchSet("b", "rare tenth"), ScratchSet("c", "other"))
         found = store.search("notes", "note", ["tenth"])
         assert found.total == MANY - 1 and len(found.rows) == 20, "a common word alone chooses"
+        some = {"key": [f"few{MANY - 11}", "few20"]}
+        assert find_notes(store, "tenth", among=some) == ["few20", f"few{MANY - 11}"]
         extend(store, log, ScratchSet("d", "tenth"))
         found = store.search("notes", "note", ["tenth", "rare", "all"])
         assert found_keys(found) == ["b", "a"]

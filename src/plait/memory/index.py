@@ -1,0 +1,7 @@
+"""Indexes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Index = Any

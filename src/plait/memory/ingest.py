@@ -1,0 +1,238 @@
+"""Ingesting: a document in pieces, or the messages of a session, each citing its source.
+
+A document is attached to the session once, as evidence, and every piece cites it. A person who
+ingests a document vouches for it; a piece that reads like an instruction waits all the same, since
+the person did not write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from plait.errors import InvalidValue
+from plait.event import Event
+from plait.event.kinds import EvidenceAttached, MemoryKind, MessageSaid, ModelReplied, Scope
+from plait.ids import digest
+from plait.inside import is_inside
+from plait.memory.evidence import is_visible, piece_of
+from plait.memory.gates import Detector, Proposal, Ruling, decide
+from plait.memory.remember import (
+    TEXT_MAX,
+    Statement,
+    check_statement,
+    is_home,
+    proposal_body,
+)
+from plait.memory.rows import ITEM
+from plait.memory.scopes import owner_in, viewer_of
+from plait.memory.words import words_digest, words_of
+from plait.session.acting import acting_in
+from plait.session.appending import append_drafts, refuse_if_busy
+from plait.session.content import file, pack
+from plait.session.events import path_events
+from plait.session.life import check_may
+from plait.session.ports import Act, Draft, is_bound
+from plait.session.value import S, SessionValue, core_of
+from plait.session.views import message_of
+from plait.store import shared_names
+
+PIECE_MAX = 800  # characters of a piece of a document
+DOCUMENT_MAX = 16 << 20  # bytes
+INGEST = "service:ingest"
+_MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__})
+_OPEN = "ingest it in the workflow, with the value that its forward has, or in a fork"
+
+
+def ingest_document(
+    session: S,
+    path: Path,
+    scope: Scope,
+    kind: Literal["resource", "skill", "message"],
+    names: dict[Scope, str],
+    detectors: Sequence[Detector],
+    actor: str | None,
+) -> S:
+    """Remember a text file in pieces."""
+    if kind not in ("resource", "skill"):
+        raise InvalidValue("kind", f"{kind!r} is not one", "use resource or skill")
+    text, content = _read_text(path)
+    name = path.name
+    source = f"{name}#{digest(b'plait/document/1', content)[:12]}"
+    as_kind: MemoryKind = "procedure" if kind == "skill" else "resource"
+    batch = _Batch(session, scope, names, detectors, actor, source)
+    parts, blobs = pack([file(content, name)], "document")
+    pieces = [Statement(each, scope, as_kind, source=source) for each in pieces_of_text(text)]
+    if not pieces:
+        raise InvalidValue("path", f"{name} has no words", "pass a text file")
+    attached = Draft(EvidenceAttached(name, parts), batch.act._replace(origin="document"))
+    drafts = [draft for each in pieces for draft in batch.piece_drafts(each)]
+    if not drafts:
+        return session  # every piece of it is there already
+    return append_drafts(session, [attached, *drafts], blobs=blobs)
+
+
+def ingest_session(
+    session: S,
+    other: SessionValue,
+    scope: Scope,
+    names: dict[Scope, str],
+    detectors: Sequence[Detector],
+    actor: str | None,
+) -> S:
+    """Remember the messages of another session, with the name of each speaker."""
+    if other.store != session.store:
+        raise InvalidValue("source", "it lives in another store", "ingest sessions of one store")
+    core = core_of(other)
+    store = core.store
+    batch = _Batch(session, scope, names, detectors, actor, other.id)
+    drafts: list[Draft] = []
+    for span, event in path_events(store, core.state.story.path, _MESSAGES):
+        message = message_of(event, span, store.get_blob)
+        if message is None:
+            continue
+        if not is_visible(core_of(session), event):
+            raise InvalidValue(
+                "source", "the session may not see it", "pass one of the same user or project"
+            )
+        for text in pieces_of_text(message.text, TEXT_MAX // 4):
+            said = Statement(text, scope, speaker=message.name, source=other.id)
+            drafts += batch.message_drafts(said, event)
+    return append_drafts(session, drafts) if drafts else session
+
+
+class _Batch:
+    """The memories of one source, on their way into one append."""
+
+    def __init__(
+        self,
+        session: SessionValue,
+        scope: Scope,
+        names: dict[Scope, str],
+        detectors: Sequence[Detector],
+        actor: str | None,
+        source: str,
+    ) -> None:
+        check_may(session.short, core_of(session).life.status, "ingest")
+        refuse_if_busy(session, "ingest", _OPEN)
+        self._owner = owner_in(session, scope, names)
+        self._store = core_of(session).store
+        self._viewer = viewer_of(session, names)
+        self._row_owner, self._source = f"{scope}:{self._owner}", source
+        self._detectors = detectors
+        self._seen: set[str] = set()
+        self._count = 0  # drafts so far; the attached document is the first
+        self._may_decide = scope == "session" or is_home(session)
+        act = acting_in(session, actor)
+        inside = is_bound(session.run) or bool(is_inside(session.store, shared_names))
+        self._is_person = act.actor.startswith("human:") and not inside
+        # the document speaks, not the person: so the person may approve what the gate holds back
+        self.act = act._replace(actor=INGEST, behalf=act.actor, origin="program", causes=())
+
+    def piece_drafts(self, statement: Statement) -> list[Draft]:
+        """Return the drafts of a piece of the document that stands first in the append."""
+        if self._is_known(statement.text):
+            return []
+        proposed = proposal_body(statement, self._owner, "unchecked", (), ())
+        # the document has no id yet: its ground is the cause of the event
+        drafts = [Draft(proposed, self.act._replace(origin="document", causes=(0,)))]
+        self._count = max(self._count, 1) + 1
+        if self._may_decide:
+            text = statement.text
+            proposal = Proposal(text, statement.kind, statement.scope, (), False, "document")
+            drafts.append(self._decision(self._vouched(decide(proposal, self._detectors))))
+        return drafts
+
+    def message_drafts(self, statement: Statement, event: Event) -> list[Draft]:
+        """Return the drafts of a message, which cite its event."""
+        if self._is_known(statement.text):
+            return []
+        piece = piece_of(self._store, event)
+        body = proposal_body(statement, self._owner, piece.trust, (piece.ground,), ())
+        origin = event.header.origin
+        drafts = [Draft(body, self.act._replace(origin=origin, causes=(event.id,)))]
+        self._count += 1
+        if self._may_decide:
+            text = statement.text
+            proposal = Proposal(text, statement.kind, statement.scope, [piece], False, origin)
+            drafts.append(self._decision(decide(proposal, self._detectors)))
+        return drafts
+
+    def _vouched(self, ruling: Ruling) -> Ruling:
+        if self._is_person and ruling.rule == "origin":
+            return Ruling("active", "document", "a person ingested it")
+        return ruling
+
+    def _decision(self, ruling: Ruling) -> Draft:
+        act = Act(INGEST, "program", self.act.behalf, self.act.call, (self._count - 1,))
+        self._count += 1
+        return Draft(ruling.body(), act)
+
+    def _is_known(self, text: str) -> bool:
+        """True if these words are there from this source: it is ingested again."""
+        check_statement(Statement(text))
+        same = words_digest(words_of(text))
+        if same in self._seen:
+            return True
+        self._seen.add(same)
+        wanted = {"same": same, "owner": self._row_owner}
+        for row in self._store.rows("memory", ITEM, wanted, limit=8):
+            is_held = self._viewer.standing(row).state in ("active", "quarantined", "proposed")
+            if self._viewer.may_see(row) and is_held:
+                return True
+        return False
+
+
+# ── pieces ───────────────────────────────────────────────────────────────────────────────────
+
+
+def pieces_of_text(text: str, size_max: int = PIECE_MAX) -> list[str]:
+    """Divide a text at blank lines, then at ends of sentences, then at blanks, into pieces of at
+    most so many characters. Pieces without words are left out.
+    """
+    pieces: list[str] = []
+    held = ""
+    for part in _parts_of(text, size_max):
+        if held and len(held) + len(part) + 2 > size_max:
+            pieces.append(held)
+            held = part
+        else:
+            held = f"{held}\n\n{part}" if held else part
+    pieces.append(held)
+    return [piece for piece in pieces if words_of(piece)]
+
+
+def _parts_of(text: str, size_max: int) -> Iterator[str]:
+    for paragraph in text.replace("\r\n", "\n").split("\n\n"):
+        paragraph = paragraph.strip()
+        while len(paragraph) > size_max:
+            cut = _cut_at(paragraph, size_max)
+            yield paragraph[:cut].rstrip()
+            paragraph = paragraph[cut:].lstrip()
+        if paragraph:
+            yield paragraph
+
+
+def _cut_at(text: str, size_max: int) -> int:
+    """Return where to cut: after a sentence, else at a blank, else at the limit."""
+    for mark in (". ", "! ", "? ", ".\n", "\n", "。", " "):
+        at = text.rfind(mark, size_max // 3, size_max)
+        if at > 0:
+            return at + len(mark.rstrip()) if mark.strip() else at
+    return size_max
+
+
+def _read_text(path: Path) -> tuple[str, bytes]:
+    try:
+        if not path.is_file():
+            raise InvalidValue("path", f"{path.name} is no file", "pass the path of a text file")
+        if path.stat().st_size > DOCUMENT_MAX:
+            raise InvalidValue("path", f"{path.name} is over 16 MB", "divide it first")
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidValue("path", f"{path.name}: {error.strerror}", "pass a text file") from error
+    try:
+        return content.decode(), content
+    except UnicodeDecodeError as error:
+        raise InvalidValue("path", f"{path.name} is not UTF-8 text", "convert it") from error
