@@ -54,9 +54,10 @@ def test_a_failed_search_is_said_in_one_line() -> None:
     line = "[memory] memory could not be searched: IndexFailed: no answer"
     assert shown(session) == ["May I write?", line]
     assert shown(session, "agent:bob") == ["May I write?"]
-    request = k.ToolRequested("recall", {}, "pure")
-    by_tool = record(Session("May I write?"), request, failed, call="c1", actor=ANN)
-    assert shown(by_tool) == ["May I write?"], "a tool that fails says so itself"
+    reply = k.ModelReplied((), k.Usage(), "calls", (k.Action("c1", "recall", {}),))
+    asked = record(Session("May I write?"), reply, call="c0", actor=ANN)
+    by_tool = record(asked, failed, call="c1", actor=ANN)
+    assert shown(by_tool) == shown(asked), "a tool that fails says so itself"
 
 
 def test_a_recall_goes_with_the_message_that_it_was_made_for() -> None:

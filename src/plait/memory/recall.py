@@ -25,12 +25,12 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, Micros, house_of
 from plait.journal.writer import direct_writer
-from plait.memory.items import Hit, hit_of, hits_of
+from plait.memory.items import Hit, hit_of_row, hits_of
 from plait.memory.ranking import Part, RankedRow, rank_rows
 from plait.memory.rows import ITEM, decode_ids
 from plait.memory.scopes import SCOPES, Viewer, viewer_of
 from plait.memory.shown import fitting_hits
-from plait.memory.standing import MemoryStanding, is_stale, reason_out_of_time
+from plait.memory.standing import is_stale, reason_out_of_time
 from plait.memory.words import query_words
 from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -67,7 +67,6 @@ class Ranking(NamedTuple):
 
     ranked: Sequence[RankedRow]
     left_out: Sequence[Omission]
-    standings: Mapping[Digest, MemoryStanding]
     unknown: int = 0
 
 
@@ -136,9 +135,8 @@ def recall(
     scopes = scopes_of(question, names)
     if (followed := _follow_recording(session, question, scopes, finder, actor)) is not None:
         return followed
-    body = searched_body(session, question, names, finder, at=at, number=number)
-    after = append_drafts(session, [recall_draft(session, body, actor)])
-    return after, _hits_after(after)
+    body, hits = search_and_rank(session, question, names, finder, at=at, number=number)
+    return append_drafts(session, [recall_draft(session, body, actor)]), hits
 
 
 def scopes_of(question: Question, names: Collection[Scope]) -> tuple[Scope, ...]:
@@ -152,7 +150,7 @@ def has_recorded(session: SessionValue) -> bool:
     return step is not None and step.kind in _RECALLS
 
 
-def searched_body(
+def search_and_rank(
     session: SessionValue,
     question: Question,
     names: dict[Scope, str],
@@ -160,12 +158,19 @@ def searched_body(
     *,
     at: SessionValue | None = None,
     number: int | None = None,
-) -> MemoryRecalled | RecallFailed:
-    """Search, and return the event to record: also that the search failed."""
+) -> tuple[MemoryRecalled | RecallFailed, list[Hit]]:
+    """Search; return the event to record, also that the search failed, and the hits.
+
+    It writes nothing, so that a driver may wait for it in a thread.
+    """
+    store, scopes = core_of(session).store, scopes_of(question, names)
+    read = number if number is not None else store.number
+    viewer = viewer_of(session, names, scopes, at=at, number=number)
+    now, withheld = time_of(session, at), writer_of(session.run).withheld(position_of(session))
     try:
-        return _searched(session, question, names, finder, at, number)
+        return _searched(store, question, scopes, finder, viewer, now, read, withheld)
     except Exception as error:  # another index is code of others
-        return _failure(question, finder, error)
+        return _failure(question, finder, error), []
 
 
 def recall_draft(
@@ -176,32 +181,30 @@ def recall_draft(
 
 
 def _searched(
-    session: SessionValue,
+    store: Store,
     question: Question,
-    names: dict[Scope, str],
+    scopes: tuple[Scope, ...],
     finder: Finder,
-    at: SessionValue | None,
-    number: int | None,
-) -> MemoryRecalled:
-    store, scopes = core_of(session).store, scopes_of(question, names)
-    read = number if number is not None else store.number
-    viewer, now = viewer_of(session, names, scopes, at=at, number=number), time_of(session, at)
-    withheld = writer_of(session.run).withheld(position_of(session))
+    viewer: Viewer,
+    now: Micros,
+    read: int,
+    withheld: Collection[Digest],
+) -> tuple[MemoryRecalled, list[Hit]]:
+    """Search; return the event to record and the hits, which are equal to those read back."""
     found = search(
         store, question.query, viewer, finder, now, question.valid_at, question.k, withheld
     )
-    scores = [_score_of(each, found.standings, viewer, now) for each in found.ranked]
-    left_out = list(found.left_out)
-    hits, rest = scores[: question.k], scores[question.k :]
-    left_out += [Omission(score.memory, "below k") for score in rest]
-    shown = ()
-    if question.shown and hits:
-        known = [hit_of(store, score) for score in hits]
-        shown, fitting, over = fitting_hits(known, now, question.tokens_max)
+    ranked = found.ranked[: max(question.k, SEEDS)]
+    scores = [_score_of(each, viewer, now) for each in ranked]
+    hits = [
+        hit_of_row(store, dict(each.row), score)
+        for each, score in zip(ranked[: question.k], scores[: question.k], strict=True)
+    ]
+    left_out, shown = list(found.left_out[:_OMISSIONS_MAX]), ()
+    if question.shown:
+        shown, hits, over = fitting_hits(hits, now, question.tokens_max)
         left_out += [Omission(memory, "over the prompt's budget") for memory in over]
-        rest = [*[score for score in hits if score.memory in over], *rest]
-        kept = {hit.id for hit in fitting}
-        hits = [score for score in hits if score.memory in kept]
+    kept = {hit.id for hit in hits}
     return MemoryRecalled(
         question.query,
         scopes,
@@ -210,13 +213,13 @@ def _searched(
         question.purpose,
         read,
         question.valid_at,
-        tuple(hits),
-        tuple(rest),
-        tuple(left_out[:_OMISSIONS_MAX]),
+        tuple([score for score in scores if score.memory in kept]),
+        tuple([score for score in scores if score.memory not in kept]),
+        tuple(left_out),
         shown,
         finder.name,
         found.unknown,
-    )
+    ), hits
 
 
 def search(
@@ -246,18 +249,17 @@ def search(
     cleaned = [filtering.without_hidden_neighbours(each) for each in kept[:wanted]]
     ranked = finder.rank(found._replace(rows=tuple(cleaned)), query)
     unknown = getattr(finder, "unknown", 0)
-    return Ranking(ranked, filtering.left_out, filtering.standings, unknown)
+    return Ranking(ranked, filtering.left_out, unknown)
 
 
 class _Filter:
     """Keeps the rows that a recall may return, and notes why it leaves others out."""
 
     def __init__(
-        self, viewer: Viewer, now: Micros, valid_at: Micros, withheld: Collection[Digest] = ()
+        self, viewer: Viewer, now: Micros, valid_at: Micros, withheld: Collection[Digest]
     ) -> None:
         self._viewer, self._now, self._valid_at = viewer, now, valid_at
         self._withheld = withheld
-        self.standings: dict[Digest, MemoryStanding] = {}
         self.left_out: list[Omission] = []
         self._kept: dict[Digest, bool] = {}
 
@@ -269,7 +271,7 @@ class _Filter:
         why: str | None = None
         is_visible = self._viewer.may_see(row)
         if is_visible:
-            standing = self.standings[id] = self._viewer.standing(row)
+            standing = self._viewer.standing(row)
             why = reason_out_of_time(row, self._now, self._valid_at)
             why = standing.state if standing.state != "active" else why
             why = WITHHELD if id in self._withheld else why
@@ -287,9 +289,7 @@ class _Filter:
         return found._replace(before=before, after=after)
 
 
-def _score_of(
-    ranked: RankedRow, standings: Mapping[Digest, MemoryStanding], viewer: Viewer, now: Micros
-) -> Score:
+def _score_of(ranked: RankedRow, viewer: Viewer, now: Micros) -> Score:
     row = ranked.row
     marks: list[str] = []
     if is_stale(dict(row), now):

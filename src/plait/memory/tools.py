@@ -4,8 +4,8 @@ speaks on each as on any call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from plait.errors import StaleHead
 from plait.event import Event
@@ -17,6 +17,7 @@ from plait.event.kinds import (
     MemorySupported,
     MessageSaid,
     ModelReplied,
+    RecallFailed,
     Scope,
     ToolFailed,
     ToolReturned,
@@ -33,8 +34,29 @@ from plait.session.events import path_events
 from plait.session.value import core_of
 from plait.tool import Tool, tool
 
-if TYPE_CHECKING:
-    from plait.memory.memory import Memory
+
+class ToolMemory(Protocol):
+    """The part of a `Memory` that its tools use."""
+
+    def remember(
+        self,
+        session: Session,
+        text: str,
+        *,
+        scope: Scope,
+        evidence: Sequence[Event],
+        kind: MemoryKind,
+        key: str,
+    ) -> Session: ...
+
+    def recall(
+        self, session: Session, query: str, *, k: int | None
+    ) -> tuple[Session, list[Hit]]: ...
+
+    def forget(self, memory: str, *, session: Session | None, reason: str) -> object: ...
+
+    def names_of(self, session: Session) -> dict[Scope, str]: ...
+
 
 _TRIES = 100  # each try lost to another writer, which is done now
 _LOOKED_AT = 200  # events of the path among which a quotation is looked for
@@ -52,7 +74,7 @@ _OUTCOMES = {
 }
 
 
-def memory_tools(memory: Memory) -> list[Tool[..., Any]]:
+def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
     """Return the tools remember, recall and forget of a memory."""
 
     @tool(effect="pure", timeout_s=60)
@@ -96,11 +118,11 @@ def memory_tools(memory: Memory) -> list[Tool[..., Any]]:
         """
         for _ in range(_TRIES):
             try:
-                _, hits = memory.recall(session, query, k=k)
+                after, hits = memory.recall(session, query, k=k)
             except StaleHead:
                 session = session.reload()
             else:
-                return "\n".join(map(_hit_text, hits)) or "(nothing in memory matches)"
+                return "\n".join(map(_hit_text, hits)) or _no_hits_text(after)
         raise StaleHead(session.id, session.head, session.head, session.seq)
 
     @tool(effect="pure", timeout_s=60)
@@ -145,6 +167,14 @@ def evidence_for(session: Session, text: str) -> list[Event]:
     return quoted[:3] or ([reply] if reply is not None else [core.store.event(session.head)])
 
 
+def _no_hits_text(session: Session) -> str:
+    """Return why there are no hits: a broken index must not look like an empty memory."""
+    body = core_of(session).store.event(session.head).body
+    if isinstance(body, RecallFailed):
+        return f"memory could not be searched: {body.failure.kind}: {body.failure.message}"
+    return "(nothing in memory matches)"
+
+
 def _written_before(session: Session, kinds: frozenset[str]) -> Event | None:
     """Return the last event of these kinds that this very call wrote before its process died.
 
@@ -159,7 +189,7 @@ def _written_before(session: Session, kinds: frozenset[str]) -> Event | None:
     return None
 
 
-def _outcome_text(memory: Memory, session: Session, news: Iterable[Event]) -> str:
+def _outcome_text(memory: ToolMemory, session: Session, news: Iterable[Event]) -> str:
     """Return what became of a memory, as the model is told, by the last event about it."""
     store = core_of(session).store
     viewer = viewer_of(session, memory.names_of(session))

@@ -15,7 +15,7 @@ from plait.memory.recall import (
     has_recorded,
     recall,
     recall_draft,
-    searched_body,
+    search_and_rank,
 )
 from plait.memory.scopes import owners_of
 from plait.runtime.appends import append_at_tip
@@ -57,7 +57,7 @@ def recall_memories(effect: Recall) -> Answering:
         if run is not None:
             run.journal.check_may_act(session)
         if memory.index is not None:
-            body = yield Search(lambda: searched_body(session, question, names, finder))
+            body, _ = yield Search(lambda: search_and_rank(session, question, names, finder))
             draft = recall_draft(session, body, effect.actor)
             return append_at_tip(session, [draft])[0], None
     return _recall_here(session, question, names, finder, effect.actor), None
