@@ -151,15 +151,14 @@ def test_a_resumed_run_takes_the_recorded_recall_without_its_index() -> None:
 
 def test_an_event_loop_goes_on_while_an_index_is_searched() -> None:
     remembered()
-    index, set_by_loop = CountedIndex(), Flag()
-    index.before = lambda: _assert_set(set_by_loop)
+    index = CountedIndex()
     agent = ann(memory=Memory(index=index))
 
     async def both() -> Session:
+        began, go_on = _stop_at_search(index)
         call = asyncio.create_task(agent.acall(asked()))
-        while not index.searches:
-            await asyncio.sleep(0)
-        set_by_loop.set()
+        await began.wait()
+        go_on.set()
         return await call
 
     done = asyncio.run(both())
@@ -167,26 +166,34 @@ def test_an_event_loop_goes_on_while_an_index_is_searched() -> None:
     assert_replays(done, agent)
 
 
-def _assert_set(flag: Flag) -> None:
-    assert flag.wait(60), "the loop is blocked"
+def _stop_at_search(index: CountedIndex) -> tuple[asyncio.Event, Flag]:
+    """Let the next search wait for a flag; return an event of this loop that tells of the search,
+    and the flag.
+    """
+    loop, began, go_on = asyncio.get_running_loop(), asyncio.Event(), Flag()
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(began.set)
+        assert go_on.wait(60), "the loop is blocked"
+
+    index.before = stop
+    return began, go_on
 
 
 def test_a_cancelled_call_does_not_wait_for_an_index() -> None:
-    index, never = CountedIndex(), Flag()
-    index.before = lambda: never.wait(60)
-    session = asked()
+    index, session = CountedIndex(), asked()
 
     async def cancel() -> None:
+        began, go_on = _stop_at_search(index)
         call = asyncio.create_task(ann(memory=Memory(index=index)).acall(session))
-        while not index.searches:
-            await asyncio.sleep(0)
+        await began.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
+        go_on.set()
 
     asyncio.run(cancel())
     assert kinds(session.reload())[-1] == "RunCancelled"
-    never.set()
 
 
 def test_branches_recall_each_for_itself() -> None:

@@ -45,12 +45,12 @@ class PromptModel:
     name = "prompted"
 
     def __init__(self, answer: Callable[[str], str | ToolCall]) -> None:
-        self._answer = answer
+        self.answer = answer
         self.asked = 0
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
         self.asked += 1
-        said = self._answer("\n".join(map(turn_text, request.turns)))
+        said = self.answer("\n".join(map(turn_text, request.turns)))
         usage = Usage(input_tokens=100, output_tokens=10)
         if isinstance(said, ToolCall):
             return Reply((), (said,), "calls", usage)

@@ -194,7 +194,7 @@ def _start_of(session: Session, event: Event) -> int:
 def _compare(was: Session, branch: Session) -> AblatedRun:
     diff = was.diff(branch)
     texts = [
-        [(message.role, message.name, message.text) for message in side]
+        [(message.role, message.name, message.text) for message in side if message.text]
         for side in (diff.messages.left, diff.messages.right)
     ]
     calls = _calls_of(was), _calls_of(branch)

@@ -24,6 +24,7 @@ from plait.event import kinds as k
 from plait.event.kinds import MemoryKind
 from plait.event.strict import parse
 from plait.ids import Digest
+from plait.memory.words import words_of
 from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.ports import store_at
@@ -31,7 +32,6 @@ from plait.session.value import walk_path
 
 STATEMENTS_MAX = 32  # of one compaction
 LENGTH_MAX = 400  # characters of one
-LENGTH_MIN = 12
 ASK = """\
 Now list what of the conversation above still matters in later conversations: facts, decisions \
 with their reason, preferences, and questions that are still open.
@@ -201,10 +201,12 @@ def _plain(text: str) -> str:
 
 
 def _bounded(found: Iterable[Extract]) -> list[Extract]:
-    """Return the statements that are neither too short nor too long, each once."""
-    once = {_plain(each.text): each for each in reversed(list(found))}
-    fitting = [each for each in reversed(once.values()) if LENGTH_MIN <= len(each.text)]
-    return [each for each in fitting if len(each.text) <= LENGTH_MAX][:STATEMENTS_MAX]
+    """Return the statements that say something and are not too long, each once."""
+    once: dict[str, Extract] = {}
+    for each in found:
+        if len(each.text) <= LENGTH_MAX and words_of(each.text):
+            once.setdefault(_plain(each.text), each)
+    return list(once.values())[:STATEMENTS_MAX]
 
 
 def _json(value: Json) -> str:
