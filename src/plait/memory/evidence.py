@@ -81,11 +81,12 @@ def piece_of(store: Store, event: Event) -> Piece:
     """Return an event as a piece of evidence."""
     sort = sort_of(event)
     memories: tuple[Digest, ...] = ()
-    trust = _TRUST_OF[sort]
+    trust: Trust = _TRUST_OF[sort]
     if sort == "memory":
         memories = (event.id,)
         rows = store.rows("memory", ITEM, {"id": event.id}, limit=1)
-        trust = next((each for each in TRUSTS if rows and rows[0]["trust"] == each), "unchecked")
+        known = rows[0]["trust"] if rows else ""
+        trust = next((each for each in TRUSTS if known == each), TRUSTS[-1])
     elif sort == "model":
         memories = memories_shown(store, event)
     return Piece(event, sort, trust, text_of_event(event, store.get_blob), memories)
@@ -174,10 +175,10 @@ def is_visible(core: Core, event: Event) -> bool:
     project. Sessions that name neither share a user: the person who has the store.
     """
     log = event.log
-    state = core.state
-    if log in (core.position.id, inbox_of(core.position.id)) or log in state.covers:
+    if log in (core.position.id, inbox_of(core.position.id)):
         return True
-    if Known(state.story.path).has(log, event.seq):
+    state = core.state
+    if log in state.covers or Known(state.story.path).has(log, event.seq):
         return True
     other = _opening_of(core, log)
     if other is None:

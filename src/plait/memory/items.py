@@ -138,6 +138,28 @@ def hit_of(store: Store, score: Score) -> Hit:
     )
 
 
+def hit_of_row(store: Store, row: Row, score: Score) -> Hit:
+    """Return a hit from the row of its memory: equal to the one that `hit_of` reads back."""
+    return Hit(
+        score.memory,
+        store.address,
+        LogId(str(row["log"])),
+        int(str(row["seq"])),
+        row["scope"],  # pyright: ignore[reportArgumentType]
+        str(row["owner"]).partition(":")[2],
+        row["kind"],  # pyright: ignore[reportArgumentType]
+        row["trust"],  # pyright: ignore[reportArgumentType]
+        str(row["text"]),
+        int(str(row["time"])),
+        score.score,
+        score.parts,
+        score.marks,
+        str(row["speaker"]),
+        str(row["key"] or ""),
+        str(row["source"]),
+    )
+
+
 # ── finding one ──────────────────────────────────────────────────────────────────────────────
 
 

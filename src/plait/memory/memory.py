@@ -373,6 +373,8 @@ class Memory:
 
     def _ids(self, session: SessionValue, named: Named | Sequence[Named]) -> list[Digest]:
         every = [named] if isinstance(named, (str, Item, Hit, Event)) else named
+        if not every:
+            return []
         viewer = self._viewer(session)
         return [Digest(str(find_row(viewer.store, each, viewer)["id"])) for each in every]
 

@@ -25,12 +25,12 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, Micros, house_of
 from plait.journal.writer import direct_writer
-from plait.memory.items import Hit, hit_of, hits_of
+from plait.memory.items import Hit, hit_of_row, hits_of
 from plait.memory.ranking import Part, RankedRow, rank_rows
 from plait.memory.rows import ITEM, decode_ids
 from plait.memory.scopes import SCOPES, Viewer, viewer_of
 from plait.memory.shown import fitting_hits
-from plait.memory.standing import MemoryStanding, is_stale, reason_out_of_time
+from plait.memory.standing import is_stale, reason_out_of_time
 from plait.memory.words import query_words
 from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -65,7 +65,6 @@ class Ranking(NamedTuple):
 
     ranked: Sequence[RankedRow]
     left_out: Sequence[Omission]
-    standings: Mapping[Digest, MemoryStanding]
     unknown: int = 0
 
 
@@ -139,13 +138,13 @@ def recall(
     viewer = viewer_of(session, names, scopes, at=at, number=number)
     now = time_of(session, at)
     body: MemoryRecalled | RecallFailed
+    hits: list[Hit] = []
     try:
-        body = _searched(store, question, scopes, finder, viewer, now, read)
+        body, hits = _searched(store, question, scopes, finder, viewer, now, read)
     except PlaitError as error:
         body = _failure(question, finder, error)
     drafts = [Draft(body, acting_in(session, actor)._replace(causes=_causes_of(body)))]
-    after = append_drafts(session, drafts)
-    return after, _hits_after(after)
+    return append_drafts(session, drafts), hits
 
 
 def _searched(
@@ -156,21 +155,20 @@ def _searched(
     viewer: Viewer,
     now: Micros,
     read: int,
-) -> MemoryRecalled:
-    """Search, and return the event to record."""
+) -> tuple[MemoryRecalled, list[Hit]]:
+    """Search; return the event to record and the hits, which are equal to those read back."""
     found = search(store, question.query, viewer, finder, now, question.valid_at, question.k)
-    scores = [_score_of(each, found.standings, viewer, now) for each in found.ranked]
-    left_out = list(found.left_out)
-    hits, rest = scores[: question.k], scores[question.k :]
-    left_out += [Omission(score.memory, "below k") for score in rest]
-    shown = ()
-    if question.shown and hits:
-        known = [hit_of(store, score) for score in hits]
-        shown, fitting, over = fitting_hits(known, now, question.tokens_max)
+    ranked = found.ranked[: max(question.k, SEEDS)]
+    scores = [_score_of(each, viewer, now) for each in ranked]
+    hits = [
+        hit_of_row(store, dict(each.row), score)
+        for each, score in zip(ranked[: question.k], scores[: question.k], strict=True)
+    ]
+    left_out, shown = list(found.left_out[:_OMISSIONS_MAX]), ()
+    if question.shown:
+        shown, hits, over = fitting_hits(hits, now, question.tokens_max)
         left_out += [Omission(memory, "over the prompt's budget") for memory in over]
-        rest = [*[score for score in hits if score.memory in over], *rest]
-        kept = {hit.id for hit in fitting}
-        hits = [score for score in hits if score.memory in kept]
+    kept = {hit.id for hit in hits}
     return MemoryRecalled(
         question.query,
         scopes,
@@ -179,13 +177,13 @@ def _searched(
         question.purpose,
         read,
         question.valid_at,
-        tuple(hits),
-        tuple(rest),
-        tuple(left_out[:_OMISSIONS_MAX]),
+        tuple([score for score in scores if score.memory in kept]),
+        tuple([score for score in scores if score.memory not in kept]),
+        tuple(left_out),
         shown,
         finder.name,
         found.unknown,
-    )
+    ), hits
 
 
 def search(
@@ -214,7 +212,7 @@ def search(
     cleaned = [filtering.without_hidden_neighbours(each) for each in kept[:wanted]]
     ranked = finder.rank(found._replace(rows=tuple(cleaned)), query)
     unknown = getattr(finder, "unknown", 0)
-    return Ranking(ranked, filtering.left_out, filtering.standings, unknown)
+    return Ranking(ranked, filtering.left_out, unknown)
 
 
 class _Filter:
@@ -222,7 +220,6 @@ class _Filter:
 
     def __init__(self, viewer: Viewer, now: Micros, valid_at: Micros) -> None:
         self._viewer, self._now, self._valid_at = viewer, now, valid_at
-        self.standings: dict[Digest, MemoryStanding] = {}
         self.left_out: list[Omission] = []
         self._kept: dict[Digest, bool] = {}
 
@@ -234,7 +231,7 @@ class _Filter:
         why: str | None = None
         is_visible = self._viewer.may_see(row)
         if is_visible:
-            standing = self.standings[id] = self._viewer.standing(row)
+            standing = self._viewer.standing(row)
             why = reason_out_of_time(row, self._now, self._valid_at)
             why = standing.state if standing.state != "active" else why
             if why is not None and is_found:
@@ -251,9 +248,7 @@ class _Filter:
         return found._replace(before=before, after=after)
 
 
-def _score_of(
-    ranked: RankedRow, standings: Mapping[Digest, MemoryStanding], viewer: Viewer, now: Micros
-) -> Score:
+def _score_of(ranked: RankedRow, viewer: Viewer, now: Micros) -> Score:
     row = ranked.row
     marks: list[str] = []
     if is_stale(dict(row), now):

@@ -31,8 +31,8 @@ from plait.ids import Digest, LogId, Micros
 from plait.inside import is_inside
 from plait.memory.evidence import Piece, lowest_trust, memories_read, pieces_of
 from plait.memory.gates import Detector, Proposal, decide
-from plait.memory.rows import DECISION_KINDS, ITEM
-from plait.memory.scopes import Viewer, owner_in, viewer_of
+from plait.memory.rows import DECISION_KINDS, ITEM, decode_grounds
+from plait.memory.scopes import Viewer, owner_in
 from plait.memory.words import words_digest, words_of
 from plait.session.acting import Because, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -96,10 +96,9 @@ def remember(
     pieces = pieces_of(session, evidence)
     if not pieces and not writer.is_person:
         raise NoEvidence(writer.act.actor)
-    drafts = _Remembering(session, statement, owner, names, pieces, writer, detectors).drafts(
-        supersedes
-    )
-    return append_drafts(session, drafts)
+    memory = _Remembering(session, statement, owner, pieces, writer, detectors)
+    drafts = memory.drafts(supersedes)
+    return append_drafts(session, drafts) if drafts else session
 
 
 class _Remembering:
@@ -110,17 +109,19 @@ class _Remembering:
         session: SessionValue,
         statement: Statement,
         owner: str,
-        names: dict[Scope, str],
         pieces: Sequence[Piece],
         writer: _Writer,
         detectors: Sequence[Detector],
     ) -> None:
         self._session, self._statement, self._owner = session, statement, owner
         self._pieces, self._writer, self._detectors = pieces, writer, detectors
-        self._viewer = viewer_of(session, names)
         self._store = core_of(session).store
         self._words = words_of(statement.text)
         self._row_owner = f"{statement.scope}:{owner}"
+        is_wide = statement.scope != "session"
+        owners = (self._row_owner,) if is_wide else ()
+        path = () if is_wide else core_of(session).state.story.path
+        self._viewer = Viewer(self._store, owners, path)
 
     def drafts(self, supersedes: Sequence[Digest]) -> list[Draft]:
         known = self._same_words()
@@ -200,6 +201,8 @@ class _Remembering:
                 self._decision(ruling, 0),
             ]
         grounds = tuple([piece.ground for piece in self._pieces])
+        if known["log"] == self._session.id and decode_grounds(str(known["grounds"])) == [*grounds]:
+            return []  # a tool that is run again says it again
         body = MemorySupported(words_digest(self._words), grounds)
         drafts = [Draft(body, self._act((memory, *self._evidence())))]
         may_decide = self._statement.scope == "session" or is_home(self._session)
@@ -230,7 +233,8 @@ def is_home(session: SessionValue) -> bool:
     """True if a session may decide for wider scopes: it is a root, and no value of a run."""
     if is_bound(session.run):
         return False
-    path = core_of(session).state.story.path
+    core = core_of(session)
+    path = (core.near or core.state).story.path
     return bool(path) and path[0].log == session.id
 
 

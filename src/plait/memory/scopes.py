@@ -139,7 +139,8 @@ def owners_of(session: SessionValue, agent: str = "", workflow: str = "") -> dic
     calls that have the session in hand.
     """
     core = core_of(session)
-    state = core.state
+    # user and project stand in the first event of a lineage: any state of it tells them
+    state = core.near or core.state
     path = _call_path(session)
     found: dict[Scope, str] = {"session": session.id}
     if workflow or path:

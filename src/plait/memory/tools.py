@@ -4,7 +4,8 @@ speaks on each as on any call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from plait.errors import StaleHead
 from plait.event import Event
@@ -27,8 +28,29 @@ from plait.session.events import path_events
 from plait.session.value import core_of
 from plait.tool import Tool, tool
 
-if TYPE_CHECKING:
-    from plait.memory.memory import Memory
+
+class ToolMemory(Protocol):
+    """The part of a `Memory` that its tools use."""
+
+    def remember(
+        self,
+        session: Session,
+        text: str,
+        *,
+        scope: Scope,
+        evidence: Sequence[Event],
+        kind: MemoryKind,
+        key: str,
+    ) -> Session: ...
+
+    def recall(
+        self, session: Session, query: str, *, k: int | None
+    ) -> tuple[Session, list[Hit]]: ...
+
+    def forget(self, memory: str, *, session: Session | None, reason: str) -> object: ...
+
+    def names_of(self, session: Session) -> dict[Scope, str]: ...
+
 
 _TRIES = 100  # each try lost to another writer, which is done now
 _LOOKED_AT = 200  # events of the path among which a quotation is looked for
@@ -44,7 +66,7 @@ _OUTCOMES = {
 }
 
 
-def memory_tools(memory: Memory) -> list[Tool[..., Any]]:
+def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
     """Return the tools remember, recall and forget of a memory."""
 
     @tool(effect="pure", timeout_s=60)
@@ -132,7 +154,7 @@ def evidence_for(session: Session, text: str) -> list[Event]:
     return quoted[:3] or ([reply] if reply is not None else [core.store.event(session.head)])
 
 
-def _outcome_text(memory: Memory, before: Session, after: Session) -> str:
+def _outcome_text(memory: ToolMemory, before: Session, after: Session) -> str:
     """Return what became of a memory, as the model is told."""
     store = core_of(after).store
     viewer = viewer_of(after, memory.names_of(after))

@@ -211,9 +211,7 @@ class Host(Protocol):
 class MemoryGate(Protocol):
     """Decides about memories that a branch or a run has proposed beyond its own session."""
 
-    def decisions_at_merge(
-        self, session: SessionLike, branches: Sequence[SessionLike]
-    ) -> Sequence[Draft]:
+    def decisions_at_merge(self, session: Any, branches: Sequence[Any]) -> Sequence[Draft]:
         """Return the decisions to append together with a merge of these branches."""
         ...
 
