@@ -9,7 +9,8 @@ or gone can hide a memory, and can neither change one nor show one that the read
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Protocol
 
@@ -26,6 +27,8 @@ from plait.memory.ranking import Part, RankedRow, with_parts
 from plait.memory.rows import DECISION_KINDS, ITEM, VERDICT, Decision, decode_decisions
 from plait.memory.scopes import Viewer
 from plait.memory.standing import standing_of
+from plait.session.ports import writer_of
+from plait.session.value import SessionValue, core_of, position_of
 from plait.store import Found, FoundRow, Row, Store
 
 
@@ -166,6 +169,26 @@ class IndexFilling:
             self.index.forget(id)
         except Exception as error:
             raise _failure(self.index, error) from error
+
+
+@contextmanager
+def filling_after(filling: IndexFilling | None, where: SessionValue | Store) -> Generator[None]:
+    """Fill an index after an append to a session or to the house log; None: there is no index.
+
+    Not if a recording has that append already: a replay makes no calls.
+    """
+    if filling is None:
+        yield
+        return
+    is_new = not isinstance(where, SessionValue) or not _is_recorded(where)
+    yield
+    if is_new:
+        filling.fill_if_possible(core_of(where).store if isinstance(where, SessionValue) else where)
+
+
+def _is_recorded(session: SessionValue) -> bool:
+    """True if the next append of a session is compared with a recording, and not written."""
+    return writer_of(session.run).recorded(position_of(session)) is not None
 
 
 class IndexFinder:
