@@ -13,9 +13,11 @@ import pytest
 from rich.cells import cell_len
 
 from plait import Budget, open_store
-from plait.event.kinds import ModelReplied, Price, Text, Usage
+from plait.event.kinds import ModelReplied, Price, PrincipalChanged, Text, Usage
+from plait.ids import house_of, short
 from plait.journal import writer
-from plait.session.ports import Act, Draft, writer_of
+from plait.session.house import append_to_house
+from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.value import position_of
 from tests.cli.shell import Shell, on_a_terminal, process, shell
 from tests.support import count_calls
@@ -446,6 +448,27 @@ def test_log_of_a_range(family: tuple[Shell, str]) -> None:
         "strict",
         3,
     )
+
+
+def test_log_of_the_house(family: tuple[Shell, str]) -> None:
+    shell, root = family
+    store = store_at(shell.address)
+    house = house_of(store.id)
+    act = Act("human:ana", "human")
+    for name in ("bo", "cy"):
+        append_to_house(store.address, [Draft(PrincipalChanged(f"human:{name}", "added"), act)])
+    found = lines(shell("log", "--house"))
+    assert len(found) == 3 and found[0].startswith("3  ") and "human:cy" in found[0]
+    assert lines(shell("log", "--house", "--oneline", "-n", "1"))[0].startswith(f"{short(house)}@3")
+    assert len(lines(shell("log", "--house", "--kind", "HouseOpened"))) == 1
+    document = shell.json("log", "--house")
+    assert document["house"] == house and [each["seq"] for each in document["events"]] == [3, 2, 1]
+    assert shell.jsonl("log", "--house", "--actor", "ana") == document["events"][:2]
+    assert "leave out" in shell.error(2, "log", root, "--house")
+    assert "leave out" in shell.error(2, "log", "--house", "--graph")
+    assert short(house) not in shell("ls", "--all")
+    for command in ("log", "show"):
+        assert house not in shell.error(3, command, short(house), "--json")
 
 
 def test_log_in_json(family: tuple[Shell, str]) -> None:

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plait.event.kinds import MessageSaid, Text
-from plait.ids import LogId, Micros, derive_id
+from plait.ids import Digest, LogId, Micros, derive_id, house_of, inbox_of
 from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, Session, SessionRows
 from plait.session.fold import SNAPSHOT_EVERY
-from plait.store import Projection, SqliteStore
+from plait.store import LogAppend, Projection, SqliteStore
 from plait.store.sqlite import database as database_module
 from plait.store.sqlite.database import Migration
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
-from plait.testing.projections import Tally
+from plait.testing.projections import Notes, Tally
 from plait.testing.writing import message, seal_events
 from tests.faults.folders import old_store
 from tests.faults.scenes import add_colour
@@ -240,6 +240,24 @@ def _say_several(stage: Stage, session: Session, count: int) -> Session:
     return stage.session(1)
 
 
+def several(stage: Stage) -> list[Step]:
+    """Acts over the house log and an inbox, each of them one: the first begins the inbox."""
+    stage.open()
+    house, inbox = house_of(nth(0)), inbox_of(nth(1))
+    ends: dict[LogId, Digest | None] = {house: next(stage.store.read(house, 1, 1)).id, inbox: None}
+    steps: list[Step] = []
+    for number in range(4):
+        text = noise(1500 * number, number).hex()  # one is long enough for pages of its own
+        parts: list[LogAppend] = []
+        for log, after in ends.items():
+            seq = number + (2 if log == house else 1)
+            events = seal_events([message(text)], log, seq, (after,) if after else ())
+            parts.append(LogAppend(log, events, after))
+            ends[log] = events[-1].id
+        steps.append(lambda parts=parts: stage.store.append_all(parts))
+    return [*steps, stage.close]
+
+
 def fork(stage: Stage) -> list[Step]:
     stage.open()
     main, left, right = Held(stage.session(1)), Held(), Held()
@@ -324,6 +342,7 @@ def rebuild(stage: Stage) -> list[Step]:
         lambda: stage.store.rebuild("session"),
         lambda: stage.store.rebuild("graph"),
         lambda: stage.store.rebuild("tally"),
+        lambda: stage.store.rebuild("notes"),
         stage.close,
     ]
 
@@ -371,6 +390,7 @@ ACTS = {
     for act in (
         Act("make", nothing, make),
         Act("append", one_session, append),
+        Act("several", one_session, several),
         Act("fork", one_session, fork),
         Act("merge", two_branches, merge),
         Act("rewind", one_session, rewind),
@@ -379,7 +399,7 @@ ACTS = {
         Act("migrate more", an_old_store, migrate, migrations=(*MIGRATIONS, add_colour)),
         Act("blobs", one_session, blobs),
         Act("sweep", much_unused, sweep),
-        Act("rebuild", behind_its_back, rebuild, projections=(*OURS, Tally())),
+        Act("rebuild", behind_its_back, rebuild, projections=(*OURS, Tally(), Notes())),
         Act("checkpoint", one_session, checkpoint),
         Act("life", nothing, life),
     )
@@ -388,5 +408,5 @@ ACTS = {
 
 # In two parts, for two processors. "life" repeats what the others do, so it is for random moments
 # only.
-WRITING = ("make", "append", "fork", "merge", "rewind", "checkpoint")
+WRITING = ("make", "append", "several", "fork", "merge", "rewind", "checkpoint")
 UPKEEP = ("snapshot", "migrate", "migrate more", "blobs", "sweep", "rebuild")

@@ -9,9 +9,11 @@ else was lost, is half there or left over.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from hashlib import sha256
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from plait.event import Event
 from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import Digest
 from plait.session import Session, verify
-from plait.store import SqliteStore
+from plait.store import LogAppend, SqliteStore
 from plait.store.sqlite import FILE
 from plait.store.sqlite.columns import short_of
 from plait.store.sqlite.database import Database
@@ -227,12 +229,24 @@ def _submit_again(store: SqliteStore, known: Known, step: int) -> None:
     blobs = {ref: known.blobs[ref] for event in events for ref in event.refs}
     first = events[0]
     body = first.body
-    if isinstance(body, ForkedFrom):
+    if len({event.log for event in events}) > 1:
+        store.append_all(_parts_of(events), blobs=blobs)
+    elif isinstance(body, ForkedFrom):
         store.begin(first.log, events, parent=body.parent, blobs=blobs)
     elif isinstance(body, SessionOpened):
         store.begin(first.log, events, blobs=blobs)
     else:
         store.append(first.log, events, after=first.header.parents[0], blobs=blobs)
+
+
+def _parts_of(events: Sequence[Event]) -> list[LogAppend]:
+    """The parts of an act that wrote these events, log by log."""
+    parts: list[LogAppend] = []
+    for log, some in groupby(events, attrgetter("log")):
+        own = list(some)
+        parents = own[0].header.parents
+        parts.append(LogAppend(log, own, parents[0] if parents else None))
+    return parts
 
 
 def _go_on(stage: Stage) -> None:

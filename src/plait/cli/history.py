@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,12 +17,13 @@ from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import FactRecorded, ForkedFrom, Merged, MessageSaid, ModelReplied, Rewound
-from plait.ids import Digest, LogId, short
+from plait.ids import Digest, LogId, house_of, short
 from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.event_text import event_text
 from plait.session.events import kind_names
 from plait.session.graph import family
+from plait.session.house import house_events
 from plait.session.listing import session_row
 from plait.session.ports import store_at
 from plait.session.times import parse_when
@@ -94,12 +95,16 @@ class Filter(NamedTuple):
     is_flag=True,
     help="What agents thought, did and saw, step by step, the oldest first.",
 )
+@click.option(
+    "--house", "of_house", is_flag=True, help="The log of the store itself, instead of a session's."
+)
 @filters
 @listing
 def log(
     given: Options,
     session: str,
     number: int | None,
+    of_house: bool,
     as_graph: bool,
     oneline: bool,
     on_path: bool,
@@ -110,6 +115,13 @@ def log(
 
     In the picture ● is an event, ○ the first of a fork, ◆ a merge and ↺ a rewind.
     """
+    if of_house:
+        if session != "@" or as_graph or on_path or as_steps:
+            raise click.UsageError(
+                "--house shows the store's own log: leave out the session, --graph, --path and"
+                " --react."
+            )
+        return _show_house(given, number, oneline, which)
     if as_graph and on_path:
         raise click.UsageError("--graph draws everything, also what was rewound: leave out --path.")
     if as_steps and (as_graph or which["kinds"] or ".." in session):
@@ -139,7 +151,24 @@ def log(
     elif graphed is not None:
         _print_graph(graphed, number, oneline)
     else:
-        _print_log(value, events, number, oneline)
+        _print_log(value.short, events, number, oneline, value.short)
+
+
+def _show_house(
+    given: Options, number: int | None, oneline: bool, which: Mapping[str, Any]
+) -> None:
+    store = store_at(given.store)
+    house = house_of(store.id)
+    newest = next(house_events(store, reverse=True)).header.time
+    wanted = Filter.of(which["kinds"], which["by"], which["since"], which["until"], newest)
+    found = filter(wanted, house_events(store, kinds=wanted.kinds, reverse=True))
+    events = islice(found, number)
+    if given.form == "jsonl":
+        print_jsonl(map(event_document, events))
+    elif given.form == "json":
+        print_json({"house": house, "events": [event_document(event) for event in events]})
+    else:
+        _print_log(short(house), events, number, oneline, "--house")
 
 
 def _newest_events(
@@ -157,8 +186,9 @@ def _newest_events(
 
 
 def _print_log(
-    session: Session, events: Iterable[Event], number: int | None, oneline: bool
+    name: str, events: Iterable[Event], number: int | None, oneline: bool, asked: str
 ) -> None:
+    """Print events of the log with this short id. `asked` names it in a command."""
     out = Out()
     limit = SHOWN if number is None and out.tty else None
     left = iter(events)
@@ -170,12 +200,12 @@ def _print_log(
     out.table(
         columns,
         (
-            _log_row(out, session, event, gone, oneline)
+            _log_row(out, name, event, gone, oneline)
             for event, gone in _mark_rewound(islice(left, limit))
         ),
     )
     if next(left, None) is not None:
-        out.hint(f"… and older ones: plait log {session.short} -n 1000")
+        out.hint(f"… and older ones: plait log {asked} -n 1000")
 
 
 def _mark_rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
@@ -190,10 +220,10 @@ def _mark_rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
         yield event, gone
 
 
-def _log_row(out: Out, session: Session, event: Event, gone: bool, oneline: bool) -> list[Cell]:
+def _log_row(out: Out, name: str, event: Event, gone: bool, oneline: bool) -> list[Cell]:
     says = Cell(event_text(event), DIM if gone else "")
     if oneline:
-        return [Cell(f"{session.short}@{event.seq}", ACCENT), says]
+        return [Cell(f"{name}@{event.seq}", ACCENT), says]
     return [
         Cell(str(event.seq), ACCENT),
         Cell(out.time(event.header.time), DIM),

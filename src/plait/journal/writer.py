@@ -6,7 +6,7 @@ import getpass
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Protocol
 
 from plait import secrets
@@ -17,7 +17,6 @@ from plait.errors import (
     OutcomeUnknown,
     StaleEpoch,
     StaleHead,
-    UnknownLog,
 )
 from plait.event import Body, Event, seal
 from plait.event.hidden import without_secrets
@@ -30,10 +29,10 @@ from plait.event.kinds import (
     QuestionAnswered,
     ToolResolved,
 )
-from plait.ids import Digest, LogId, Source, inbox_of, short
+from plait.ids import Digest, LogId, Source, house_of, inbox_of, short
 from plait.inside import is_inside
-from plait.session.ports import UNNAMED, Act, Draft, Position, bind_writer
-from plait.store import Fence, Store, shared_names
+from plait.session.ports import UNNAMED, Act, Draft, Position, Post, bind_writer
+from plait.store import Fence, LogAppend, Store, shared_names
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -56,6 +55,12 @@ def check_decisions(
     for draft in drafts:
         if type(draft.body) in decisions and (why := is_inside(address, shared_names)):
             raise MayNotApprove(short(log), draft.act.actor, why)
+
+
+def house_refusal(store: Store, posts: Sequence[Post], why: str) -> MayNotApprove:
+    """Return the error for code of a run that is about to act for the house."""
+    actors = [draft.act.actor for post in posts for draft in post.drafts]
+    return MayNotApprove(short(house_of(store.id)), next(iter(actors), RUN_CODE), why)
 
 
 class Insider(Protocol):
@@ -208,30 +213,82 @@ class DirectWriter:
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
     ) -> list[Event]:
-        check_decisions(address, log, drafts, _POSTED_DECISIONS)
-        store, inbox = self.store(address), inbox_of(log)
-        store.log(log)  # raises if there is no such log, whose inbox would never be read
-        flush = any([type(draft.body) in BOUNDARIES for draft in drafts])
+        return self._post(
+            address, [Post(log, drafts)], blobs=blobs, check=check, run=run, fences=fences
+        )
+
+    def post_to_house(
+        self,
+        address: str,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+    ) -> list[Event]:
+        return self.post_all(address, [Post(None, drafts)], blobs=blobs, check=check)
+
+    def post_all(
+        self,
+        address: str,
+        posts: Sequence[Post],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+    ) -> list[Event]:
+        if why := is_inside(address, shared_names):
+            raise house_refusal(self.store(address), posts, why)
+        return self._post(address, posts, blobs=blobs, check=check)
+
+    def _post(
+        self,
+        address: str,
+        posts: Sequence[Post],
+        *,
+        blobs: Mapping[Digest, bytes] | None,
+        check: Callable[[Sequence[Event]], object] | None,
+        run: str | None = None,
+        fences: Sequence[Fence] | None = None,
+    ) -> list[Event]:
+        store = self.store(address)
+        targets: list[tuple[LogId, Sequence[Draft]]] = []
+        for log, drafts in posts:
+            if log is not None:
+                check_decisions(address, log, drafts, _POSTED_DECISIONS)
+                store.log(log)  # raises if there is no such log, whose inbox would never be read
+            targets.append((house_of(store.id) if log is None else inbox_of(log), drafts))
         while True:  # each time around, another writer was first
-            head, tip = _end_of(store, inbox)
-            events = _seal(
-                self.source(store.address), drafts, inbox, tip + 1, (head,) if head else (), run
-            )
+            parts, events = self._seal_parts(store, targets, run)
             if check is not None:
                 check(events)
-            begin = partial(store.begin, inbox, events, blobs=blobs)
-            write = (
-                begin
-                if head is None
-                else partial(store.append, inbox, events, after=head, blobs=blobs, flush=flush)
-            )
             try:
                 _write_surely(
-                    lambda resting, write=write: write(fences=resting), store, fences, run
+                    lambda resting, parts=parts: store.append_all(
+                        parts, blobs=blobs, fences=resting
+                    ),
+                    store,
+                    fences,
+                    run,
                 )
             except (StaleHead, LogExists):
                 continue
             return events
+
+    def _seal_parts(
+        self, store: Store, targets: Sequence[tuple[LogId, Sequence[Draft]]], run: str | None
+    ) -> tuple[list[LogAppend], list[Event]]:
+        """Seal drafts for the ends of logs as they are now, and return all their events, too."""
+        parts: list[LogAppend] = []
+        events: list[Event] = []
+        heads = store.heads([log for log, _ in targets])
+        for log, drafts in targets:
+            end = heads.get(log)
+            seq, parents = (1, ()) if end is None else (end.tip + 1, (end.head,))
+            sealed = _seal(
+                self.source(store.address), drafts, log, seq, parents, run, earlier=events
+            )
+            parts.append(LogAppend(log, sealed, None if end is None else end.head))
+            events += sealed
+        return parts, events
 
     def start(
         self,
@@ -340,8 +397,10 @@ def _seal(
     behalf: str | None = None,  # the principal for which drafts without one are written
     merges: tuple[Digest, ...] = (),
     merging: int = 0,
+    earlier: Sequence[Event] = (),  # of the same act, in other logs
 ) -> list[Event]:
     events: list[Event] = []
+    sealed = [*earlier]
     if secrets.is_armed():
         drafts = [Draft(without_secrets(body), _act_without_secrets(act)) for body, act in drafts]
         behalf = _plain_name(behalf) if behalf else behalf
@@ -360,23 +419,15 @@ def _seal(
             run=run,
             call=act.call,
             causes=tuple(
-                [events[cause].id if isinstance(cause, int) else cause for cause in act.causes]
+                [sealed[cause].id if isinstance(cause, int) else cause for cause in act.causes]
             )
             if act.causes
             else (),
         )
         events.append(event)
+        sealed.append(event)
         parents = (event.id,)
     return events
-
-
-def _end_of(store: Store, log: LogId) -> tuple[Digest | None, int]:
-    """Return the head and the seq of a log's end; None and 0 if it has yet to begin."""
-    try:
-        found = store.log(log)
-    except UnknownLog:
-        return None, 0
-    return found.head, found.tip
 
 
 def _act_without_secrets(act: Act) -> Act:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, get_args
 
+import msgspec
+
 from plait.errors import NotEvidence, PlaitError, UnknownEvent
 from plait.event import Event
 from plait.event import kinds as k
@@ -85,8 +87,7 @@ def piece_of(store: Store, event: Event) -> Piece:
     if sort == "memory":
         memories = (event.id,)
         rows = store.rows("memory", ITEM, {"id": event.id}, limit=1)
-        known = rows[0]["trust"] if rows else ""
-        trust = next((each for each in TRUSTS if known == each), TRUSTS[-1])
+        trust = msgspec.convert(rows[0]["trust"], Trust) if rows else "unchecked"
     elif sort == "model":
         memories = memories_shown(store, event)
     return Piece(event, sort, trust, text_of_event(event, store.get_blob), memories)

@@ -65,6 +65,10 @@ _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
                 rf"our|my|a|an|to|no|with|as|out|up|off|on|every\w*|any\w*|only|https?://|[`'\"$/~-])",
             ),
             (
+                "it orders always or never",
+                r"(^|[.!?:;]\s+|\n\W*)(always|never|do not|don't|please|you)\s+\w+",
+            ),
+            (
                 "it asks for secrets",
                 r"\b(reveal|print|show|send|output|leak|share|dump|give|tell)\b.{0,40}"
                 r"\b(passwords?|secrets?|tokens?|keys?|credentials?|system prompt|instructions?"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from plait.event import Event
 from plait.event.kinds import Place
 from plait.ids import Digest, LogId
-from plait.journal.writer import check_decisions
+from plait.journal.writer import check_decisions, house_refusal
 from plait.runtime.run import Run
-from plait.session.ports import Act, Draft, Position
+from plait.session.ports import Act, Draft, Position, Post
 from plait.store import Store
 
 
@@ -89,3 +89,23 @@ class RunWriter:
         run: str | None = None,
     ) -> list[Event]:
         return self._run.journal.post(address, log, drafts, blobs=blobs, check=check, run=run)
+
+    def post_to_house(
+        self,
+        address: str,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+    ) -> list[Event]:
+        return self.post_all(address, [Post(None, drafts)], blobs=blobs, check=check)
+
+    def post_all(
+        self,
+        address: str,
+        posts: Sequence[Post],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+    ) -> list[Event]:
+        raise house_refusal(self.store(address), posts, "code of a run does not act for the house")

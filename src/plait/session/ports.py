@@ -48,6 +48,13 @@ class Draft(NamedTuple):
     act: Act
 
 
+class Post(NamedTuple):
+    """A part of one act over several logs that have many writers."""
+
+    log: LogId | None  # to the inbox of this log; None: to the house log
+    drafts: Sequence[Draft]
+
+
 class Writer(Protocol):
     """Appends a session's events. On return they are as durable as the store promises."""
 
@@ -153,6 +160,37 @@ class Writer(Protocol):
         `check` is called with the events as they would be written, and anew after each write of
         another that came first: the inbox then holds all that stands before them. If it raises,
         nothing is written. `run` is the run that writes, if one does.
+        """
+        ...
+
+    def post_to_house(
+        self,
+        address: str,
+        drafts: Sequence[Draft],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+    ) -> list[Event]:
+        """Append to the house log of a store, which other writers may do at the same time, as
+        `post` does to an inbox.
+
+        Raises MayNotApprove in code of a run: it does not act for the house.
+        """
+        ...
+
+    def post_all(
+        self,
+        address: str,
+        posts: Sequence[Post],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+    ) -> list[Event]:
+        """Append to the house log and to inboxes in one transaction: all of it or nothing. Returns
+        the events as they were written, in the order of the posts.
+
+        `check` is called with all of them, as for `post`. A number among the causes of a draft is
+        a draft of the whole act. Raises MayNotApprove in code of a run.
         """
         ...
 

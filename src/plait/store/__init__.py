@@ -12,7 +12,16 @@ from typing import Literal
 from plait.errors import BadAddress
 from plait.ids import Source
 from plait.store.arguments import check_durability
-from plait.store.base import BlobInfo, Durability, Log, RunLock, Store, StoredRecord, Unchecked
+from plait.store.base import (
+    BlobInfo,
+    Durability,
+    Log,
+    LogAppend,
+    RunLock,
+    Store,
+    StoredRecord,
+    Unchecked,
+)
 from plait.store.epochs import Fence
 from plait.store.lineage import ancestry
 from plait.store.locks import is_locked
@@ -32,6 +41,7 @@ __all__ = [
     "Found",
     "FoundRow",
     "Log",
+    "LogAppend",
     "MemoryStore",
     "Projection",
     "StoredRecord",

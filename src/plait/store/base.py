@@ -38,6 +38,14 @@ class Log(msgspec.Struct, frozen=True):
     epoch: int = 0  # how many events of the log itself are TURNS
 
 
+class LogAppend(msgspec.Struct, frozen=True):
+    """The part of one act that goes to one log."""
+
+    log: LogId
+    events: Sequence[Event]
+    after: Digest | None  # the head that they come after; None: they begin a root
+
+
 class StoredRecord(msgspec.Struct, frozen=True):
     """One stored event as the store really has it, unchecked. `content` is None if unreadable."""
 
@@ -119,6 +127,22 @@ class EventStore(Protocol):
         that log between the question and the commit. It is raised for any head, and also if the
         very same events stand (unless those raised the epoch themselves, from the one that the
         fence names).
+        """
+        ...
+
+    def append_all(
+        self,
+        parts: Sequence[LogAppend],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
+    ) -> list[Digest]:
+        """Append to several logs, or begin them, in one transaction: all of it or nothing. Returns
+        the new heads.
+
+        One part that cannot be written refuses the whole act, as `append` and `begin` do. The very
+        same act a second time changes nothing and succeeds. The commit numbers follow the
+        order of the parts.
         """
         ...
 

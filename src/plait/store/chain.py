@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from plait.errors import InvalidValue
 from plait.event import Event, parse_event, seal_all
 from plait.event.kinds import ForkedFrom, HouseOpened, SessionOpened
-from plait.ids import Digest, LogId, Source, house_of, parse_digest
+from plait.ids import Digest, LogId, Source, house_of, parse_digest, parse_log_id
+from plait.store.base import LogAppend
 
 
 def check_chain(
@@ -110,6 +111,25 @@ def is_async(first: Event) -> bool:
         return False
     body = first.body
     return isinstance(body, SessionOpened) and body.durability == "async"
+
+
+def check_parts(parts: Sequence[LogAppend]) -> None:
+    """Raise unless these can be the parts of one act: each of a log of its own."""
+    logs = [parse_log_id(part.log) for part in parts]
+    if not logs or len({*logs}) < len(logs):
+        raise InvalidValue(
+            "parts", "there are none, or two for one log", "pass one part for each log"
+        )
+    for part in parts:
+        begins = part.after is None
+        check_chain(
+            part.log,
+            part.events,
+            first_parent(part.events) if begins else part.after,
+            begins=begins,
+        )
+        if begins:
+            check_fork(part.events[0], None, None)
 
 
 def house_event(store: LogId, source: Source) -> Event:

@@ -23,9 +23,9 @@ from plait.store.arguments import (
     check_prefix,
     check_read,
 )
-from plait.store.base import Log, StoredRecord
+from plait.store.base import Log, LogAppend, StoredRecord
 from plait.store.blobs import checked_blobs
-from plait.store.chain import check_chain, check_fork, first_parent
+from plait.store.chain import check_chain, check_fork, check_parts, first_parent
 from plait.store.epochs import Fence, check_epoch, turns_in
 from plait.store.lineage import cut_lineage, extend_lineage
 from plait.store.memory.blobs import MemoryBlobs
@@ -64,7 +64,7 @@ class MemoryEvents(MemoryBlobs):
                 raise LogExists(log)
             inherited = self._logs[parent].lineage if parent else ()
             known = MemoryLog(len(self._logs), parent, place, extend_lineage(inherited, place, log))
-            self._write(known, events, blobs)
+            self._write([(known, events)], blobs)
             self._logs[log] = known
             return events[-1].id
 
@@ -92,14 +92,49 @@ class MemoryEvents(MemoryBlobs):
                 if stands:
                     return events[-1].id
                 raise StaleHead(log, after, known.head, known.tip)
-            if events[0].seq != known.tip + 1:
-                raise InvalidValue(
-                    "seq",
-                    f"event {events[0].seq} does not follow place {known.tip}",
-                    "seal it at the next place",
-                )
-            self._write(known, events, blobs)
+            _check_next(known, events[0])
+            self._write([(known, events)], blobs)
             return events[-1].id
+
+    def append_all(
+        self,
+        parts: Sequence[LogAppend],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
+    ) -> list[Digest]:
+        check_parts(parts)
+        with self._open():
+            stand = all(self._stands(part) for part in parts)
+            for fence in fences:
+                raised = [
+                    turns_in(part.events) for part in parts if stand and part.log == fence.log
+                ]
+                check_epoch(fence, self._find(fence.log).epoch, sum(raised))
+            if not stand:
+                writes = [(self._free_log(part), part.events) for part in parts]
+                self._write(writes, blobs)
+                for part, (known, _) in zip(parts, writes, strict=True):
+                    if part.after is None:
+                        known.ordinal = len(self._logs)
+                        self._logs[part.log] = known
+        return [part.events[-1].id for part in parts]
+
+    def _stands(self, part: LogAppend) -> bool:
+        known = self._logs.get(part.log)
+        return known is not None and self._is_appended(known, part.events[-1])
+
+    def _free_log(self, part: LogAppend) -> MemoryLog:
+        """Return the log that a part of an act is written to, or raise if it moved on."""
+        if part.after is None:
+            if part.log in self._logs:
+                raise LogExists(part.log)
+            return MemoryLog(0, None, 0, extend_lineage((), 0, part.log))
+        known = self._find(part.log)
+        if known.head != part.after:
+            raise StaleHead(part.log, part.after, known.head, known.tip)
+        _check_next(known, part.events[0])
+        return known
 
     def flush(self) -> None:
         with self._open():
@@ -234,27 +269,34 @@ class MemoryEvents(MemoryBlobs):
         return 0 <= place < len(known.events) and known.events[place].id == event.id
 
     def _write(
-        self, known: MemoryLog, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None
+        self,
+        writes: Sequence[tuple[MemoryLog, Sequence[Event]]],
+        blobs: Mapping[Digest, bytes] | None,
     ) -> None:
         """All or nothing: rows are folded into copies first, and nothing below the
         fold can fail.
         """
         content = checked_blobs(blobs)
-        for parent in (parent for event in events for parent in event.header.parents[1:]):
-            if parent not in self._by_id:
-                raise UnknownEvent(parent)
+        events = [event for _, some in writes for event in some]
+        new: set[Digest] = set()
+        for _, some in writes:
+            for parent in (parent for event in some for parent in event.header.parents[1:]):
+                if parent not in self._by_id and parent not in new:
+                    raise UnknownEvent(parent)
+            new.update([event.id for event in some])
         for ref in (ref for event in events for ref in event.refs):
             if ref not in content and ref not in self._blobs:
                 raise UnknownBlob(ref)
         folded = self._fold(events)
         self._rows.update(folded)
         self._keep_blobs(content)
-        for event in events:
-            self._feed.append(event)
-            self._by_id[event.id] = event
-            known.add(event, len(self._feed))
-            for ref in set(event.refs):
-                self._blobs[ref].refs += 1
+        for known, some in writes:
+            for event in some:
+                self._feed.append(event)
+                self._by_id[event.id] = event
+                known.add(event, len(self._feed))
+                for ref in set(event.refs):
+                    self._blobs[ref].refs += 1
 
     def _fold(self, events: Sequence[Event]) -> dict[str, MemoryRows]:
         folded: dict[str, MemoryRows] = {}
@@ -265,6 +307,15 @@ class MemoryEvents(MemoryBlobs):
                     rows = folded[projection.name] = self._rows[projection.name].draft()
                 projection.apply(rows, number, event)
         return {name: rows.apply_draft() for name, rows in folded.items()}
+
+
+def _check_next(known: MemoryLog, first: Event) -> None:
+    if first.seq != known.tip + 1:
+        raise InvalidValue(
+            "seq",
+            f"event {first.seq} does not follow place {known.tip}",
+            "seal it at the next place",
+        )
 
 
 def _to_log(id: LogId, log: MemoryLog) -> Log:

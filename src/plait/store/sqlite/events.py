@@ -29,8 +29,8 @@ from plait.store.arguments import (
     check_prefix,
     check_read,
 )
-from plait.store.base import Log, StoredRecord
-from plait.store.chain import check_chain, check_fork, first_parent, is_async
+from plait.store.base import Log, LogAppend, StoredRecord
+from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
 from plait.store.epochs import Fence
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.sqlite.blobs import SqliteBlobs
@@ -49,7 +49,7 @@ from plait.store.sqlite.database import (
     Database,
 )
 from plait.store.sqlite.prepare import prepare
-from plait.store.sqlite.transact import Fork, KeyedFence
+from plait.store.sqlite.transact import Fork, KeyedFence, KeyedPart
 
 _PAGE = 512  # events fetched at a time
 # The ids come as one JSON text, so that the statement is the same for any number of them.
@@ -104,6 +104,34 @@ class SqliteEvents(SqliteBlobs):
             lambda db: self._work.append(db, log, known.key, after, prepared, keyed),
             flush or not known.lazy,
         )
+
+    def append_all(
+        self,
+        parts: Sequence[LogAppend],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
+    ) -> list[Digest]:
+        check_parts(parts)
+        keyed: list[KeyedPart] = []
+        for number, part in enumerate(parts):
+            # all blobs are written with the first part: the others find them there
+            prepared = prepare(part.events, None if number else blobs)
+            if part.after is None:
+                lazy = is_async(part.events[0])
+                keyed.append(KeyedPart(part.log, None, Digest(""), prepared, lazy))
+            else:
+                known = self._find(part.log)
+                keyed.append(KeyedPart(part.log, known.key, part.after, prepared, known.lazy))
+        held = [KeyedFence(fence, self._find(fence.log).key) for fence in fences]
+        begun = self._connections.write(
+            lambda db: self._work.append_all(db, keyed, held),
+            not all(part.lazy for part in keyed),
+        )
+        for part, key in zip(keyed, begun, strict=True):
+            if key is not None:
+                self._remember(part.log, KnownLog(key, extend_lineage((), 0, part.log), part.lazy))
+        return [part.events[-1].id for part in parts]
 
     def log(self, log: LogId) -> Log:
         with self._reader() as db:

@@ -64,6 +64,16 @@ class Fork(NamedTuple):
     at: int  # the key of the log on its lineage that holds the fork point
 
 
+class KeyedPart(NamedTuple):
+    """A part of an act over several logs, and the key of its log."""
+
+    log: LogId
+    key: int | None  # None: it begins
+    after: Digest
+    prepared: Prepared
+    lazy: bool
+
+
 class KeyedFence(NamedTuple):
     """A fence, and the key of its log."""
 
@@ -203,6 +213,40 @@ class Transact:
             db.run(_RAISE, (prepared.turns, key))
         self._insert(db, key, prepared)
         return last.id
+
+    def append_all(
+        self, db: Database, parts: Sequence[KeyedPart], fences: Sequence[KeyedFence]
+    ) -> list[int | None]:
+        """Returns the keys of logs that began; None for the others.
+
+        All parts are looked at before the first is written: an act that is refused disturbs no
+        other in the same round.
+        """
+        there = [_stored_key(db, part) for part in parts]
+        stand = [
+            key is not None and _is_appended(db, key, part.prepared.last)
+            for key, part in zip(there, parts, strict=True)
+        ]
+        for fence, at in fences:
+            raised = [
+                part.prepared.turns
+                for key, part in zip(there, parts, strict=True)
+                if key == at and all(stand)
+            ]
+            check_epoch(fence, _epoch_of(db, fence, at), sum(raised))
+        if all(stand):
+            db.touch()  # it may have been committed without an fsync
+            return [None for _ in parts]
+        for key, part in zip(there, parts, strict=True):
+            _check_free(db, key, part)
+        begun: list[int | None] = []
+        for log, key, after, prepared, lazy in parts:
+            if key is None:
+                begun.append(self.begin(db, log, None, prepared, lazy, ()))
+            else:
+                self.append(db, log, key, after, prepared, ())
+                begun.append(None)
+        return begun
 
     def _insert(self, db: Database, key: int, prepared: Prepared) -> None:
         self._look_around(db)
@@ -347,6 +391,26 @@ def _not_advanced(
             "seq", f"event {last.seq} does not follow place {tip}", "seal it at the next place"
         )
     raise StaleHead(log, after, head.hex(), tip)
+
+
+def _stored_key(db: Database, part: KeyedPart) -> int | None:
+    """Return the key of a part's log; None if no such log is there."""
+    if part.key is not None:
+        return part.key
+    return db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(part.log))
+
+
+def _check_free(db: Database, key: int | None, part: KeyedPart) -> None:
+    """Raise unless a log still ends, or is still missing, where the part of an act says."""
+    if part.key is None:
+        if key is not None:
+            raise LogExists(part.log)
+        return
+    row = db.row("SELECT head, tip FROM log WHERE key = ?", (part.key,))
+    if row is None:
+        raise UnknownLog(part.log)  # removed by another process
+    if row[0].hex() != part.after:
+        raise StaleHead(part.log, part.after, row[0].hex(), row[1])
 
 
 def _epoch_of(db: Database, fence: Fence, key: int) -> int:

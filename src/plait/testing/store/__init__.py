@@ -9,6 +9,7 @@
 contents. A store that keeps nothing beyond its process says `durable = False`.
 """
 
+from plait.testing.store.acts import ActContract
 from plait.testing.store.appending import AppendContract
 from plait.testing.store.blobs import BlobContract
 from plait.testing.store.durability import DurabilityContract
@@ -24,6 +25,7 @@ __all__ = ["StoreContract"]
 
 class StoreContract(
     AppendContract,
+    ActContract,
     ReadContract,
     EpochContract,
     BlobContract,

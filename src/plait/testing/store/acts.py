@@ -1,0 +1,164 @@
+"""Acts over several logs: all of it or nothing."""
+
+from __future__ import annotations
+
+from plait.errors import InvalidValue, LogExists, StaleEpoch, StaleHead, UnknownBlob, UnknownLog
+from plait.event import Event
+from plait.event.kinds import File, MessageSaid, RunStarted, ScratchSet
+from plait.ids import LogId, house_of, inbox_of
+from plait.store import Fence, LogAppend, Store
+from plait.store.blobs import digest_of
+from plait.testing.projections import Tally
+from plait.testing.writing import (
+    Opened,
+    begin,
+    check_refused,
+    extend,
+    message,
+    new_log,
+    run_threads,
+    seal_events,
+    texts,
+    verify,
+)
+
+
+def next_part(store: Store, log: LogId, *texts: str) -> LogAppend:
+    """Return messages for the end of a log, which begins if it is not there."""
+    now = store.heads([log]).get(log)
+    bodies = [message(text) for text in texts]
+    if now is None:
+        return LogAppend(log, seal_events(bodies, log), None)
+    return LogAppend(log, seal_events(bodies, log, now.tip + 1, (now.head,)), now.head)
+
+
+class ActContract:
+    def test_an_act_over_several_logs_is_one(self, opened: Opened) -> None:
+        store = opened(Tally())
+        one, two = begin(store), begin(store)
+        inbox, house = inbox_of(one), house_of(store.id)
+        before = store.number
+        parts = [next_part(store, log, f"to {log}", "more") for log in (house, two, inbox, one)]
+        heads = store.append_all(parts)
+        assert heads == [part.events[-1].id for part in parts]
+        assert [store.log(part.log).head for part in parts] == heads
+        feed = [event.id for _, event in store.feed(after=before)]
+        assert feed == [event.id for part in parts for event in part.events]
+        assert store.append_all(parts) == heads, "the very same act again"
+        assert store.number == before + 8
+        extend(store, two, message("later"))
+        assert store.append_all(parts) == heads, "also after others have written"
+        assert texts(store, two) == [f"to {two}", "more", "later"]
+        assert texts(store, inbox) == [f"to {inbox}", "more"]
+        assert {log.id for _, log in store.logs()} == {one, two, inbox}
+        assert verify(store) == []
+
+    def test_a_part_that_cannot_be_written_refuses_the_act(self, opened: Opened) -> None:
+        store = opened(Tally())
+        one, two = begin(store), begin(store)
+        good, stale = next_part(store, one, "good"), next_part(store, two, "stale")
+        extend(store, two, message("first"))
+        for parts in ([good, stale], [stale, good]):
+            with check_refused(StaleHead, store):
+                store.append_all(parts)
+        fresh = next_part(store, two, "good")
+        begun = next_part(store, new_log(), "begins")
+        store.begin(begun.log, seal_events([message("first")], begun.log))
+        for parts in ([good, begun], [begun, good], [next_part(store, new_log(), "x"), begun]):
+            with check_refused(LogExists, store):
+                store.append_all(parts)
+        missing = digest_of(b"missing")
+        file = MessageSaid("user", (File("x", "text/plain", missing),))
+        lacking = LogAppend(
+            two,
+            seal_events([file], two, fresh.events[0].seq, (fresh.after or missing,)),
+            fresh.after,
+        )
+        with check_refused(UnknownBlob, store):
+            store.append_all([good, lacking])
+        poison = seal_events(
+            [ScratchSet("a", 1), ScratchSet("poison", 1)],
+            two,
+            fresh.events[0].seq,
+            (fresh.after or missing,),
+        )
+        with check_refused(RuntimeError, store):
+            store.append_all([good, LogAppend(two, poison, fresh.after)])
+        assert store.rows("tally", "count") == []
+        # half of an act that stands is another act
+        store.append_all([good])
+        with check_refused(StaleHead, store):
+            store.append_all([good, fresh])
+        assert store.append_all([lacking], blobs={missing: b"missing"})
+        assert verify(store) == []
+
+    def test_blobs_of_an_act_serve_all_its_parts(self, opened: Opened) -> None:
+        store = opened()
+        one, two = begin(store), begin(store)
+        blob = digest_of(b"shared")
+        file = MessageSaid("user", (File("x", "text/plain", blob),))
+
+        def part(log: LogId) -> LogAppend:
+            head = store.log(log).head
+            return LogAppend(log, seal_events([file], log, 2, (head,)), head)
+
+        store.append_all([part(one), part(two)], blobs={blob: b"shared"})
+        assert store.get_blob(blob) == b"shared" and store.blob_info(blob).refs == 2
+        assert verify(store) == []
+
+    def test_the_fences_of_an_act(self, opened: Opened) -> None:
+        store = opened()
+        one, two = begin(store), begin(store)
+        parts = [next_part(store, two, "a"), next_part(store, inbox_of(two), "b")]
+        extend(store, one, RunStarted("m:W"))
+        with check_refused(StaleEpoch, store):
+            store.append_all(parts, fences=[Fence(one, 0)])
+        store.append_all(parts, fences=[Fence(one, 1)])
+        head, tip = store.log(one).head, store.log(one).tip
+        turn = LogAppend(one, seal_events([RunStarted("m:W")], one, tip + 1, (head,)), head)
+        act = [turn, next_part(store, two, "c")]
+        store.append_all(act, fences=[Fence(one, 1)])
+        store.append_all(act, fences=[Fence(one, 1)])  # its own events raised the epoch
+        assert store.log(one).epoch == 2
+        with check_refused(StaleEpoch, store):
+            store.append_all([next_part(store, two, "d")], fences=[Fence(one, 1)])
+        assert verify(store) == []
+
+    def test_acts_that_make_no_sense_are_refused(self, opened: Opened) -> None:
+        store = opened()
+        one = begin(store)
+        good = next_part(store, one, "good")
+        unsealed: list[Event] = []
+        wrong_place = seal_events([message("x")], one, 9, (good.after or good.events[0].id,))
+        for parts in (
+            [],
+            [good, good],
+            [LogAppend(one, unsealed, good.after)],
+            [LogAppend(new_log(), good.events, None)],
+            [LogAppend(one, wrong_place, good.after)],
+        ):
+            with check_refused(InvalidValue, store):
+                store.append_all(parts)
+        unknown = new_log()
+        events = seal_events([message("x")], unknown, 2, (good.events[0].id,))
+        with check_refused(UnknownLog, store):
+            store.append_all([good, LogAppend(unknown, events, good.events[0].id)])
+
+    def test_acts_of_many_threads_cross_without_loss(self, opened: Opened) -> None:
+        store = opened()
+        logs = [begin(store) for _ in range(3)]
+
+        def act(name: str) -> None:
+            for i in range(15):
+                order = logs if i % 2 else logs[::-1]
+                while True:
+                    try:
+                        store.append_all([next_part(store, log, f"{name} {i}") for log in order])
+                        break
+                    except StaleHead:
+                        continue
+
+        run_threads([lambda name=name: act(name) for name in ("a", "b", "c")])
+        said = [texts(store, log) for log in logs]
+        assert said[0] == said[1] == said[2] and len(said[0]) == 45
+        assert verify(store) == []
