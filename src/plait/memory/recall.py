@@ -97,13 +97,13 @@ class StoreFinder:
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
         words = query_words(query)
         owners = viewer.owners
-        if not words or not owners:
+        if not words or owners == []:
             return Found((), {}, 0, 1.0)
         return store.search(
             "memory",
             ITEM,
             words,
-            among={"owner": owners},
+            among={"owner": owners} if owners is not None else None,
             upto=viewer.number,
             near=("source", NEAR),
             limit=limit,
