@@ -26,7 +26,7 @@ from plait.store.sqlite.database import Database
 # Every word is one token as it stands: the words are plain Latin letters and digits.
 _TOKENIZE = "unicode61 remove_diacritics 0"
 _SETTINGS = [("version", 4)]  # of an index that was made and never configured
-_MORE = 10  # times as many rows as asked for are ranked before it is asked which of them count
+_MORE = 25  # times as many rows as asked for are ranked before it is asked which of them count
 _OURS = re.compile(
     r"CREATE VIRTUAL TABLE (p_\w+)__words USING fts5\(\[\w+\], content='\1', content_rowid='\w+',"
     rf" tokenize='{_TOKENIZE}'\)\Z"
