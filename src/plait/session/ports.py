@@ -253,6 +253,10 @@ class MemoryGate(Protocol):
         """Return the decisions to append together with a merge of these branches."""
         ...
 
+    def change_since(self, store: Store, memory: Event) -> str:
+        """Tell in words why a memory does not hold any more; "": it does."""
+        ...
+
 
 UNNAMED = Act("", "")  # the act of an unknown actor
 
