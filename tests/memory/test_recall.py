@@ -11,6 +11,8 @@ from plait.errors import ReplayDiverged, StoreCorrupt, UnknownMemory
 from plait.event.kinds import MemoryProposed, MemoryRecalled, RecallFailed
 from plait.memory.items import hits_of
 from plait.memory.recall import StoreFinder
+from plait.memory.scopes import Viewer
+from plait.store import Found
 from tests.support import bodies, events_of, kinds
 from tests.support.runs import set_clock_ahead
 
@@ -71,7 +73,7 @@ def test_other_scripts_are_found(store: Store, memory: Memory, text: str, query:
 
 def test_a_broken_memory_is_not_an_empty_one(store: Store) -> None:
     class Broken(StoreFinder):
-        def find(self, *given: Any) -> Any:
+        def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
             raise StoreCorrupt("the index", "it is torn")
 
     class BrokenMemory(Memory):
@@ -157,7 +159,7 @@ def test_a_memory_out_of_scope_is_answered_as_one_that_does_not_exist(
     assert memory.recall(other, TEXT)[1] == []
     assert memory.items(other, state=None) == []
     other = other.reload()
-    messages = []
+    messages: list[str] = []
     for name in (event.id, "f" * 64):
         for act in (
             lambda name=name: memory.get(name, session=other),
@@ -220,10 +222,10 @@ class Asker(Workflow):
     """Recalls, remembers the number of hits, and recalls again."""
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory, self.query = Memory(), "staging"
 
     def forward(self, session: Session) -> Session:
-        session, hits = self.memory.recall(session, "staging")
+        session, hits = self.memory.recall(session, self.query)
         session = self.memory.remember(session, f"Found {len(hits)}.", evidence=2)
         session, _ = self.memory.recall(session, "found staging", purpose="validate")
         return session.say(f"{len(hits)} {hits[0].text if hits else ''}", role="assistant")
@@ -243,7 +245,7 @@ def test_replay_and_resume_make_no_search(store: Store, memory: Memory) -> None:
 
 
 class _NoSearchFinder(StoreFinder):
-    def find(self, *given: Any) -> Any:
+    def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
         raise AssertionError("a search was made")
 
 
@@ -253,14 +255,11 @@ class _NoSearch(Memory):
 
 
 def test_another_query_than_the_recorded_one_diverges(store: Store) -> None:
-    class Other(Asker):
-        def forward(self, session: Session) -> Session:
-            session, _ = self.memory.recall(session, "production")
-            return session
-
     session = Asker()(Session("Ask", project="shop", store=store))
+    other = Asker()
+    other.query = "production"
     with pytest.raises(ReplayDiverged) as error:
-        replay(session, Other())
+        replay(session, other)
     assert "production" in str(error.value)
 
 

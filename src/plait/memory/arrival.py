@@ -147,7 +147,7 @@ class _Arrival:
         found = dict.fromkeys(body.supersedes)
         if body.key:
             viewer = self._viewer(row)
-            for other in active_with_key(viewer, str(row["owner"]), body.key):
+            for other in active_with_key(viewer, body.key):
                 found.setdefault(Digest(str(other["id"])))
             # earlier ones of the same arrival
             for draft in self._drafts:

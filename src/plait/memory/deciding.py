@@ -158,7 +158,7 @@ def _replaced_by(store: Store, row: Row) -> list[Digest]:
     found = dict.fromkeys(decode_ids(str(row["supersedes"])))
     if row["key"]:
         viewer = Viewer(store, (str(row["owner"]),), ())
-        for other in active_with_key(viewer, str(row["owner"]), str(row["key"])):
+        for other in active_with_key(viewer, str(row["key"])):
             found.setdefault(Digest(str(other["id"])))
     found.pop(Digest(str(row["id"])), None)
     return list(found)

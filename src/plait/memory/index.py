@@ -1,7 +1,299 @@
-"""Indexes."""
+"""Other indexes: where memories are looked for, if not in the store's own index.
+
+An index finds, and the record decides. An index holds texts under the ids of memories and gives
+ids back. Rows of the store say what each id is: an id that they do not know is dropped and counted,
+and scope, time and state are checked as for the store's own index. So an index that is wrong, slow
+or gone can hide a memory, and can neither change one nor show one that the reader may not see.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Protocol
 
-Index = Any
+from plait.errors import IndexFailed, PlaitError
+from plait.event import Event
+from plait.event.kinds import (
+    MemoryCommitted,
+    MemoryRestored,
+    MemoryRetracted,
+    MemorySuperseded,
+)
+from plait.ids import Digest, house_of, is_digest
+from plait.memory.ranking import Part, RankedRow, with_parts
+from plait.memory.rows import DECISION_KINDS, ITEM, VERDICT, Decision, decode_decisions
+from plait.memory.scopes import Viewer
+from plait.memory.standing import standing_of
+from plait.session.ports import writer_of
+from plait.session.value import SessionValue, core_of, position_of
+from plait.store import Found, FoundRow, Row, Store
+
+
+class Index(Protocol):
+    """Finds memories by their texts. Every method raises IndexFailed if it cannot do its task.
+
+    `testing.MemoryContract` is its contract. Methods are called from several threads.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name on record, as in `MemoryRecalled.index`."""
+        ...
+
+    def put(self, id: str, text: str, owner: str) -> None:
+        """Hold a text under an id, in place of an earlier one. From then on searches find it."""
+        ...
+
+    def search(self, query: str, owners: Sequence[str], limit: int) -> list[tuple[str, float]]:
+        """Return the ids of the best texts of these owners with scores, best first, none twice.
+
+        A score above 0 says that the text has to do with the query; others are left out.
+        """
+        ...
+
+    def forget(self, id: str) -> None:
+        """Remove a text. An id that the index does not have is no error."""
+        ...
+
+    def close(self) -> None: ...
+
+
+STRIDE = 50  # changes after which the mark is written again
+
+_COMMITTED = MemoryCommitted.__name__
+_KINDS = DECISION_KINDS | {VERDICT}
+# Decisions that hold on the path of their session, and not for a fork that left it before.
+_ON_A_PATH = frozenset(
+    kind.__name__ for kind in (MemoryRetracted, MemorySuperseded, MemoryRestored)
+)
+
+
+class _Mark:
+    """The commit number up to which an index is filled from one store."""
+
+    def __init__(self, written: int) -> None:
+        self.number = self.written = written
+        self.changes = 0  # since it was written
+
+
+class IndexFilling:
+    """Keeps an index filled from the record: every memory that is active for some reader is in it.
+
+    The mark is the commit number up to which the index is filled. It stands in the index, as the id
+    of an item with an owner of its own: an index that lost its contents has no mark either, and is
+    filled again from the beginning. It is written after every so many changes; a process that
+    starts puts the last few texts a second time, which changes nothing.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self._marks: dict[str, _Mark] = {}  # by the id of the store
+        self._lock = Lock()
+
+    def fill(self, store: Store) -> None:
+        """Bring the index up to date; raises IndexFailed. What was done until then stays done."""
+        with self._lock:
+            mark, upto = self._mark(store), store.number
+            if mark.number >= upto:
+                return
+            seen: set[Digest] = set()
+            for number, event in store.feed(mark.number, kinds=_KINDS):
+                new = [memory for memory in _memories_of(event) if memory not in seen]
+                mark.changes += sum([self._update(store, memory) for memory in new])
+                seen.update(new)
+                mark.number = number
+                if mark.changes >= STRIDE:
+                    self._write_mark(store, mark)
+            mark.number = max(mark.number, upto)
+
+    def fill_if_possible(self, store: Store) -> None:
+        """Bring the index up to date if it answers. If not, the next recall does, or tells why."""
+        try:
+            self.fill(store)
+        except PlaitError:
+            return
+
+    def refill(self, store: Store) -> None:
+        """Put every text again, whatever the mark says; forget those that are not active."""
+        with self._lock:
+            mark = self._mark(store)
+            if mark.written:
+                self._forget(_mark_id(mark.written))
+            mark.number = mark.written = 0
+        self.fill(store)
+
+    def _update(self, store: Store, memory: Digest) -> int:
+        """Put or forget one memory; return how many changes that makes."""
+        for row in store.rows("memory", ITEM, {"id": memory}, limit=1):
+            decisions = decode_decisions(str(row["decisions"]))
+            if not _was_ever_active(decisions):
+                return 0  # a text in quarantine reaches no index
+            if is_active_for_some(row, decisions, store):
+                self._put(memory, str(row["text"]), str(row["owner"]))
+            else:
+                self._forget(memory)
+            return 1
+        return 0
+
+    # ── the mark ─────────────────────────────────────────────────────────────────────────────
+
+    def _mark(self, store: Store) -> _Mark:
+        if store.id not in self._marks:
+            found = _search(self.index, _MARK_TEXT, [_mark_owner(store)], STRIDE)
+            # a store that was put back to an earlier copy of itself has not come so far yet
+            numbers = [number for id, _ in found if (number := _mark_number(id)) <= store.number]
+            self._marks[store.id] = _Mark(max(numbers, default=0))
+        return self._marks[store.id]
+
+    def _write_mark(self, store: Store, mark: _Mark) -> None:
+        if mark.number > mark.written:
+            self._put(_mark_id(mark.number), _MARK_TEXT, _mark_owner(store))
+            if mark.written:
+                self._forget(_mark_id(mark.written))
+            mark.written = mark.number
+        mark.changes = 0
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────
+
+    def _put(self, id: str, text: str, owner: str) -> None:
+        try:
+            self.index.put(id, text, owner)
+        except Exception as error:
+            raise _failure(self.index, error) from error
+
+    def _forget(self, id: str) -> None:
+        try:
+            self.index.forget(id)
+        except Exception as error:
+            raise _failure(self.index, error) from error
+
+
+@contextmanager
+def filling_after(filling: IndexFilling | None, where: SessionValue | Store) -> Generator[None]:
+    """Fill an index after an append to a session or to the house log; None: there is no index.
+
+    Not if a recording has that append already: a replay makes no calls.
+    """
+    if filling is None:
+        yield
+        return
+    is_new = not isinstance(where, SessionValue) or not _is_recorded(where)
+    yield
+    if is_new:
+        filling.fill_if_possible(core_of(where).store if isinstance(where, SessionValue) else where)
+
+
+def _is_recorded(session: SessionValue) -> bool:
+    """True if the next append of a session is compared with a recording, and not written."""
+    return writer_of(session.run).recorded(position_of(session)) is not None
+
+
+class IndexFinder:
+    """Finds the candidates of one recall in an index: a `Finder`."""
+
+    def __init__(
+        self,
+        filling: IndexFilling,
+        parts: Mapping[str, Part] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self._filling, self._index = filling, filling.index
+        self._parts, self._weights = parts, weights
+        self.name = self._index.name
+        self.unknown = 0  # ids that the index returned and the record does not know
+
+    def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
+        self._filling.fill(store)
+        owners = viewer.owners
+        wanted = limit
+        while True:
+            answer = _search(self._index, query, owners, wanted)
+            found = [FoundRow(row, score, (), ()) for row, score in self._rows(store, answer)]
+            self.unknown = len(answer) - len(found)
+            if len(found) >= limit or len(answer) < wanted:
+                return Found(tuple(found[:limit]), {}, len(found), 1.0)
+            wanted += limit  # unknown ids take the places of others
+
+    def rank(self, found: Found, query: str) -> Sequence[RankedRow]:
+        ranked = [
+            RankedRow(each.row, each.score, {self.name: each.score})
+            for each in found.rows
+            if each.score > 0
+        ]
+        return with_parts(ranked, self._parts, self._weights)
+
+    def _rows(
+        self, store: Store, answer: Iterable[tuple[str, float]]
+    ) -> Iterator[tuple[Row, float]]:
+        for id, score in answer:
+            for row in store.rows("memory", ITEM, {"id": id}, limit=1):
+                yield row, score
+
+
+# ── the record ───────────────────────────────────────────────────────────────────────────────
+
+
+def is_active_for_some(row: Row, decisions: Sequence[Decision], store: Store) -> bool:
+    """True if a memory may be active for a reader: whether it is for this one, a recall decides.
+
+    A fork may believe what its parent took back later, so at session scope only the house log can
+    take a memory from all readers.
+    """
+    if row["scope"] != "session":
+        return Viewer(store, (str(row["owner"]),), ()).standing(row).state == "active"
+    house = house_of(store.id)
+    for_all = [each for each in decisions if each.log == house or each.kind not in _ON_A_PATH]
+    return standing_of(for_all).state == "active"
+
+
+def _was_ever_active(decisions: Sequence[Decision]) -> bool:
+    return any(each.kind in (_COMMITTED, VERDICT) for each in decisions)
+
+
+def _memories_of(event: Event) -> Sequence[Digest]:
+    """Return the memories that an event decides about."""
+    causes = event.header.causes
+    return causes if event.kind == VERDICT else causes[:1]
+
+
+_MARK_TEXT = "mark"
+
+
+def _mark_owner(store: Store) -> str:
+    return f"mark:{store.id}"
+
+
+def _mark_id(number: int) -> str:
+    return f"{number:064x}"  # it looks like an id of ours: an index may count on that
+
+
+def _mark_number(id: str) -> int:
+    return int(id, 16) if is_digest(id) else 0
+
+
+# ── calls that may fail ──────────────────────────────────────────────────────────────────────
+
+
+def _search(index: Index, query: str, owners: Sequence[str], limit: int) -> list[tuple[str, float]]:
+    """Search, and check the answer: an index may be anybody's."""
+    if not owners:
+        return []
+    try:
+        answer = index.search(query, owners, limit)
+        found: dict[str, float] = {}
+        for id, score in answer:
+            if not isinstance(id, str) or not math.isfinite(score):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ValueError(f"{id!r:.80} with score {score!r:.20} is no id with a score")
+            found.setdefault(id, float(score))
+    except Exception as error:
+        raise _failure(index, error) from error
+    return list(found.items())[:limit]
+
+
+def _failure(index: Index, error: Exception) -> PlaitError:
+    if isinstance(error, IndexFailed):
+        return error
+    return IndexFailed(index.name, f"{type(error).__name__}: {error}"[:500])

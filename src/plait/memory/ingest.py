@@ -24,8 +24,8 @@ from plait.memory.remember import (
     check_statement,
     is_home,
     proposal_body,
+    rows_with,
 )
-from plait.memory.rows import ITEM
 from plait.memory.scopes import owner_in, viewer_of
 from plait.memory.words import words_digest, words_of
 from plait.session.acting import acting_in
@@ -118,8 +118,8 @@ class _Batch:
         refuse_if_busy(session, "ingest", _OPEN)
         self._owner = owner_in(session, scope, names)
         self._store = core_of(session).store
-        self._viewer = viewer_of(session, names)
-        self._row_owner, self._source = f"{scope}:{self._owner}", source
+        self._viewer = viewer_of(session, names, (scope,))
+        self._source = source
         self._detectors = detectors
         self._seen: set[str] = set()
         self._count = 0  # drafts so far; the attached document is the first
@@ -176,12 +176,10 @@ class _Batch:
         if same in self._seen:
             return True
         self._seen.add(same)
-        wanted = {"same": same, "owner": self._row_owner}
-        for row in self._store.rows("memory", ITEM, wanted, limit=8):
-            is_held = self._viewer.standing(row).state in ("active", "quarantined", "proposed")
-            if self._viewer.may_see(row) and is_held:
-                return True
-        return False
+        return any(
+            self._viewer.standing(row).state in ("active", "quarantined", "proposed")
+            for row in rows_with(self._viewer, "same", same)
+        )
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from plait.errors import InvalidValue
 from plait.event import Event
@@ -16,6 +16,7 @@ from plait.event.kinds import MemoryKind, MemoryProposed, Purpose, Scope
 from plait.ids import Digest, Micros
 from plait.memory import deciding
 from plait.memory.gates import Detector
+from plait.memory.index import Index, IndexFilling, IndexFinder, filling_after
 from plait.memory.ingest import ingest_document, ingest_session
 from plait.memory.items import Hit, Item, Named, find_row, item_of, store_of
 from plait.memory.provenance import (
@@ -42,9 +43,6 @@ from plait.session.value import S, SessionValue, core_of
 from plait.store import Store
 from plait.tool import Tool
 
-if TYPE_CHECKING:
-    from plait.memory.index import Index
-
 _ALL = 2**31
 
 
@@ -65,10 +63,11 @@ class Memory:
         weights: Mapping[str, float] | None = None,
         index: Index | None = None,  # another index; None: the store's own
     ) -> None:
-        self._store, self._scopes = store, check_scopes(scopes)
+        self._store, self.scopes = store, check_scopes(scopes)
         self.agent, self.workflow, self.k, self.tokens_max = agent, workflow, k, tokens_max
         self._detectors = tuple(detectors)
         self.index = index
+        self._filling = None if index is None else IndexFilling(index)
         self._parts, self._weights = parts, weights
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
@@ -110,16 +109,17 @@ class Memory:
             expires,
             review_by,
         )
-        return remember(
-            session,
-            statement,
-            evidence,
-            self.names_of(session),
-            supersedes=self._ids(session, supersedes),
-            detectors=self._detectors,
-            actor=actor,
-            origin=origin,
-        )
+        with filling_after(self._filling, session):
+            return remember(
+                session,
+                statement,
+                evidence,
+                self.names_of(session),
+                supersedes=self._ids(session, supersedes),
+                detectors=self._detectors,
+                actor=actor,
+                origin=origin,
+            )
 
     def widen(self, session: S, memory: Named, scope: Scope, *, actor: str | None = None) -> S:
         """Propose a memory again for a wider scope, where the gate decides anew."""
@@ -157,11 +157,12 @@ class Memory:
         source.
         """
         names = self.names_of(session)
-        if isinstance(source, SessionValue):
-            return ingest_session(session, source, scope, names, self._detectors, actor)
-        return ingest_document(
-            session, Path(source), scope, kind or "resource", names, self._detectors, actor
-        )
+        with filling_after(self._filling, session):
+            if isinstance(source, SessionValue):
+                return ingest_session(session, source, scope, names, self._detectors, actor)
+            return ingest_document(
+                session, Path(source), scope, kind or "resource", names, self._detectors, actor
+            )
 
     def forget(
         self,
@@ -173,10 +174,13 @@ class Memory:
     ) -> S | Item:
         """Take one memory back: as an act of a session, or of a person, in the house log."""
         if session is None:
-            return deciding.forget(self._store_for(memory), memory, reason=reason, actor=actor)
+            store = self._store_for(memory)
+            with filling_after(self._filling, store):
+                return deciding.forget(store, memory, reason=reason, actor=actor)
         viewer = self._viewer(session)
         row = find_row(viewer.store, memory, viewer)
-        return deciding.forget_in(session, row, viewer, reason, actor)
+        with filling_after(self._filling, session):
+            return deciding.forget_in(session, row, viewer, reason, actor)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
@@ -203,7 +207,7 @@ class Memory:
         question = Question(
             query,
             self.k if k is None else k,
-            check_scopes(scopes) or self._scopes,
+            check_scopes(scopes) or self.scopes,
             purpose,
             workflow,
             valid_at,
@@ -212,7 +216,9 @@ class Memory:
         )
         at, number = _moment(session, as_of)
         names = owners_of(session, agent or self.agent, self.workflow)
-        return recall(session, question, names, self.finder(), at=at, number=number, actor=actor)
+        # another index holds what is active now: the past is looked up in the store
+        finder = self.finder(by_store=number is not None)
+        return recall(session, question, names, finder, at=at, number=number, actor=actor)
 
     def search(
         self,
@@ -237,7 +243,8 @@ class Memory:
             else viewer_of(reader, self.names_of(reader), at=as_of, number=number)
         )
         now = time_of(reader, as_of) if reader is not None else now_in(store)
-        found = search(store, query, viewer, self.finder(), now, valid_at, question.k)
+        finder = self.finder(by_store=reader is None or number is not None)
+        found = search(store, query, viewer, finder, now, valid_at, question.k)
         return [
             (item_of(store, dict(each.row), viewer), each.score)
             for each in found.ranked[: question.k]
@@ -310,11 +317,15 @@ class Memory:
 
     def approve(self, memory: Named, *, reason: str = "", actor: str | None = None) -> Item:
         """Have a person commit a memory that waits. Its writer may not."""
-        return deciding.approve(self._store_for(memory), memory, reason=reason, actor=actor)
+        store = self._store_for(memory)
+        with filling_after(self._filling, store):
+            return deciding.approve(store, memory, reason=reason, actor=actor)
 
     def reject(self, memory: Named, *, reason: str = "", actor: str | None = None) -> Item:
         """Have a person reject a memory that waits, for good."""
-        return deciding.reject(self._store_for(memory), memory, reason=reason, actor=actor)
+        store = self._store_for(memory)
+        with filling_after(self._filling, store):
+            return deciding.reject(store, memory, reason=reason, actor=actor)
 
     def rollback(
         self,
@@ -337,8 +348,8 @@ class Memory:
         """Fold the rows of memories again from the events, and fill another index again."""
         store = self._own_store()
         store.rebuild("memory")
-        if self.index is not None:
-            self.index.refill(store)
+        if self._filling is not None:
+            self._filling.refill(store)
 
     @property
     def tools(self) -> list[Tool[..., Any]]:
@@ -347,10 +358,10 @@ class Memory:
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
-    def finder(self) -> Finder:
-        """Return the way in which this memory finds candidates."""
-        if self.index is not None:
-            return self.index.finder()
+    def finder(self, *, by_store: bool = False) -> Finder:
+        """Return the way in which this memory finds candidates; `by_store`: without the index."""
+        if self._filling is not None and not by_store:
+            return IndexFinder(self._filling, self._parts, self._weights)
         return StoreFinder(self._parts, self._weights)
 
     def names_of(self, session: SessionValue) -> dict[Scope, str]:

@@ -82,19 +82,27 @@ def rank_rows(
     if not idf or not found.rows:
         return ()
     scored = _window_scores(_line_of(found.rows), idf, found.mean)
-    top = max((own + window for _, own, window in scored), default=0.0)
+    ranked = [
+        RankedRow(row, own + window, {"own": own, "window": window}) for row, own, window in scored
+    ]
+    return with_parts(ranked, parts, weights)
+
+
+def with_parts(
+    ranked: Sequence[RankedRow],
+    parts: Mapping[str, Part] | None,
+    weights: Mapping[str, float] | None,
+) -> tuple[RankedRow, ...]:
+    """Add further parts to scores, and put the rows in order, best first."""
+    top = max([each.score for each in ranked], default=0.0)
     extras = {
         name: (part, weight * top)
         for name, part in (parts or {}).items()
         if (weight := (weights or {}).get(name, 0.0))
     }
-    ranked = [
-        RankedRow(row, own + window, {"own": own, "window": window}) for row, own, window in scored
-    ]
     if extras:
         ranked = [_with_extras(each, extras) for each in ranked]
-    ranked.sort(key=lambda each: (-each.score, each.row["number"]))
-    return tuple(ranked)
+    return tuple(sorted(ranked, key=lambda each: (-each.score, each.row["number"])))
 
 
 def _with_extras(ranked: RankedRow, extras: Mapping[str, tuple[Part, float]]) -> RankedRow:

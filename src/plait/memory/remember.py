@@ -7,7 +7,7 @@ into its root, or the run ends (arrival.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -47,6 +47,7 @@ TEXT_MAX = 4000  # bytes: a memory is a statement; a document is ingested in pie
 KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
 _OPEN = "remember it in the workflow, with the value that its forward has, or in a fork"
 SECOND_RUN = "second run"
+_LATEST = 1000  # memories with the same words or key that are looked at
 # A second run that says the same confirms what these rules held back.
 _CONFIRMABLE = frozenset({"reflection", "origin", "model", "unconfirmed"})
 
@@ -178,16 +179,14 @@ class _Remembering:
         """Return the memories that this one replaces: those named, and the one with its key."""
         found = list(supersedes)
         if self._statement.key:
-            for row in active_with_key(self._viewer, self._row_owner, self._statement.key):
+            for row in active_with_key(self._viewer, self._statement.key):
                 found.append(Digest(str(row["id"])))
         return tuple(dict.fromkeys(found))
 
     def _same_words(self) -> Row | None:
         """Return the memory of the same owner that has these very words, and is not replaced."""
-        wanted = {"same": words_digest(self._words), "owner": self._row_owner}
-        rows = self._store.rows("memory", ITEM, wanted, order="number", descending=True, limit=8)
-        for row in rows:
-            if self._viewer.may_see(row) and self._viewer.standing(row).state != "superseded":
+        for row in rows_with(self._viewer, "same", words_digest(self._words)):
+            if self._viewer.standing(row).state != "superseded":
                 return row
         return None
 
@@ -238,10 +237,22 @@ def is_home(session: SessionValue) -> bool:
     return bool(path) and path[0].log == session.id
 
 
-def active_with_key(viewer: Viewer, owner: str, key: str) -> list[Row]:
-    """Return the active memories of an owner that have a key."""
-    rows = viewer.store.rows("memory", ITEM, {"key": key, "owner": owner}, limit=1000)
-    return [row for row in rows if viewer.may_see(row) and viewer.standing(row).state == "active"]
+def rows_with(viewer: Viewer, column: str, value: str) -> Iterator[Row]:
+    """Yield the memories with a value that a reader may see, of each of its owners the latest
+    first. At session scope every log of the path is an owner.
+    """
+    for owner in viewer.owners or ():
+        wanted = {column: value, "owner": owner}
+        rows = viewer.store.rows(
+            "memory", ITEM, wanted, order="number", descending=True, limit=_LATEST
+        )
+        yield from [row for row in rows if viewer.may_see(row)]
+
+
+def active_with_key(viewer: Viewer, key: str) -> list[Row]:
+    """Return the active memories that have a key."""
+    rows = rows_with(viewer, "key", key)
+    return [row for row in rows if viewer.standing(row).state == "active"]
 
 
 def is_confirmed_by(viewer: Viewer, known: Row, session: SessionValue) -> bool:

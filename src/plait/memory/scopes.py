@@ -46,8 +46,8 @@ class Viewer:
         self._roots: dict[LogId, bool] = {}
 
     @property
-    def owners(self) -> list[str]:
-        """The values of the column `owner` among which its memories are."""
+    def owners(self) -> list[str] | None:
+        """The values of the column `owner` among which its memories are. None: all."""
         return [*sorted(self._wide), *self._session_owners]
 
     def may_see(self, row: Row) -> bool:
@@ -85,6 +85,10 @@ class Overseer(Viewer):
 
     def __init__(self, store: Store, number: int | None = None) -> None:
         super().__init__(store, (), None, number)
+
+    @property
+    def owners(self) -> list[str] | None:
+        return None
 
     def may_see(self, row: Row) -> bool:
         return self.number is None or int(str(row["number"])) <= self.number

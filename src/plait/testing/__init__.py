@@ -1,10 +1,11 @@
-"""For tests, ours and yours: the contracts of stores and sandboxes, worlds made from a seed, and
-histories that can be compared.
+"""For tests, ours and yours: the contracts of stores, sandboxes and memory, worlds made from a
+seed, and histories that can be compared.
 """
 
+from plait.testing.memory import MemoryContract
 from plait.testing.sandbox import SandboxContract
 from plait.testing.seeded import Seeded
 from plait.testing.simulation import Simulation, history
 from plait.testing.store import StoreContract
 
-__all__ = ["SandboxContract", "Seeded", "Simulation", "StoreContract", "history"]
+__all__ = ["MemoryContract", "SandboxContract", "Seeded", "Simulation", "StoreContract", "history"]
