@@ -183,7 +183,7 @@ def test_in_a_branch_without_the_other_superseder_it_comes_back(
 ) -> None:
     session, old = told(memory, session, "Staging is at a.")
     left, one = told(memory, session.fork("left"), "Staging is at b.", supersedes=old)
-    right, two = told(memory, session.fork("right"), "Staging is at c.", supersedes=old)
+    right, _ = told(memory, session.fork("right"), "Staging is at c.", supersedes=old)
     memory.rollback(one).apply(reason=WRONG)
     assert memory.get(old, session=left).state == "active"
     assert memory.get(old, session=right).state == "superseded"
