@@ -105,6 +105,13 @@ def test_a_memory_that_is_none_is_refused() -> None:
         Agent("x", memory="notes")  # pyright: ignore[reportArgumentType]
 
 
+def test_the_tools_of_a_memory_have_one_version_in_every_process() -> None:
+    versions = [
+        [each.version for each in Memory(index=index).tools] for index in (None, CountedIndex())
+    ]
+    assert versions[0] == versions[1]
+
+
 def test_a_failed_search_is_on_record_and_the_agent_goes_on() -> None:
     remembered()
     index = CountedIndex()
