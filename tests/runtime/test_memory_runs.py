@@ -390,6 +390,8 @@ def test_a_what_if_replaces_a_recall() -> None:
     assert replay(branch, agent).head == branch.head
     none = whatif(done, agent, replace={recall.seq: []})
     assert [turn_text(turn) for turn in rebuild_prompt(none).turns] == ["What of staging?"]
+    with pytest.raises(InvalidValue, match="no id of a memory"):
+        whatif(done, agent, without=[id[:8]])  # pyright: ignore[reportArgumentType]
     for wrong in ("all", ["ffff0000"], [7]):
         with pytest.raises(InvalidValue, match="hits to keep"):
             whatif(done, agent, replace={recall.seq: wrong})
