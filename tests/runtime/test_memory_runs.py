@@ -258,6 +258,35 @@ def test_a_failed_run_decides_nothing_and_a_resumed_one_once() -> None:
     assert_replays(done, Learn())
 
 
+class LearnDetected(Learn):
+    def forward(self, session: Session) -> Session:
+        session = session.checks.record("seen", passed=True)
+        memory = Memory(detectors=[_finds_ports])
+        return memory.remember(session, "Port 22 is open.", scope="project", evidence=session)
+
+
+def _finds_ports(text: str) -> str | None:
+    return "it names a port" if "Port" in text else None
+
+
+def test_a_detector_speaks_on_proposals_of_a_run() -> None:
+    done = LearnDetected()(asked("go"))
+    (item,) = Memory().items(done, state=None)
+    assert item.state == "quarantined" and not bodies(done, MemoryCommitted)
+    assert_replays(done, LearnDetected())
+
+
+def test_the_end_of_a_run_looks_at_that_run_alone() -> None:
+    session = asked("go")
+    with pytest.raises(ValueError, match="no more"):
+        Learn(fails=True)(session)
+    done = LearnDetected()(session.reload())
+    states = {item.text: item.state for item in Memory().items(done, state=None)}
+    assert states["The database listens on port 5432."] == "proposed"
+    detached = Learn()(Session("go", user="u-17", project="bank").detach())
+    assert len(bodies(detached, MemoryCommitted)) == 1
+
+
 def test_a_run_without_proposals_asks_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object) -> list[object]:
         raise AssertionError("the gate was asked")

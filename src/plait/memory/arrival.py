@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
+
 from plait.event import Event
 from plait.event.kinds import (
     MemoryCommitted,
@@ -17,7 +19,7 @@ from plait.event.kinds import (
     MemorySupported,
     ValidationRecorded,
 )
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.memory.evidence import Piece, piece_of
 from plait.memory.gates import Detector, Proposal, Ruling, decide
 from plait.memory.remember import (
@@ -73,18 +75,26 @@ class ArrivalGate:
         return change_text(Overseer(store).standing(rows[0])) if rows else ""
 
 
-def decisions_at_end(
-    session: SessionValue, run: str, detectors: Sequence[Detector] = ()
-) -> list[Draft]:
-    """Return the decisions to append with the end of a run.
+def decisions_at_end(session: SessionValue, since: int) -> list[Draft]:
+    """Return the decisions to append with the end of a run that began after this seq.
 
     `session` is the last value of the run, in the log that it began on. A run on a branch decides
     nothing: its proposals arrive with the branch.
     """
-    path = core_of(session).state.story.path
-    if not path or path[0].log != session.id:
+    core = core_of(session)
+    if core.store.log(session.id).parent is not None:
         return []
-    return _Arrival(session, path, detectors).drafts()
+    spans = [span for span in core.state.story.path if _is_after(span, session.id, since)]
+    spans = [
+        span if span.via else msgspec.structs.replace(span, first=max(span.first, since + 1))
+        for span in spans
+    ]
+    return _Arrival(session, spans, ()).drafts()
+
+
+def _is_after(span: Span, log: LogId, since: int) -> bool:
+    """True if some of a span came after this seq of a log: written there, or merged into it."""
+    return span.via > since or (not span.via and span.log == log and span.last > since)
 
 
 class _Arrival:

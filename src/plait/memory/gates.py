@@ -66,12 +66,19 @@ def decide(proposal: Proposal, detectors: Sequence[Detector] = ()) -> Ruling:
         return Ruling("active", "person", "a person said it in these words")
     if (sign := instruction_in(proposal.text)) is not None:
         return Ruling("quarantined", "instruction", f"it reads like an instruction: {sign}")
-    for detector in detectors:
-        if (why := _detected(detector, proposal.text)) is not None:
-            return Ruling("quarantined", f"detector {_name_of(detector)}", why)
+    if (ruling := detected_ruling(proposal.text, detectors)) is not None:
+        return ruling
     if proposal.was_retracted:
         return Ruling("quarantined", "retracted", "the same words were taken back before")
     return _decide_by_evidence(proposal, is_quote=bool(quoted))
+
+
+def detected_ruling(text: str, detectors: Sequence[Detector]) -> Ruling | None:
+    """Return the decision of the first detector that objects to a text; None if none does."""
+    for detector in detectors:
+        if (why := _detected(detector, text)) is not None:
+            return Ruling("quarantined", f"detector {_name_of(detector)}", why)
+    return None
 
 
 def _decide_by_evidence(proposal: Proposal, *, is_quote: bool) -> Ruling:

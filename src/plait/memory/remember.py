@@ -30,7 +30,7 @@ from plait.event.strict import check_text
 from plait.ids import Digest, LogId, Micros
 from plait.inside import is_inside
 from plait.memory.evidence import Piece, lowest_trust, memories_read, pieces_of
-from plait.memory.gates import Detector, Proposal, decide
+from plait.memory.gates import Detector, Proposal, decide, detected_ruling
 from plait.memory.rows import DECISION_KINDS, ITEM, decode_grounds
 from plait.memory.scopes import Viewer, owner_in
 from plait.memory.words import words_digest, words_of
@@ -135,7 +135,10 @@ class _Remembering:
         replaced = self._replaced(supersedes)
         proposal = Draft(self._proposed(replaced), self._act(self._evidence()))
         if self._statement.scope != "session" and not is_home(self._session):
-            return [proposal]
+            # the gate at the end of the run does not know the detectors of this memory
+            detectors = () if self._writer.is_person else self._detectors
+            found = detected_ruling(self._statement.text, detectors)
+            return [proposal] if found is None else [proposal, self._decision(found.body(), 0)]
         ruling = decide(self._proposal(was_retracted=state == "retracted"), self._detectors)
         drafts = [proposal, self._decision(ruling.body(), 0)]
         if ruling.state == "active":

@@ -94,7 +94,7 @@ def _decisions(run: Run, at: Session, started: int) -> list[Draft]:
         decided.append(Draft(step.body, act))
     if step is not None or decided or run.journal.is_replay or not _has_proposals(run, at, started):
         return decided
-    return list(decisions_at_end(at, run.id))
+    return list(decisions_at_end(at, started))
 
 
 def _has_proposals(run: Run, at: Session, started: int) -> bool:
