@@ -207,7 +207,7 @@ class IndexFinder:
 
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
         self._filling.fill(store)
-        owners = viewer.owners
+        owners = viewer.owners or ()
         wanted = limit
         while True:
             answer = _search(self._index, query, owners, wanted)

@@ -42,7 +42,7 @@ from plait.store import Found, FoundRow, Row, Store
 K_MAX = 1000
 QUERY_MAX = 8000  # characters
 SEEDS = 15  # rows by their own words, whose neighbours are ranked with them
-NEAR = 3  # neighbours on each side
+NEAR = 2  # neighbours on each side
 _OMISSIONS_MAX = 64  # on record; a flood of quarantined texts must not fill the log
 _FAILURE_MAX = 2000  # characters
 WITHHELD = "withheld in a what-if"
