@@ -28,7 +28,16 @@ from plait.memory.provenance import (
     uses_of,
 )
 from plait.memory.ranking import Part
-from plait.memory.recall import Finder, Question, StoreFinder, now_in, recall, search, time_of
+from plait.memory.recall import (
+    Finder,
+    Question,
+    StoreFinder,
+    check_question,
+    now_in,
+    recall,
+    search,
+    time_of,
+)
 from plait.memory.remember import Statement, remember
 from plait.memory.rollback import RollbackPlan, plan_rollback
 from plait.memory.rows import ITEM
@@ -234,6 +243,7 @@ class Memory:
         It is for people. A program that acts on the result should `recall`.
         """
         question = Question(query, self.k if k is None else k, valid_at=valid_at)
+        check_question(question)
         reader = session if session is not None else as_of
         store = core_of(reader).store if reader is not None else self._own_store()
         number = store.number_of(as_of.head) if as_of is not None else None
