@@ -28,7 +28,7 @@ from plait.model.base import Model, Spec
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
-from plait.runtime.effects import AskModel, Recall, Remembering, Tell, Turning, UseTools
+from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
 from plait.runtime.invoke import Invocation
 from plait.runtime.names import principal_of
@@ -36,7 +36,6 @@ from plait.runtime.policy import Policy
 from plait.runtime.prompt import View
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
-from plait.runtime.recalls import query_of
 from plait.runtime.registry import is_tried_again, run_of
 from plait.runtime.replies import WRAPPED, WRAPPER
 from plait.runtime.turn import play
@@ -73,7 +72,7 @@ class Agent(Workflow):
         # the way to do that; None: its own model makes a summary
         compactor: Compacting | None = None,
         # searched before its first ask in a call, and given what a compaction takes away
-        memory: Remembering | None = None,
+        memory: AgentMemory | None = None,
     ) -> None:
         if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
@@ -93,7 +92,7 @@ class Agent(Workflow):
             raise InvalidValue(
                 "compactor", f"a {type(compactor).__name__} is not one", "pass a Compactor"
             )
-        if memory is not None and not isinstance(memory, Remembering):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if memory is not None and not isinstance(memory, AgentMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("memory", f"a {type(memory).__name__} is none", "pass a Memory")
         check_text(instruction, "instruction")
         if purpose is not None and purpose not in get_args(Purpose):
@@ -235,9 +234,7 @@ class Agent(Workflow):
             self._setup(tools), actor, session.run, session, run.journal.source_runs(session)
         )
         if self.memory is not None:
-            prompt.catch_up(session, run.journal.tips.events_between)
-            if query := query_of(prompt.heard):
-                session, _ = yield Recall(session, self.memory, query, actor, path, frame.purpose)
+            session, _ = yield Recall(session, self.memory, prompt, actor, path, frame.purpose)
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
         fit = (
             compact_before_ask(

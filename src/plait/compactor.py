@@ -19,7 +19,7 @@ from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
 from plait.runtime.drivers.blocking import drive
-from plait.runtime.effects import Remembering
+from plait.runtime.effects import AgentMemory
 from plait.runtime.invoke import Invocation
 from plait.runtime.registry import run_of
 from plait.runtime.turn import play
@@ -50,7 +50,7 @@ class Compactor(Workflow):
         retry: Retry | None = None,
         # statements in the steps that leave are proposed to it, with the messages that they come
         # from; None: they are not
-        memory: Remembering | None = None,
+        memory: AgentMemory | None = None,
     ) -> None:
         if model is not None and rule is not None:
             raise InvalidValue("Compactor", "it has both a model and a rule", "pass one of them")
@@ -62,7 +62,7 @@ class Compactor(Workflow):
             )
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("keep", f"{keep!r} is not a number of steps", "pass a number from 1")
-        if memory is not None and not isinstance(memory, Remembering):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if memory is not None and not isinstance(memory, AgentMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("memory", f"a {type(memory).__name__} is none", "pass a Memory")
         check_text(instruction or "", "instruction")
         self.model, self.keep, self.instruction, self.name = (

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from plait import (
     Agent,
+    Memory,
     Parallel,
     ScriptedModel,
     Selector,
@@ -32,6 +33,7 @@ from plait.model.base import Fault, OnDelta, Reply, Request
 from plait.policy import Ask, Policy
 from plait.session.views import Waiting
 from plait.tool import Happened, Tool
+from tests.support.memories import CountedIndex
 
 Act = Callable[[Session], Session]
 
@@ -59,8 +61,11 @@ class World:
         self.lock = Lock()
         return self
 
-    def touch(self) -> None:
+    def check_open(self) -> None:
         assert not self.sealed, "something was executed in a replay"
+
+    def touch(self) -> None:
+        self.check_open()
         with self.lock:
             self.runs += 1
 
@@ -206,6 +211,9 @@ class Maker:
 
     def __init__(self, seed: int, world: World, *, steps: int = 3) -> None:
         self._chance, self._world, self._steps = Random(seed), world, steps
+        index = CountedIndex()
+        index.before = world.check_open
+        self._memory = Memory(index=index)
         self._tools = tools_of(world)
         self._number = 0
         self.traits = Traits()
@@ -233,6 +241,8 @@ class Maker:
             self._gone,
             self._select,
             self._with_session,
+            self._remember,
+            self._recall,
         )
         deep = (
             self._parallel,
@@ -270,6 +280,25 @@ class Maker:
         self.traits = self.traits._replace(nested_asks=True)
         return lambda session: session.use(found, n=n)
 
+    def _remember(self, parts: list[Any], depth: int) -> Act:
+        n, look = self._next(), self._tools["look"]
+        scope = self._chance.choice(("session", "user"))
+
+        def act(session: Session) -> Session:
+            session = session.use(look, n=n)
+            return self._memory.remember(session, f"look {n}", scope=scope, evidence=session)
+
+        return act
+
+    def _recall(self, parts: list[Any], depth: int) -> Act:
+        n = self._next()
+
+        def act(session: Session) -> Session:
+            session, hits = self._memory.recall(session, "look")
+            return session.fact(f"recalled {n}", len(hits))
+
+        return act
+
     def _agent(self, parts: list[Any], depth: int) -> Act:
         made = self._an_agent()
         parts.append(made)
@@ -280,19 +309,22 @@ class Maker:
         for _ in range(self._chance.randint(0, 2)):
             if self._chance.random() < 0.15:
                 script.append(Fault("Overloaded", "come back later", retryable=True))
-            script.append(
-                [
-                    ToolCall(self._chance.choice((*PLAIN, "broken", "jot")), n=self._next())
-                    for _ in range(self._chance.randint(1, 3))
-                ]
-            )
+            script.append([self._call() for _ in range(self._chance.randint(1, 3))])
         script.append(f"done {self._next()}")
         return Agent(
             "Work.",
             model=Counted(self._world, script),
-            tools=list(self._tools.values()),
+            tools=[*self._tools.values(), *self._memory.tools],
             name=f"agent{self._next()}",
+            memory=self._memory if self._chance.random() < 0.3 else None,
         )
+
+    def _call(self) -> ToolCall:
+        name = self._chance.choice((*PLAIN, "broken", "jot", "remember"))
+        if name == "remember":
+            scope = self._chance.choice(("session", "user"))
+            return ToolCall(name, text=f"learned {self._next()}", scope=scope)
+        return ToolCall(name, n=self._next())
 
     def _caught(self, parts: list[Any], depth: int) -> Act:
         n, broken = self._next(), self._tools["broken"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from plait import Session
+from plait import Memory, Session
 from plait.event import Event
 from plait.event import kinds as k
 from plait.runs.replay import replay
@@ -38,12 +38,21 @@ class Ending(NamedTuple):
     facts: dict[str, Any]
     decisions: dict[str, Any]
     effects: Counter[Effect]
+    memories: list[tuple[str, str, str, int]]  # text, scope, state and supports
 
 
 def _ending(session: Session) -> Ending:
     said = [(message.role, message.text) for message in session.messages]
+    memories = [
+        (item.text, item.scope, item.state, item.supports)
+        for item in Memory().items(session, state=None)
+    ]
     return Ending(
-        said, dict(session.facts.items()), dict(session.facts.decisions.items()), WORLD.standing()
+        said,
+        dict(session.facts.items()),
+        dict(session.facts.decisions.items()),
+        WORLD.standing(),
+        sorted(memories),
     )
 
 

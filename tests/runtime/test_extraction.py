@@ -16,7 +16,7 @@ from plait.testing import Simulation
 from tests.support import Spy, assert_replays, bodies, events_of, kinds, scripted_model, turn_text
 
 
-def short(session: Session, messages: list[Message]) -> str:
+def number_of(session: Session, messages: list[Message]) -> str:
     return f"{len(messages)} messages"
 
 
@@ -44,7 +44,7 @@ BY_RULE = {
 
 
 def test_by_rule_with_the_messages_as_evidence() -> None:
-    compact = Compactor(rule=short, keep=2, memory=Memory())
+    compact = Compactor(rule=number_of, keep=2, memory=Memory())
     session = talk()
     done = compact(session)
     found = items(done)
@@ -63,7 +63,7 @@ def test_by_rule_with_the_messages_as_evidence() -> None:
 
 
 def test_without_a_memory_nothing_is_proposed() -> None:
-    done = Compactor(rule=short, keep=2)(talk())
+    done = Compactor(rule=number_of, keep=2)(talk())
     assert not bodies(done, MemoryProposed)
     with pytest.raises(InvalidValue, match="pass a Memory"):
         Compactor(memory="x")  # pyright: ignore[reportArgumentType]
@@ -103,7 +103,7 @@ def test_an_agent_proposes_what_its_own_compaction_takes_away() -> None:
         name="ann",
         model=scripted_model("Done."),
         context_max=500,
-        compactor=Compactor(rule=short, keep=2),
+        compactor=Compactor(rule=number_of, keep=2),
         memory=Memory(),
     )
     done = agent(session)
@@ -113,7 +113,7 @@ def test_an_agent_proposes_what_its_own_compaction_takes_away() -> None:
 
 
 def test_a_successor_starts_with_them() -> None:
-    done = Compactor(rule=short, keep=2, memory=Memory())(talk())
+    done = Compactor(rule=number_of, keep=2, memory=Memory())(talk())
     after = done.successor("Which database?")
     _, hits = Memory().recall(after, "Do we use PostgreSQL?")
     assert [hit.text for hit in hits][:1] == ["We decided to use PostgreSQL!"]
@@ -121,7 +121,7 @@ def test_a_successor_starts_with_them() -> None:
 
 class Compacting(Workflow):
     def __init__(self) -> None:
-        self.compact = Compactor(rule=short, keep=1, memory=Memory())
+        self.compact = Compactor(rule=number_of, keep=1, memory=Memory())
 
     def forward(self, session: Session) -> Session:
         session = session.say("We decided to use PostgreSQL.", actor="human:u-17").say("Go on.")

@@ -105,6 +105,13 @@ def test_a_memory_that_is_none_is_refused() -> None:
         Agent("x", memory="notes")  # pyright: ignore[reportArgumentType]
 
 
+def test_the_tools_of_a_memory_have_one_version_in_every_process() -> None:
+    versions = [
+        [each.version for each in Memory(index=index).tools] for index in (None, CountedIndex())
+    ]
+    assert versions[0] == versions[1]
+
+
 def test_a_failed_search_is_on_record_and_the_agent_goes_on() -> None:
     remembered()
     index = CountedIndex()
@@ -113,12 +120,13 @@ def test_a_failed_search_is_on_record_and_the_agent_goes_on() -> None:
     agent = Agent("Answer.", name="ann", model=spy, memory=Memory(index=index))
     done = agent(asked())
     (failed,) = bodies(done, k.RecallFailed)
-    assert failed.index == "counted" and failed.failure.kind == "ConnectionError"
-    line = "[memory] memory could not be searched: ConnectionError: the index is gone"
-    assert turn_text(spy.requests[0].turns[-1]) == line
+    assert failed.index == "counted" and failed.failure.kind == "IndexFailed"
+    line = turn_text(spy.requests[0].turns[-1])
+    assert line.startswith("[memory] memory could not be searched: IndexFailed: ")
+    assert "ConnectionError: the index is gone" in line
     assert done.text == "I cannot tell."
     assert_replays(done, agent)
-    assert index.searches == 1
+    assert index.searches == 0, "it could not even be filled"
 
 
 def _raise_lost() -> None:
@@ -157,7 +165,7 @@ def test_an_event_loop_goes_on_while_an_index_is_searched() -> None:
     async def both() -> Session:
         began, go_on = _stop_at_search(index)
         call = asyncio.create_task(agent.acall(asked()))
-        await began.wait()
+        await asyncio.wait_for(began.wait(), 60)
         go_on.set()
         return await call
 
@@ -186,7 +194,7 @@ def test_a_cancelled_call_does_not_wait_for_an_index() -> None:
     async def cancel() -> None:
         began, go_on = _stop_at_search(index)
         call = asyncio.create_task(ann(memory=Memory(index=index)).acall(session))
-        await began.wait()
+        await asyncio.wait_for(began.wait(), 60)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -382,6 +390,8 @@ def test_a_what_if_replaces_a_recall() -> None:
     assert replay(branch, agent).head == branch.head
     none = whatif(done, agent, replace={recall.seq: []})
     assert [turn_text(turn) for turn in rebuild_prompt(none).turns] == ["What of staging?"]
+    with pytest.raises(InvalidValue, match="no id of a memory"):
+        whatif(done, agent, without=[id[:8]])  # pyright: ignore[reportArgumentType]
     for wrong in ("all", ["ffff0000"], [7]):
         with pytest.raises(InvalidValue, match="hits to keep"):
             whatif(done, agent, replace={recall.seq: wrong})

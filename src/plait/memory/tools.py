@@ -58,6 +58,9 @@ class ToolMemory(Protocol):
     def names_of(self, session: Session) -> dict[Scope, str]: ...
 
 
+# Consent is for a version. A fingerprint would cover the memory, whose index may hold connections:
+# another one in each process.
+_VERSION = "plait 1"
 _TRIES = 100  # each try lost to another writer, which is done now
 _LOOKED_AT = 200  # events of the path among which a quotation is looked for
 _CITED = frozenset(
@@ -77,7 +80,7 @@ _OUTCOMES = {
 def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
     """Return the tools remember, recall and forget of a memory."""
 
-    @tool(effect="pure", timeout_s=60)
+    @tool(effect="pure", timeout_s=60, version=_VERSION)
     def remember(
         text: str,
         session: Session,
@@ -108,7 +111,7 @@ def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
                 return _outcome_text(memory, after, news)
         raise StaleHead(session.id, session.head, session.head, session.seq)
 
-    @tool(effect="pure", timeout_s=60)
+    @tool(effect="pure", timeout_s=60, version=_VERSION)
     def recall(query: str, session: Session, k: int = 5) -> str:
         """Search memory for statements that matter to a question.
 
@@ -125,7 +128,7 @@ def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
                 return "\n".join(map(_hit_text, hits)) or _no_hits_text(after)
         raise StaleHead(session.id, session.head, session.head, session.seq)
 
-    @tool(effect="pure", timeout_s=60)
+    @tool(effect="pure", timeout_s=60, version=_VERSION)
     def forget(memory_id: str, session: Session, reason: str = "") -> str:
         """Forget a statement that turned out to be wrong.
 

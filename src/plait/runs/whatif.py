@@ -12,7 +12,7 @@ from plait.errors import InvalidValue, NothingToResume
 from plait.event import Body, Event
 from plait.event import kinds as k
 from plait.event.kinds import Budget
-from plait.ids import Digest
+from plait.ids import Digest, is_digest
 from plait.journal.recorded_run import (
     RecordedRun,
     follow_recording,
@@ -79,6 +79,9 @@ def whatif(
         outside(session if isinstance(session, Session) else Session.open(session, store=store))
     )
     edits, last = _check_edits(there, replace or {}, at)
+    for memory in without:
+        if not is_digest(memory):
+            raise InvalidValue("without", f"{memory!r:.80} is no id of a memory", "pass hit.id")
     if effects not in ("ask", "live"):
         raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
     recorded = _find_source(there, edits, last)

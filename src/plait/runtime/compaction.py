@@ -20,7 +20,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
 from plait.model.base import Model
-from plait.runtime.effects import AskModel, Record, Remember, Remembering, Tell, Turning
+from plait.runtime.effects import AgentMemory, AskModel, Record, Remember, Tell, Turning
 from plait.runtime.extraction import ASK as EXTRACT_ASK
 from plait.runtime.extraction import (
     Extract,
@@ -67,7 +67,7 @@ class Way(NamedTuple):
     keep: int = KEEP
     instruction: str = INSTRUCTION
     # statements in the steps that leave are proposed to it; None: they are not
-    memory: Remembering | None = None
+    memory: AgentMemory | None = None
 
     def setup(self) -> Setup:
         return Setup(self.instruction, ())

@@ -82,7 +82,7 @@ class Tell(NamedTuple):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class AgentMemory(Protocol):
     """A memory as an agent uses it, as `plait.Memory` is."""
 
     agent: str
@@ -106,11 +106,13 @@ class Remembering(Protocol):
 
 
 class Recall(NamedTuple):
-    """Search a memory for an agent, and record what its prompt shows. Answer: (session, None)."""
+    """Search a memory for the last message of another in a prompt, and record what the prompt shows
+    of it. Answer: (session, None).
+    """
 
     session: Session
-    memory: Remembering
-    query: str
+    memory: AgentMemory
+    prompt: Prompt
     actor: str
     path: str
     purpose: Purpose | None = None
@@ -123,7 +125,7 @@ class Remember(NamedTuple):
     """
 
     session: Session
-    memory: Remembering
+    memory: AgentMemory
     extracts: Sequence[Extract]
     actor: str
     origin: str

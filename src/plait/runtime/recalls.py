@@ -30,7 +30,7 @@ from plait.session.content import text_of
 QUERY_MAX = 1_000  # characters of a message that memory is searched for
 
 
-def query_of(heard: Parts) -> str:
+def _query_of(heard: Parts) -> str:
     """Return the text to search for: of a long message, how it begins and how it ends."""
     text = text_of(heard).strip()
     if len(text) <= QUERY_MAX:
@@ -41,9 +41,13 @@ def query_of(heard: Parts) -> str:
 def recall_memories(effect: Recall) -> Answering:
     """Search, and record what the agent is shown; a failure is recorded, and the agent goes on."""
     check_running(effect.session)
-    session, memory = safe_point(effect.session), effect.memory
+    session, memory, run = safe_point(effect.session), effect.memory, run_of(effect.session)
+    effect.prompt.catch_up(session, run.journal.tips.events_between if run is not None else None)
+    query = _query_of(effect.prompt.heard)
+    if not query:
+        return session, None
     question = Question(
-        effect.query,
+        query,
         memory.k,
         memory.scopes,
         effect.purpose,
@@ -53,7 +57,6 @@ def recall_memories(effect: Recall) -> Answering:
     )
     finder, names = memory.finder(), owners_of(session, memory.agent, memory.workflow)
     if not has_recorded(session):
-        run = run_of(session)
         if run is not None:
             run.journal.check_may_act(session)
         if memory.index is not None:
