@@ -36,6 +36,7 @@ check: .venv/ready           ## lint, format, types, layers
 bench: .venv/ready           ## the figures, each beside the raw limit of the same run
 	$(BIN)/python benchmarks/log.py
 	$(BIN)/python benchmarks/session.py
+	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/runtime.py
 	$(BIN)/python benchmarks/durable.py
 	$(BIN)/python benchmarks/workspace.py

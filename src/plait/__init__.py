@@ -29,6 +29,7 @@ from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import MemoryGate as _MemoryGate
+from plait.session.ports import bind_ablation as _bind_ablation
 from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_memory_gate as _bind_memory_gate
 from plait.session.views import Effect
@@ -195,6 +196,17 @@ class _LazyGate:
 
 
 _bind_memory_gate(_cast("_MemoryGate", _LazyGate()))
+
+
+def _ablate(*about: _Any, **how: _Any) -> _Any:
+    """Stand in for ablation until a program asks for it."""
+    from plait.runs.ablate import ablate
+
+    _bind_ablation(ablate)
+    return ablate(*about, **how)
+
+
+_bind_ablation(_ablate)
 
 
 def __getattr__(name: str) -> _Any:

@@ -3,7 +3,8 @@
 The turn is a generator that yields effects and knows neither threads nor event loops nor vendors.
 It asks, runs the tools that the reply asks for, and asks again, until a reply asks for none. When
 it has asked as often as it may, it is told so and answers with the material it has. When the prompt
-outgrows `context_max`, the earlier steps are summarised first.
+outgrows `context_max`, the earlier steps are summarised first. An agent with a memory searches it
+once, before its first ask in a call, for the last message that is not its own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from plait.model.base import Model, Spec
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
-from plait.runtime.effects import AskModel, Tell, Turning, UseTools
+from plait.runtime.effects import AskModel, Recall, Remembering, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
 from plait.runtime.invoke import Invocation
 from plait.runtime.names import principal_of
@@ -35,6 +36,7 @@ from plait.runtime.policy import Policy
 from plait.runtime.prompt import View
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
+from plait.runtime.recalls import query_of
 from plait.runtime.registry import is_tried_again, run_of
 from plait.runtime.replies import WRAPPED, WRAPPER
 from plait.runtime.turn import play
@@ -70,6 +72,8 @@ class Agent(Workflow):
         policy: Policy | None = None,
         # the way to do that; None: its own model makes a summary
         compactor: Compacting | None = None,
+        # searched before its first ask in a call, and given what a compaction takes away
+        memory: Remembering | None = None,
     ) -> None:
         if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
@@ -89,6 +93,8 @@ class Agent(Workflow):
             raise InvalidValue(
                 "compactor", f"a {type(compactor).__name__} is not one", "pass a Compactor"
             )
+        if memory is not None and not isinstance(memory, Remembering):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("memory", f"a {type(memory).__name__} is none", "pass a Memory")
         check_text(instruction, "instruction")
         if purpose is not None and purpose not in get_args(Purpose):
             raise InvalidValue(
@@ -106,6 +112,7 @@ class Agent(Workflow):
         )
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.context_max, self.compactor, self.policy = context_max, compactor, policy
+        self.memory = memory
         self.parameters = dict(parameters or {})
         # refuses values that no event can hold
         VOCABULARY.encode(ScratchSet("parameters", self.parameters))
@@ -220,12 +227,17 @@ class Agent(Workflow):
     def _turn(self, session: Session) -> Turning[Session]:
         run = run_of(session)
         assert run is not None
-        path = run.stack.frames(session.id)[-1].path
+        frame = run.stack.frames(session.id)[-1]
+        path = frame.path
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
         # In a tool: since the tool was called.
         prompt = Prompt.of(
             self._setup(tools), actor, session.run, session, run.journal.source_runs(session)
         )
+        if self.memory is not None:
+            prompt.catch_up(session, run.journal.tips.events_between)
+            if query := query_of(prompt.heard):
+                session, _ = yield Recall(session, self.memory, query, actor, path, frame.purpose)
         ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
         fit = (
             compact_before_ask(
@@ -241,7 +253,8 @@ class Agent(Workflow):
         return session
 
     def _way(self, path: str, model: Model) -> Way:
-        return self.compactor.way(path) if self.compactor is not None else Way(model)
+        way = self.compactor.way(path) if self.compactor is not None else Way(model)
+        return way._replace(memory=way.memory or self.memory)
 
     def _check(self, value: Any) -> str | None:
         """Return why an answer does not have the type; None: it has."""

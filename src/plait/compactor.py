@@ -19,6 +19,7 @@ from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
 from plait.runtime.drivers.blocking import drive
+from plait.runtime.effects import Remembering
 from plait.runtime.invoke import Invocation
 from plait.runtime.registry import run_of
 from plait.runtime.turn import play
@@ -47,6 +48,9 @@ class Compactor(Workflow):
         instruction: str | None = None,  # to the model; None: as in plait.runtime.compaction
         name: str | None = None,
         retry: Retry | None = None,
+        # statements in the steps that leave are proposed to it, with the messages that they come
+        # from; None: they are not
+        memory: Remembering | None = None,
     ) -> None:
         if model is not None and rule is not None:
             raise InvalidValue("Compactor", "it has both a model and a rule", "pass one of them")
@@ -58,6 +62,8 @@ class Compactor(Workflow):
             )
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue("keep", f"{keep!r} is not a number of steps", "pass a number from 1")
+        if memory is not None and not isinstance(memory, Remembering):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue("memory", f"a {type(memory).__name__} is none", "pass a Memory")
         check_text(instruction or "", "instruction")
         self.model, self.keep, self.instruction, self.name = (
             model,
@@ -65,7 +71,7 @@ class Compactor(Workflow):
             instruction or INSTRUCTION,
             name,
         )
-        self._rule, self._retry = rule, retry
+        self._rule, self._retry, self.memory = rule, retry, memory
 
     def way(self, path: str) -> Way:
         """Return its way to summarise; an agent that compacts its own context asks for it, too."""
@@ -74,6 +80,7 @@ class Compactor(Workflow):
             self._rule,
             self.keep,
             self.instruction,
+            self.memory,
         )
 
     def forward(self, session: Session) -> Session:

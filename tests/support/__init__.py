@@ -5,6 +5,7 @@ here.
 from tests.support.counts import EXAMPLES, FINDINGS, count, count_calls, dose, growth, report, seed
 from tests.support.events import bodies, events_of, kinds, record, record_reply
 from tests.support.files import filled_folder
+from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, scripted_model, speaker, turn_text
 from tests.support.processes import (
     ROOT,
@@ -33,7 +34,10 @@ __all__ = [
     "QUICK",
     "RAN",
     "ROOT",
+    "STAGING",
+    "CountedIndex",
     "Later",
+    "PromptModel",
     "RawSql",
     "Spy",
     "ask_preview",
@@ -56,6 +60,7 @@ __all__ = [
     "read",
     "record",
     "record_reply",
+    "remembered",
     "report",
     "result_delta",
     "result_text",

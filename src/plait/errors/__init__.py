@@ -43,6 +43,7 @@
     │   ├── NotEvidence          the event cannot be evidence
     │   ├── NoOwner              the session has no owner of that scope
     │   ├── MayNotDecide         its writer, code of a run and agents cannot approve a memory
+    │   ├── NotRecalled          no recall of the run returned the memory
     │   ├── StalePlan            memories changed since the rollback was planned
     │   └── IndexFailed          an index did not answer
     ├── SetupError               something is missing or wrong before anything runs
@@ -146,6 +147,7 @@ from plait.errors.memories import (
     NoEvidence,
     NoOwner,
     NotEvidence,
+    NotRecalled,
     StalePlan,
     UnknownMemory,
 )
@@ -322,6 +324,7 @@ __all__ = (
     "SetupError",
     "StaleEpoch",
     "StaleHead",
+    "NotRecalled",
     "StalePlan",
     "StoreBusy",
     "StoreClosed",

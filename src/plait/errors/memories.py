@@ -57,6 +57,17 @@ class NoOwner(MemoryFault):
         super().__init__(f"{session} has no {scope} that a memory could belong to: {step}")
 
 
+class NotRecalled(MemoryFault):
+    """No recall of a session's last run returned a memory."""
+
+    def __init__(self, session: str, memory: str) -> None:
+        self.session, self.memory = session, memory
+        super().__init__(
+            f"no recall of the last run in {session} returned [m:{memory[:8]}], so a run without it"
+            f" is the same run. See which it recalled: plait memory used {session}"
+        )
+
+
 class StalePlan(MemoryFault):
     """Memories have changed since a rollback was planned."""
 

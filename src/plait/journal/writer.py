@@ -191,6 +191,9 @@ class DirectWriter:
     def recorded(self, position: Position, ahead: int = 0) -> Event | None:
         return None
 
+    def withheld(self, position: Position) -> frozenset[Digest]:
+        return frozenset()
+
     def append(
         self,
         position: Position,

@@ -63,7 +63,7 @@ class Memory:
         weights: Mapping[str, float] | None = None,
         index: Index | None = None,  # another index; None: the store's own
     ) -> None:
-        self._store, self._scopes = store, check_scopes(scopes)
+        self._store, self.scopes = store, check_scopes(scopes)
         self.agent, self.workflow, self.k, self.tokens_max = agent, workflow, k, tokens_max
         self._detectors = tuple(detectors)
         self.index = index
@@ -207,7 +207,7 @@ class Memory:
         question = Question(
             query,
             self.k if k is None else k,
-            check_scopes(scopes) or self._scopes,
+            check_scopes(scopes) or self.scopes,
             purpose,
             workflow,
             valid_at,

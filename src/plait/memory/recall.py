@@ -7,12 +7,12 @@ diverge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from plait.errors import InvalidValue, MemoryFault, PlaitError
+from plait.errors import InvalidValue, MemoryFault
 from plait.event.kinds import (
     Failure,
     MemoryRecalled,
@@ -44,6 +44,8 @@ QUERY_MAX = 8000  # characters
 SEEDS = 20  # rows by their own words, whose neighbours are ranked with them
 NEAR = 3  # neighbours on each side
 _OMISSIONS_MAX = 64  # on record; a flood of quarantined texts must not fill the log
+_FAILURE_MAX = 2000  # characters
+WITHHELD = "withheld in a what-if"
 _OPEN = "recall in the workflow, with the value that its forward has, or in a fork"
 
 
@@ -130,21 +132,52 @@ def recall(
     check_question(question)
     check_may(session.short, core_of(session).life.status, "recall")
     refuse_if_busy(session, "recall", _OPEN)
-    scopes = question.scopes or tuple([scope for scope in SCOPES if scope in names])
+    scopes = scopes_of(question, names)
     if (followed := _follow_recording(session, question, scopes, finder, actor)) is not None:
         return followed
-    store = core_of(session).store
+    body, hits = search_and_rank(session, question, names, finder, at=at, number=number)
+    return append_drafts(session, [recall_draft(session, body, actor)]), hits
+
+
+def scopes_of(question: Question, names: Collection[Scope]) -> tuple[Scope, ...]:
+    """Return the scopes that a recall reads: those it names, else all that the session has."""
+    return question.scopes or tuple([scope for scope in SCOPES if scope in names])
+
+
+def has_recorded(session: SessionValue) -> bool:
+    """True if a recall is recorded right after this value: it is taken, and no search is made."""
+    step = writer_of(session.run).recorded(position_of(session))
+    return step is not None and step.kind in _RECALLS
+
+
+def search_and_rank(
+    session: SessionValue,
+    question: Question,
+    names: dict[Scope, str],
+    finder: Finder,
+    *,
+    at: SessionValue | None = None,
+    number: int | None = None,
+) -> tuple[MemoryRecalled | RecallFailed, list[Hit]]:
+    """Search; return the event to record, also that the search failed, and the hits.
+
+    It writes nothing, so that a driver may wait for it in a thread.
+    """
+    store, scopes = core_of(session).store, scopes_of(question, names)
     read = number if number is not None else store.number
     viewer = viewer_of(session, names, scopes, at=at, number=number)
-    now = time_of(session, at)
-    body: MemoryRecalled | RecallFailed
-    hits: list[Hit] = []
+    now, withheld = time_of(session, at), writer_of(session.run).withheld(position_of(session))
     try:
-        body, hits = _searched(store, question, scopes, finder, viewer, now, read)
-    except PlaitError as error:
-        body = _failure(question, finder, error)
-    drafts = [Draft(body, acting_in(session, actor)._replace(causes=_causes_of(body)))]
-    return append_drafts(session, drafts), hits
+        return _searched(store, question, scopes, finder, viewer, now, read, withheld)
+    except Exception as error:  # another index is code of others
+        return _failure(question, finder, error), []
+
+
+def recall_draft(
+    session: SessionValue, body: MemoryRecalled | RecallFailed, actor: str | None = None
+) -> Draft:
+    """Return a recall as it is appended."""
+    return Draft(body, acting_in(session, actor)._replace(causes=_causes_of(body)))
 
 
 def _searched(
@@ -155,9 +188,12 @@ def _searched(
     viewer: Viewer,
     now: Micros,
     read: int,
+    withheld: Collection[Digest],
 ) -> tuple[MemoryRecalled, list[Hit]]:
     """Search; return the event to record and the hits, which are equal to those read back."""
-    found = search(store, question.query, viewer, finder, now, question.valid_at, question.k)
+    found = search(
+        store, question.query, viewer, finder, now, question.valid_at, question.k, withheld
+    )
     ranked = found.ranked[: max(question.k, SEEDS)]
     scores = [_score_of(each, viewer, now) for each in ranked]
     hits = [
@@ -194,6 +230,7 @@ def search(
     now: Micros,
     valid_at: Micros | None = None,
     k: int = 5,
+    withheld: Collection[Digest] = (),
 ) -> Ranking:
     """Rank the memories that a reader may see, that are active, and that hold at the time.
 
@@ -202,7 +239,7 @@ def search(
     """
     wanted = max(SEEDS, k)
     limit = wanted
-    filtering = _Filter(viewer, now, valid_at if valid_at is not None else now)
+    filtering = _Filter(viewer, now, valid_at if valid_at is not None else now, withheld)
     while True:
         found = finder.find(store, query, viewer, limit)
         kept = [each for each in found.rows if filtering.keeps(each.row, is_found=True)]
@@ -218,8 +255,11 @@ def search(
 class _Filter:
     """Keeps the rows that a recall may return, and notes why it leaves others out."""
 
-    def __init__(self, viewer: Viewer, now: Micros, valid_at: Micros) -> None:
+    def __init__(
+        self, viewer: Viewer, now: Micros, valid_at: Micros, withheld: Collection[Digest]
+    ) -> None:
         self._viewer, self._now, self._valid_at = viewer, now, valid_at
+        self._withheld = withheld
         self.left_out: list[Omission] = []
         self._kept: dict[Digest, bool] = {}
 
@@ -234,6 +274,7 @@ class _Filter:
             standing = self._viewer.standing(row)
             why = reason_out_of_time(row, self._now, self._valid_at)
             why = standing.state if standing.state != "active" else why
+            why = WITHHELD if id in self._withheld else why
             if why is not None and is_found:
                 self.left_out.append(Omission(id, why))
         self._kept[id] = is_visible and why is None
@@ -324,8 +365,9 @@ def _hits_after(session: SessionValue) -> list[Hit]:
     return hits_of(store, event) if event.kind == MemoryRecalled.__name__ else []
 
 
-def _failure(question: Question, finder: Finder, error: PlaitError) -> RecallFailed:
-    failure = Failure(type(error).__name__, str(error), retryable=isinstance(error, MemoryFault))
+def _failure(question: Question, finder: Finder, error: Exception) -> RecallFailed:
+    text = str(error)[:_FAILURE_MAX].encode("utf-8", "replace").decode()
+    failure = Failure(type(error).__name__, text, retryable=isinstance(error, MemoryFault))
     return RecallFailed(question.query, failure, finder.name)
 
 

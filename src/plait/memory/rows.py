@@ -128,7 +128,13 @@ class MemoryRows:
         Table(
             SUPPORT,
             key=("memory", "number"),
-            columns={"memory": "text", "number": "integer", "grounds": "text", "run": "text"},
+            columns={
+                "memory": "text",
+                "number": "integer",
+                "grounds": "text",
+                "run": "text",
+                "person": "integer",  # 1: a person said so, and not code of a run
+            },
         ),
         Table(
             READ,
@@ -207,7 +213,13 @@ class MemoryRows:
         if row is None:
             return
         rows.put(ITEM, {**row, "supports": _count(row["supports"]) + 1})
-        said: Row = {"grounds": _encode(grounds).decode(), "run": event.header.run}
+        header = event.header
+        by_person = header.actor.startswith("human:") and header.origin == "human"
+        said: Row = {
+            "grounds": _encode(grounds).decode(),
+            "run": header.run,
+            "person": int(by_person and header.run is None),
+        }
         rows.put(SUPPORT, {"memory": memory, "number": number, **said})
         _put_rests(rows, memory, grounds)
 

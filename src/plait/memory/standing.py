@@ -37,14 +37,17 @@ _GATED: dict[str, State] = {
 }
 _RETRACTED, _RESTORED = MemoryRetracted.__name__, MemoryRestored.__name__
 _SUPERSEDED = MemorySuperseded.__name__
+AGAIN = "undone"  # the rule by which a memory is superseded again, once its rollback is undone
 
 
 def standing_of(decisions: Iterable[Decision]) -> MemoryStanding:
     """Fold decisions, in commit order."""
     gated: State = "proposed"
     by: Decision | None = None
-    retracted: Decision | None = None
+    # A restoration undoes the last retraction: an earlier one, of the reader's branch, stays.
+    retractions: list[Decision] = []
     superseders: dict[str, Decision] = {}
+    lifted: set[str] = set()
     for decision in decisions:
         kind = decision.kind
         if kind in _GATED:
@@ -53,18 +56,21 @@ def standing_of(decisions: Iterable[Decision]) -> MemoryStanding:
             if gated == "quarantined":
                 gated, by = "active", decision
         elif kind == _RETRACTED:
-            retracted = decision
+            retractions.append(decision)
         elif kind == _SUPERSEDED:
-            superseders[decision.other] = decision
+            # a reader who never knew the superseder does not learn of it by an undone rollback
+            if decision.rule != AGAIN or decision.other in lifted:
+                superseders[decision.other] = decision
         elif kind == _RESTORED and decision.other:
-            superseders.pop(decision.other, None)
-        elif kind == _RESTORED:
-            retracted = None
+            if superseders.pop(decision.other, None) is not None:
+                lifted.add(decision.other)
+        elif kind == _RESTORED and retractions:
+            retractions.pop()
     others = tuple([Digest(other) for other in superseders])
     if gated == "rejected":
         return MemoryStanding("rejected", by, others)
-    if retracted is not None:
-        return MemoryStanding("retracted", retracted, others)
+    if retractions:
+        return MemoryStanding("retracted", retractions[-1], others)
     if superseders:
         return MemoryStanding("superseded", [*superseders.values()][-1], others)
     return MemoryStanding(gated, by)

@@ -4,15 +4,20 @@ speaks on each as on any call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from plait.errors import StaleHead
 from plait.event import Event
 from plait.event.kinds import (
     MemoryKind,
+    MemoryProposed,
+    MemoryRejected,
+    MemoryRetracted,
+    MemorySupported,
     MessageSaid,
     ModelReplied,
+    RecallFailed,
     Scope,
     ToolFailed,
     ToolReturned,
@@ -24,6 +29,7 @@ from plait.memory.rows import DECISION_KINDS
 from plait.memory.scopes import viewer_of
 from plait.memory.words import words_of
 from plait.session import Session
+from plait.session.acting import acting_in
 from plait.session.events import path_events
 from plait.session.value import core_of
 from plait.tool import Tool, tool
@@ -58,6 +64,8 @@ _CITED = frozenset(
     kind.__name__
     for kind in (MessageSaid, ModelReplied, ToolReturned, ToolFailed, ValidationRecorded)
 )
+_REMEMBERED = frozenset(kind.__name__ for kind in (MemoryProposed, MemorySupported, MemoryRejected))
+_FORGOTTEN = frozenset({MemoryRetracted.__name__})
 _OUTCOMES = {
     "active": "remembered as [m:{id}]",
     "quarantined": "kept as [m:{id}] for review, and not recalled before: {why}",
@@ -85,6 +93,8 @@ def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
             kind: fact, preference, procedure, reflection, failure or resource
             key: what it is about, in a word or two; a later statement with the same key replaces it
         """
+        if (written := _written_before(session, _REMEMBERED)) is not None:
+            return _outcome_text(memory, session.reload(), [written])
         evidence = evidence_for(session, text)
         for _ in range(_TRIES):
             try:
@@ -94,7 +104,8 @@ def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
             except StaleHead:
                 session = session.reload()
             else:
-                return _outcome_text(memory, session, after)
+                news = core_of(after).store.read(after.id, session.seq + 1, after.seq, reverse=True)
+                return _outcome_text(memory, after, news)
         raise StaleHead(session.id, session.head, session.head, session.seq)
 
     @tool(effect="pure", timeout_s=60)
@@ -107,11 +118,11 @@ def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
         """
         for _ in range(_TRIES):
             try:
-                _, hits = memory.recall(session, query, k=k)
+                after, hits = memory.recall(session, query, k=k)
             except StaleHead:
                 session = session.reload()
             else:
-                return "\n".join(map(_hit_text, hits)) or "(nothing in memory matches)"
+                return "\n".join(map(_hit_text, hits)) or _no_hits_text(after)
         raise StaleHead(session.id, session.head, session.head, session.seq)
 
     @tool(effect="pure", timeout_s=60)
@@ -122,6 +133,8 @@ def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
             memory_id: its mark, as in m:1a2b3c4d
             reason: why, in a sentence
         """
+        if _written_before(session, _FORGOTTEN) is not None:
+            return f"forgot {memory_id}"
         for _ in range(_TRIES):
             try:
                 memory.forget(memory_id, session=session, reason=reason)
@@ -154,14 +167,35 @@ def evidence_for(session: Session, text: str) -> list[Event]:
     return quoted[:3] or ([reply] if reply is not None else [core.store.event(session.head)])
 
 
-def _outcome_text(memory: ToolMemory, before: Session, after: Session) -> str:
-    """Return what became of a memory, as the model is told."""
-    store = core_of(after).store
-    viewer = viewer_of(after, memory.names_of(after))
-    for event in store.read(after.id, before.seq + 1, after.seq, reverse=True):
-        subject = event.header.causes[0] if event.kind in DECISION_KINDS else event.id
-        if event.kind == "MemorySupported":
-            subject = event.header.causes[0]
+def _no_hits_text(session: Session) -> str:
+    """Return why there are no hits: a broken index must not look like an empty memory."""
+    body = core_of(session).store.event(session.head).body
+    if isinstance(body, RecallFailed):
+        return f"memory could not be searched: {body.failure.kind}: {body.failure.message}"
+    return "(nothing in memory matches)"
+
+
+def _written_before(session: Session, kinds: frozenset[str]) -> Event | None:
+    """Return the last event of these kinds that this very call wrote before its process died.
+
+    The call is made again then, and must not say the same twice.
+    """
+    call, now = acting_in(session).call, session.reload()
+    if call is None:
+        return None
+    for event in core_of(now).store.read(now.id, 1, now.seq, kinds=kinds, reverse=True):
+        if event.header.call == call:
+            return event
+    return None
+
+
+def _outcome_text(memory: ToolMemory, session: Session, news: Iterable[Event]) -> str:
+    """Return what became of a memory, as the model is told, by the last event about it."""
+    store = core_of(session).store
+    viewer = viewer_of(session, memory.names_of(session))
+    for event in news:
+        is_about = event.kind in DECISION_KINDS or event.kind == MemorySupported.__name__
+        subject = event.header.causes[0] if is_about else event.id
         item = item_of(store, find_row(store, subject, viewer), viewer)
         by = item.standing.by
         why = by.rule if by is not None else ""

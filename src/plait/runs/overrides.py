@@ -62,6 +62,7 @@ def apply_recorded_overrides(run: Run, recorded: RecordedRun, *, is_replay: bool
         raise NeedsWorkflow(short(run.root), recorded.workflow, why) from error
     run.settings.overrides = Overrides(model, said.get("instruction"))
     run.settings.policies = policies_for(said.get("effects"))
+    run.settings.without = frozenset(said.get("without", ()))
 
 
 def policies_for(effects: object) -> tuple[Policy, ...]:

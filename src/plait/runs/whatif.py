@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from plait.journal.recorded_run import (
 )
 from plait.journal.writer import direct_writer
 from plait.program import check_workflow, find_program_call
+from plait.runs.kept_hits import keep_hits
 from plait.runs.overrides import check_overrides, describe_overrides, policies_for
 from plait.runs.resume import call_program
 from plait.runtime.attendants import Watch
@@ -54,6 +55,7 @@ def whatif(
     replace: Mapping[int | Event, Any] | None = None,
     effects: Literal["ask", "live"] = "ask",
     label: str | None = None,
+    without: Collection[Digest] = (),
     budget: Budget | None = None,
     store: str | Path | Store | None = None,
     on_event: OnEvent | None = None,
@@ -65,7 +67,9 @@ def whatif(
     changed.
 
     `model=`, `instruction=` and `tools=` are for every agent, or by name: `{"coder": …}`.
-    `replace={seq: value}` puts other words into a message, a reply, a tool's result or a fact.
+    `replace={seq: value}` puts other words into a message, a reply, a tool's result or a fact; of a
+    recall it keeps the hits that are named. `without=` are memories that no recall of the branch
+    returns any more.
     Effects beyond the workspace need consent, unless `effects="live"`. The branch draws on the
     session's budget, unless it is granted one of its own.
     """
@@ -93,6 +97,7 @@ def whatif(
             "effects": effects,
             **describe_overrides(overrides),
             **({"replaced": sorted(edits)} if edits else {}),
+            **({"without": sorted(without)} if without else {}),
         },
     )
     behalf = recorded.started.actor
@@ -114,6 +119,7 @@ def whatif(
             run.budgets.set_root(own_budget)
         run.settings.overrides = overrides
         run.settings.policies = policies_for(effects)
+        run.settings.without = frozenset(without)
         draw_under(run)
         open_run(run)
     except BaseException:
@@ -190,12 +196,28 @@ def _find_source(session: Session, edits: Mapping[int, Any], last: int) -> Recor
 
 # ── other words ──────────────────────────────────────────────────────────────────────────────
 
+# their causes say which memory they are about
+_ABOUT_MEMORIES = frozenset(
+    kind.__name__
+    for kind in (
+        k.MemoryProposed,
+        k.MemoryCommitted,
+        k.MemoryQuarantined,
+        k.MemoryRejected,
+        k.MemorySupported,
+        k.MemorySuperseded,
+        k.MemoryRetracted,
+        k.MemoryRestored,
+        k.MemoryUsed,
+    )
+)
+
 
 def _restate_past(
     session: Session, edits: Mapping[int, Any], last: int
 ) -> tuple[list[Draft], dict[Digest, bytes]]:
     """Return drafts that repeat the events from the first edit on, with other words in them."""
-    drafts, blobs = list[Draft](), dict[Digest, bytes]()
+    drafts, blobs, repeated = list[Draft](), dict[Digest, bytes](), dict[Digest, int]()
     for event in store_at(session.store).read(session.id, min(edits), last):
         if event.kind in (k.Rewound.__name__, k.Merged.__name__):
             raise InvalidValue(
@@ -207,17 +229,25 @@ def _restate_past(
             continue
         body = event.body
         if event.seq in edits:
-            body, more = _replace_words(event, edits[event.seq])
+            body, more = _replace_words(session, event, edits[event.seq])
             blobs.update(more)
         header = event.header
-        act = Act(header.actor, header.origin, header.behalf, header.call, (event.id,))
+        causes: tuple[Digest | int, ...] = (event.id,)
+        if isinstance(body, k.MemoryRecalled):
+            causes = (*(hit.memory for hit in body.hits), event.id)
+        elif event.kind in _ABOUT_MEMORIES:
+            causes = (*(repeated.get(cause, cause) for cause in header.causes), event.id)
+        repeated[event.id] = len(drafts) + 1  # the first draft of the branch begins its run
+        act = Act(header.actor, header.origin, header.behalf, header.call, causes)
         drafts.append(Draft(body, act))
     return drafts, blobs
 
 
-def _replace_words(event: Event, value: Any) -> tuple[Body, dict[Digest, bytes]]:
+def _replace_words(session: Session, event: Event, value: Any) -> tuple[Body, dict[Digest, bytes]]:
     """Return the body of an event with another value, and the blobs of that value."""
     body = event.body
+    if isinstance(body, k.MemoryRecalled):
+        return keep_hits(session, event, body, value), {}
     if isinstance(body, (k.ToolReturned, k.ToolFailed)):
         parts, blobs = pack(contents(value), "replace")
         return k.ToolReturned(parts, attempt=body.attempt), blobs
@@ -234,5 +264,5 @@ def _replace_words(event: Event, value: Any) -> tuple[Body, dict[Digest, bytes]]
     raise InvalidValue(
         "replace",
         f"event {event.seq} is a {event.kind}",
-        "replace a message, a reply, a tool's result, an answer or a fact",
+        "replace a message, a reply, a tool's result, an answer, a fact or a recall",
     )

@@ -20,7 +20,14 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
 from plait.model.base import Model
-from plait.runtime.effects import AskModel, Record, Tell, Turning
+from plait.runtime.effects import AskModel, Record, Remember, Remembering, Tell, Turning
+from plait.runtime.extraction import ASK as EXTRACT_ASK
+from plait.runtime.extraction import (
+    Extract,
+    extract_by_rule,
+    extract_from_reply,
+    leaving_events,
+)
 from plait.runtime.names import call_id, principal_of
 from plait.runtime.prompt.parts import shorten_text
 from plait.runtime.prompt.prompt import Prompt
@@ -59,6 +66,8 @@ class Way(NamedTuple):
     # of the last steps: a message, a reply with the outcomes of its calls, or a call by the program
     keep: int = KEEP
     instruction: str = INSTRUCTION
+    # statements in the steps that leave are proposed to it; None: they are not
+    memory: Remembering | None = None
 
     def setup(self) -> Setup:
         return Setup(self.instruction, ())
@@ -149,11 +158,13 @@ def compact_session(
     if leaving is None:
         return session
     text, act = "", Act(f"service:{principal_of(path)}", "program", call=call)
+    leaving_now = leaving_events(session, leaving.last) if way.memory is not None else []
+    extracts: list[Extract] | None = None  # None: a rule finds them
+    actor = f"agent:{principal_of(path)}"
     if way.model is not None:
-        actor = f"agent:{principal_of(path)}"
         prompt = Prompt.of(way.setup(), actor, session.run, session)
         session, _ = yield Tell(session, ASK, aside=actor)
-        session, answer = yield AskModel(
+        ask = AskModel(
             session,
             prompt,
             way.model,
@@ -163,9 +174,14 @@ def compact_session(
             retry=retry or Retry(),
             aside=True,
         )
-        prompt.put_back()
+        session, answer = yield ask
         if answer.text.strip():
             text, act = answer.text, Act(actor, "model", call=call, causes=(answer.id,))
+        if leaving_now:
+            session, _ = yield Tell(session, EXTRACT_ASK, aside=actor)
+            session, listed = yield ask._replace(session=session)
+            extracts = extract_from_reply(listed.text, leaving_now)
+        prompt.put_back()
     text = text or _summary_by_rule(way.rule or extract, session, leaving)
     parts, blobs = pack([text], "summary")
     session, _ = yield Record(
@@ -173,6 +189,12 @@ def compact_session(
         [Draft(k.ContextCompacted((1, leaving.last), parts, tuple(session.facts)), act)],
         blobs,
     )
+    if way.memory is None:
+        return session
+    if extracts is not None:
+        session, _ = yield Remember(session, way.memory, extracts, actor, "model")
+    elif found := extract_by_rule(leaving_now):
+        session, _ = yield Remember(session, way.memory, found, act.actor, "program")
     return session
 
 

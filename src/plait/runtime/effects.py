@@ -7,15 +7,18 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from plait.calls.model_call import Retry
 from plait.event import Event, Json
-from plait.event.kinds import Action, Data
+from plait.event.kinds import Action, Data, MemoryKind, Purpose, Scope
 from plait.ids import Digest
+from plait.memory.recall import Finder
 from plait.model.base import Choice, Model
+from plait.runtime.extraction import Extract
 from plait.runtime.prompt.prompt import Prompt
 from plait.session import Session
+from plait.session.acting import Because
 from plait.session.ports import Draft
 from plait.tool import Tool
 
@@ -78,6 +81,54 @@ class Tell(NamedTuple):
     aside: str = ""  # the one agent who is to see it; "": it is part of the conversation
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """A memory as an agent uses it, as `plait.Memory` is."""
+
+    agent: str
+    workflow: str
+    k: int
+    tokens_max: int
+    scopes: tuple[Scope, ...] | None
+    index: Any  # None: the store's own
+
+    def finder(self) -> Finder: ...
+    def remember(
+        self,
+        session: Session,
+        text: str,
+        *,
+        evidence: Because,
+        kind: MemoryKind,
+        actor: str | None,
+        origin: str | None,
+    ) -> Session: ...
+
+
+class Recall(NamedTuple):
+    """Search a memory for an agent, and record what its prompt shows. Answer: (session, None)."""
+
+    session: Session
+    memory: Remembering
+    query: str
+    actor: str
+    path: str
+    purpose: Purpose | None = None
+
+
+class Remember(NamedTuple):
+    """Propose statements as memories of the session, each with its evidence.
+
+    Answer: (session, None).
+    """
+
+    session: Session
+    memory: Remembering
+    extracts: Sequence[Extract]
+    actor: str
+    origin: str
+
+
 class Record(NamedTuple):
     """Record an act of the turn itself, as in a compaction.
 
@@ -89,6 +140,6 @@ class Record(NamedTuple):
     blobs: Mapping[Digest, bytes] = {}
 
 
-Effect = AskModel | UseTools | Tell | Record
+Effect = AskModel | UseTools | Tell | Recall | Remember | Record
 T = TypeVar("T")
 Turning = Generator[Effect, tuple[Session, Any], T]

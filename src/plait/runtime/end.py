@@ -19,9 +19,11 @@ from plait.event import kinds as k
 from plait.event.kinds import Body
 from plait.ids import Digest
 from plait.journal.standing import Standing
+from plait.memory.arrival import decisions_at_end
 from plait.runtime.appends import append_around_run, append_at_tip
 from plait.runtime.registry import close_run, is_going_on
 from plait.runtime.run import Run
+from plait.runtime.run_writer import PROPOSING
 from plait.runtime.safe_points import undelivered
 from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
@@ -54,16 +56,52 @@ def end_run(
         append_at_tip(tip, ())
     if is_complete:
         run.journal.check_recording_used()
+    started = session.seq
     session = run.journal.catch_up(advance(session, run.journal.tip(run.root)))
-    session, _ = append_at_tip(
-        session,
-        lambda at: [
-            Draft(
-                body(at, run.journal.deferred.count(run.root, run.id)), Act(SERVICE, causes=causes)
-            )
-        ],
+
+    def last_drafts(at: Session) -> list[Draft]:
+        decided = _decisions(run, at, started) if is_complete else []
+        ahead = run.journal.deferred.count(run.root, run.id) + len(decided)
+        return [*decided, Draft(body(at, ahead), Act(SERVICE, causes=causes))]
+
+    return outside(append_at_tip(session, last_drafts)[0])
+
+
+_PROPOSING = frozenset(kind.__name__ for kind in PROPOSING)
+_DECISIONS = frozenset(
+    kind.__name__
+    for kind in (
+        k.MemoryCommitted,
+        k.MemoryQuarantined,
+        k.MemoryRejected,
+        k.MemorySupported,
+        k.MemorySuperseded,
     )
-    return outside(session)
+)
+
+
+def _decisions(run: Run, at: Session, started: int) -> list[Draft]:
+    """Return the decisions about memories that a run proposed beyond its own session.
+
+    Recorded ones are taken as they are: a gate decides once.
+    """
+    decided = list[Draft]()
+    while (step := run.journal.step_after(position_of(at), len(decided))) is not None:
+        if step.kind not in _DECISIONS:
+            break
+        header = step.header
+        act = Act(header.actor, header.origin, header.behalf, header.call, header.causes)
+        decided.append(Draft(step.body, act))
+    if step is not None or decided or run.journal.is_replay or not _has_proposals(run, at, started):
+        return decided
+    return list(decisions_at_end(at, run.id))
+
+
+def _has_proposals(run: Run, at: Session, started: int) -> bool:
+    """True if the run may have memories to decide about, its time in other processes included."""
+    if run.has_proposals or not run.holder:
+        return run.has_proposals
+    return any(store_at(at.store).read(at.id, started + 1, at.seq, kinds=_PROPOSING))
 
 
 def failure_causes(error: BaseException) -> tuple[Digest, ...]:

@@ -16,6 +16,7 @@ from plait.ids import Digest
 from plait.journal.standing import Standing
 from plait.model.base import Fault, Reply, ToolCall
 from plait.runtime.appends import append_at_tip
+from plait.runtime.citations import citation_drafts, recall_citations
 from plait.runtime.consent import User, refusal_drafts, tool_request
 from plait.runtime.effects import Answer, AskModel
 from plait.runtime.names import call_id
@@ -78,7 +79,9 @@ def record_reply(
         latency_us,
         effect.aside,
     )
-    drafts = [Draft(body, Act(effect.actor, "model", call=call, causes=(asked,)))]
+    act = Act(effect.actor, "model", call=call, causes=(asked,))
+    text = text_of(said)
+    drafts = [Draft(body, act), *citation_drafts(session, text, act._replace(causes=(0,)))]
     for action in calls:
         drafts.extend(
             _request_drafts(effect, session, action, len(drafts), truncated=reply.stop == "length")
@@ -89,6 +92,7 @@ def record_reply(
     assert isinstance(written, k.ModelReplied)
     if secrets.is_armed():  # the program only ever sees what was recorded
         said = unpack(written.parts, store_at(session.store).get_blob)
+        text = text_of(said)
     data = next((part for part in said if isinstance(part, k.Data)), None)
     failed = {event.header.call for event in events if event.kind == "ToolFailed"}
     runnable = tuple([each for each in written.calls if each.call not in failed])
@@ -99,7 +103,7 @@ def record_reply(
         if mine.arguments != kept.arguments
     }
     answer = Answer(
-        events[0].id, text_of(said), data, written.calls, runnable, written.stop, requests, spoken
+        events[0].id, text, data, written.calls, runnable, written.stop, requests, spoken
     )
     return session, events[0], answer
 
@@ -245,6 +249,9 @@ def recall_reply(
     """Return a reply that is on record, with the requests that were recorded with it."""
     body = reply.body
     assert isinstance(body, k.ModelReplied)
+    said = unpack(body.parts, blob_reader(session))
+    text = text_of(said)
+    session = recall_citations(run, session, reply, text)
     requests: dict[str, Event] = {}
     unrunnable: set[str] = set()
     for action in body.calls:
@@ -253,10 +260,9 @@ def recall_reply(
         )
         if is_refused:
             unrunnable.add(action.call)
-    said = unpack(body.parts, blob_reader(session))
     data = next((part for part in said if isinstance(part, k.Data)), None)
     runnable = tuple([each for each in body.calls if each.call not in unrunnable])
-    return session, Answer(reply.id, text_of(said), data, body.calls, runnable, body.stop, requests)
+    return session, Answer(reply.id, text, data, body.calls, runnable, body.stop, requests)
 
 
 def _recall_request(

@@ -58,6 +58,8 @@ class Run:
         # the seqs of its inbox up to which wishes to cancel were for a run before it, and wishes to
         # pause are over, because it was resumed since
         self.started_at = self.resumed_at = 0
+        # it proposed or confirmed a memory in this process, or merged a branch that may have
+        self.has_proposals = False
         self._lock = Lock()
         self._met: set[tuple[str, ...]] = set()
         self.journal.on_append = self._after_append

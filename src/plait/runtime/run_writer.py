@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from plait.event import Event
-from plait.event.kinds import Place
+from plait.event.kinds import MemoryProposed, MemorySupported, Merged, Place, ValidationRecorded
 from plait.ids import Digest, LogId
 from plait.journal.writer import check_decisions, house_refusal
 from plait.runtime.run import Run
 from plait.session.ports import Act, Draft, Position, Post
 from plait.store import Store
+
+# after one of these a run may have memories to decide about when it ends
+PROPOSING = frozenset({MemoryProposed, MemorySupported, ValidationRecorded, Merged})
 
 
 class RunWriter:
@@ -67,6 +70,9 @@ class RunWriter:
     def recorded(self, position: Position, ahead: int = 0) -> Event | None:
         return self._run.journal.step_after(position, ahead)
 
+    def withheld(self, position: Position) -> frozenset[Digest]:
+        return self._run.settings.without
+
     def append(
         self,
         position: Position,
@@ -76,6 +82,8 @@ class RunWriter:
         blobs: Mapping[Digest, bytes] | None = None,
     ) -> Position:
         check_decisions(position.store, position.id, drafts)
+        if not self._run.has_proposals:
+            self._run.has_proposals = any(type(draft.body) in PROPOSING for draft in drafts)
         return self._run.journal.append(position, drafts, merges=merges, blobs=blobs)[0]
 
     def post(

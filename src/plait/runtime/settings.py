@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from plait.event import Json
+from plait.ids import Digest
 from plait.runtime.policy import Approver, Policy
 
 Answerer = Callable[[str, tuple[str, ...]], Json]  # a question and its choices: the answer
@@ -36,5 +37,6 @@ class Settings:
         self.behalf = behalf  # the principal that started it
         self.policies: tuple[Policy, ...] = ()  # beyond the recording, besides the workflows' own
         self.overrides: Overrides | None = None
+        self.without: frozenset[Digest] = frozenset()  # memories that no live recall returns
         self.approver: Approver | None = None  # asked at once; None: the ask goes to the inbox
         self.answerer: Answerer | None = None  # likewise, for questions

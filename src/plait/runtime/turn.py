@@ -15,8 +15,9 @@ from plait.errors import PlaitError
 from plait.event import kinds as k
 from plait.runtime.appends import append_events
 from plait.runtime.ask_model import ask_model
-from plait.runtime.effects import AskModel, Record, Tell, Turning, UseTools
+from plait.runtime.effects import AskModel, Recall, Record, Remember, Tell, Turning, UseTools
 from plait.runtime.executing import check_running
+from plait.runtime.recalls import recall_memories, remember_extracts
 from plait.runtime.safe_points import safe_point
 from plait.runtime.settle import use_tools
 from plait.runtime.unwritten import Unwritten
@@ -47,6 +48,8 @@ def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
                     if isinstance(effect, UseTools):
                         session, after = yield from use_tools(effect)
                         answer = session, None
+                    elif isinstance(effect, Recall):
+                        answer = yield from recall_memories(effect)
                     else:
                         answer = _write(effect)
             except PlaitError as error:
@@ -62,9 +65,11 @@ def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
             after.write_if_missing()
 
 
-def _write(effect: Tell | Record) -> tuple[Session, Any]:
+def _write(effect: Tell | Remember | Record) -> tuple[Session, Any]:
     """Perform an effect that only writes."""
     check_running(effect.session)
+    if isinstance(effect, Remember):
+        return remember_extracts(effect), None
     if isinstance(effect, Record):
         return append_events(effect.session, effect.drafts, effect.blobs)
     body = k.MessageSaid(effect.role, (k.Text(effect.text),), "plait", bool(effect.aside))

@@ -75,5 +75,14 @@ class Pause(NamedTuple):
     session: Session
 
 
-Wait = CallModel | Launch | Next | Pause
+class Search(NamedTuple):
+    """Ask an index of memories that is not the store's own. Answer: what `ask` returns.
+
+    It raises nothing: a failure is an answer.
+    """
+
+    ask: Callable[[], Any]
+
+
+Wait = CallModel | Launch | Next | Pause | Search
 Answering = Generator[Wait, Any, tuple[Session, Any]]

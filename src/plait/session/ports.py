@@ -130,6 +130,12 @@ class Writer(Protocol):
         """
         ...
 
+    def withheld(self, position: Position) -> frozenset[Digest]:
+        """Return the memories that a search for this value must not return: a run without them is
+        tried out.
+        """
+        ...
+
     def append(
         self,
         position: Position,
@@ -254,6 +260,12 @@ class MemoryGate(Protocol):
         ...
 
 
+class Ablate(Protocol):
+    """Runs a session's program again without a memory; returns the difference."""
+
+    def __call__(self, memory: Any, session: Any, hit: Any, /, **how: Any) -> Any: ...
+
+
 UNNAMED = Act("", "")  # the act of an unknown actor
 
 
@@ -271,8 +283,7 @@ class Bindings:
         self.reader: Reader | None = None
         self.host: Host | None = None
         self.memory_gate: MemoryGate | None = None
-        # runs a session's program without a memory: takes memory, session, name and options
-        self.ablation: Callable[..., Any] | None = None
+        self.ablation: Ablate | None = None
 
 
 BINDINGS = Bindings()
@@ -311,6 +322,10 @@ def bind_host(host: Host) -> None:
 
 def bind_memory_gate(gate: MemoryGate) -> None:
     BINDINGS.memory_gate = gate
+
+
+def bind_ablation(ablate: Ablate) -> None:
+    BINDINGS.ablation = ablate
 
 
 def writer_of(run: str | None) -> Writer:

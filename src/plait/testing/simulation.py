@@ -46,7 +46,7 @@ from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.runtime.run_tools import is_there
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.inbox import all_waiting
@@ -264,6 +264,8 @@ class Simulated(Blocking):
             return _LaneBatch(op.lanes, self)
         if isinstance(op, Next):
             return op.batch.next()
+        if isinstance(op, Search):
+            return op.ask()
         return None
 
     def start_all(

@@ -17,7 +17,7 @@ from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
 from plait.runtime.registry import run_of
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Wait
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Search, Wait
 
 T = TypeVar("T")
 _SLICE_S = 0.2  # seconds of a pause between two looks for a stop
@@ -68,6 +68,8 @@ class Blocking:
             return ThreadBatch(op.lanes, self.run_job)
         if isinstance(op, Next):
             return op.batch.next()
+        if isinstance(op, Search):
+            return op.ask()
         return self.pause(op)
 
     def ask(self, op: CallModel) -> Reply | Fault:

@@ -18,7 +18,7 @@ from plait.runtime.drivers.tools import SIDE_BY_SIDE, needs_another_try, run_asy
 from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Wait
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
 
 T = TypeVar("T")
 
@@ -146,6 +146,8 @@ class AsyncWaiter:
             return AsyncBatch(op.lanes, self._run_job)
         if isinstance(op, Next):
             return await op.batch.next()
+        if isinstance(op, Search):
+            return await asyncio.wrap_future(loop.spawn(op.ask))
         return await asyncio.sleep(op.seconds)
 
     async def _ask(self, op: CallModel) -> tuple[Reply | Fault, int]:

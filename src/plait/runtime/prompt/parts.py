@@ -113,3 +113,8 @@ def knowledge_text(body: Any) -> str:
     assert isinstance(body, k.ValidationRecorded)
     detail = f": {json_text(body.detail, ASIDE_MAX)}" if body.detail is not None else ""
     return f"(verdict {body.name}: {'passed' if body.passed else 'failed'}{detail})"
+
+
+def recall_failure_text(body: k.RecallFailed) -> str:
+    failure = failure_text(body.failure.kind, body.failure.message)
+    return f"[memory] memory could not be searched: {shorten_text(failure, ASIDE_MAX)}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from plait.event import Event
 from plait.event import kinds as k
+from plait.event.kinds import Parts
 from plait.ids import Digest, LogId, digest
 from plait.model.base import Answered, Returned, Turn
 from plait.runtime.process import THIS_PROCESS
@@ -38,6 +39,8 @@ _KINDS = frozenset(
         k.PendingAdded,
         k.PendingSettled,
         k.ValidationRecorded,
+        k.MemoryRecalled,
+        k.RecallFailed,
         k.ContextCompacted,
         k.Rewound,
         k.Merged,
@@ -113,6 +116,11 @@ class Prompt:
     def causes(self) -> tuple[Digest, ...]:
         """The events that the next ask answers."""
         return self._turns.causes
+
+    @property
+    def heard(self) -> Parts:
+        """The last message of another that the agent sees."""
+        return self._turns.heard
 
     @property
     def outcomes(self) -> list[str]:
@@ -217,7 +225,7 @@ class Prompt:
         """
         view, turns, marks = self.setup.view, self._turns.items, self._turns.marks
         if view.what == "last":
-            at = _start_of_last(turns, view.turns)
+            at = _start_of_last(turns, marks, view.turns)
             for mark in marks[:at]:
                 self._turns.leave_out(mark, f"it is before the last {view.turns} turns")
             return _alternating_turns(turns[at:], bool(at)), marks[at:]
@@ -235,11 +243,18 @@ class Prompt:
         return turns, marks
 
 
-def _start_of_last(turns: Sequence[Turn], number: int) -> int:
+# what an agent recalls is shown with the turn that it recalls it for
+_WITH_TURN_BEFORE = frozenset({k.MemoryRecalled.__name__, k.RecallFailed.__name__})
+
+
+def _start_of_last(turns: Sequence[Turn], marks: Sequence[Mark], number: int) -> int:
     """Return the index at which the last so many turns begin."""
     # "Go on." is one of them
     number -= 1 if not turns or isinstance(turns[-1], Answered) else 0
-    at = max(0, len(turns) - number)
+    at = len(turns)
+    while at > 0 and number > 0:
+        at -= 1
+        number -= marks[at].kind not in _WITH_TURN_BEFORE
     while 0 < at < len(turns) and isinstance(turns[at], Returned):
         at -= 1
     return at

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plait.calls.tool_call import SERVICE
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Parts
@@ -35,6 +36,7 @@ from plait.runtime.prompt.parts import (
     json_text,
     knowledge_text,
     outcome_parts,
+    recall_failure_text,
     said_text,
     verbatim_parts,
 )
@@ -70,6 +72,7 @@ class TurnList:
         self.items: list[Turn] = []
         self.marks: list[Mark] = []  # of each turn
         self.causes: tuple[Digest, ...] = ()  # the events that the next ask answers
+        self.heard: Parts = ()  # the last message that is neither its own nor the runtime's
         self.outcomes: dict[str | None, list[str]] = {}  # of the agent's own asks, by run
         self.left_out: list[LeftOut] = []  # only with `explain`
         # a session that was detached has a path in another numbering of places before its own
@@ -155,6 +158,8 @@ class TurnList:
         parts = unpack(body.parts, get_blob)
         if own and body.role == "assistant":
             return self._add_answer(event, Answered(verbatim_parts(parts)))
+        if not own and event.actor != SERVICE:
+            self.heard = parts
         who = body.name or (
             ""
             if body.role == "user"
@@ -185,6 +190,7 @@ class TurnList:
                     ),
                 ),
             )
+        self.heard = parts
         name = "/".join(dict.fromkeys(filter(None, (branch, speaker(event.actor)))))
         words = tuple([part for part in parts if not isinstance(part, k.Reasoning)])
         asked = [
@@ -251,6 +257,34 @@ class TurnList:
         about, ends = subject_of(body, branch)
         self._mark = self._mark._replace(about=about, ends=ends)
         self._add_words(event, attributed_parts(branch or "", (k.Text(knowledge_text(body)),)))
+
+    def take_recall(
+        self,
+        event: Event,
+        body: k.MemoryRecalled,
+        own: bool,
+        branch: str | None,
+        get_blob: Callable[[Digest], bytes],
+    ) -> None:
+        """Show memories to the agent that recalled them: as data, and never as an instruction."""
+        if not body.shown:  # the program or a tool has them
+            return
+        if not own:
+            return self.leave_out(self._mark, "it was recalled for another agent")
+        self._add_words(event, attributed_parts(branch or "", unpack(body.shown, get_blob)))
+
+    def take_failed_recall(
+        self,
+        event: Event,
+        body: k.RecallFailed,
+        own: bool,
+        branch: str | None,
+        get_blob: Callable[[Digest], bytes],
+    ) -> None:
+        # a tool that could not recall says so itself
+        if own and event.header.call not in self._slots:
+            words = (k.Text(recall_failure_text(body)),)
+            self._add_words(event, attributed_parts(branch or "", words))
 
     def take_compaction(
         self,
@@ -370,6 +404,8 @@ _HANDLERS: dict[str, Callable[..., None]] = {
             ),
             TurnList.take_knowledge,
         ),
+        ((k.MemoryRecalled,), TurnList.take_recall),
+        ((k.RecallFailed,), TurnList.take_failed_recall),
         ((k.ContextCompacted,), TurnList.take_compaction),
     )
     for kind in kinds

@@ -1,0 +1,318 @@
+"""The fall of memories: those that have no live evidence once others are taken back.
+
+A piece of evidence is live while none of the memories that it rests on is taken back. A memory
+stands by any live piece, by a passing verdict on it, or by a person's word. Memories that only
+support each other in a circle do not stand: all that rest on what falls are out at first, and those
+with live evidence come back in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from typing import NamedTuple
+
+from plait.event import Event
+from plait.event.kinds import MemoryCommitted, MemoryProposed, MemorySuperseded
+from plait.ids import Digest, LogId, digest, house_of
+from plait.memory.rows import (
+    ITEM,
+    REST,
+    SUPPORT,
+    VERDICT,
+    Decision,
+    decode_decisions,
+    decode_grounds,
+)
+from plait.memory.scopes import Overseer
+from plait.memory.standing import MemoryStanding, standing_of
+from plait.session.graph_rows import CAUSE_DIGITS
+from plait.store import Row, Store
+
+_ALL = 2**31
+_DEAD = ("retracted", "rejected")
+_GROUND_TAG = b"plait/rollback-ground/1"
+
+
+class Book:
+    """The rows about memories that one plan reads, each once; `number`: as of that commit."""
+
+    def __init__(self, store: Store, number: int | None = None) -> None:
+        self.store, self._number = store, number
+        self._overseer = Overseer(store, number)
+        self._house = house_of(store.id)
+        self._rows: dict[Digest, Row | None] = {}
+        self._standings: dict[Digest, MemoryStanding] = {}
+        self._effects: dict[Digest, list[Event]] = {}
+
+    def add(self, rows: Iterable[Row]) -> list[Digest]:
+        """Take in rows that were read already; return their ids."""
+        found = {Digest(str(row["id"])): row for row in rows}
+        self._rows.update(found)
+        return list(found)
+
+    def row(self, memory: Digest) -> Row | None:
+        if memory not in self._rows:
+            rows = self.store.rows("memory", ITEM, {"id": memory}, limit=1)
+            self._rows[memory] = rows[0] if rows else None
+        return self._rows[memory]
+
+    def texts(self) -> dict[Digest, str]:
+        """Return the texts of all memories that were read."""
+        known = self._rows.items()
+        return {memory: str(row["text"]) for memory, row in known if row is not None}
+
+    def effects(self, memory: Digest) -> list[Event]:
+        """Return the events that have a memory among their causes."""
+        if memory not in self._effects:
+            self._effects[memory] = effects_of(self.store, memory)
+        return self._effects[memory]
+
+    def decisions(self, memory: Digest) -> list[Decision]:
+        """Return all decisions about a memory, of every branch."""
+        row = self.row(memory)
+        every = decode_decisions(str(row["decisions"])) if row is not None else []
+        return [each for each in every if self._number is None or each.number <= self._number]
+
+    def standing(self, memory: Digest) -> MemoryStanding:
+        """Return the standing of a memory by all decisions about it."""
+        if memory not in self._standings:
+            row = self.row(memory)
+            known = MemoryStanding() if row is None else self._overseer.standing(row)
+            self._standings[memory] = known
+        return self._standings[memory]
+
+    def is_dead(self, memory: Digest) -> bool:
+        """True if a memory is taken back or rejected, so that nothing rests on it."""
+        return self.standing(memory).state in _DEAD
+
+    def is_gone(self, memory: Digest) -> bool:
+        """True if a memory is taken back for every reader.
+
+        One of session scope may be taken back in one branch alone.
+        """
+        row = self.row(memory)
+        if row is None or not self.is_dead(memory):
+            return row is None
+        if row["scope"] != "session" or self.standing(memory).state == "rejected":
+            return True
+        own = [each for each in self.decisions(memory) if each.log == self._house]
+        return standing_of(own).state in _DEAD
+
+    def dependents(self, memory: Digest) -> list[Digest]:
+        """Return the memories that have evidence which rests on a memory."""
+        rows = self.store.rows("memory", REST, {"base": memory}, limit=_ALL)
+        return [Digest(str(row["memory"])) for row in rows]
+
+    def bases(self, memory: Digest) -> list[tuple[Digest, ...]]:
+        """Return, for each piece of evidence for a memory, the memories that it rests on."""
+        row = self.row(memory)
+        if row is None:
+            return []
+        found = [ground.memories for ground in decode_grounds(str(row["grounds"]))]
+        if not found:
+            found.append(())  # a document, or a person's word
+        for support in self._supports(memory, row):
+            more = [ground.memories for ground in decode_grounds(str(support["grounds"]))]
+            found += more if more and not support["person"] else [()]
+        return found
+
+    def stands_by_itself(self, memory: Digest) -> bool:
+        """True if a person wrote a memory, or a verdict on it passed."""
+        if any(each.kind == VERDICT for each in self.decisions(memory)):
+            return True
+        body = self.store.event(memory).body
+        return isinstance(body, MemoryProposed) and body.by_person
+
+    def _supports(self, memory: Digest, row: Row) -> list[Row]:
+        if not row["supports"]:
+            return []
+        rows = self.store.rows("memory", SUPPORT, {"memory": memory}, limit=_ALL)
+        limit = self._number
+        return [each for each in rows if limit is None or int(str(each["number"])) <= limit]
+
+    def ground(self) -> Digest:
+        """Return a digest of all that was read: a plan made from the same has the same."""
+        seen = [
+            f"{memory} {row['decisions']} {row['supports']}"
+            for memory, row in sorted(self._rows.items())
+            if row is not None
+        ]
+        return digest(_GROUND_TAG, "\n".join(seen).encode())
+
+
+class Fall(NamedTuple):
+    """The memories that are out, those of them to be taken back, and those with less evidence."""
+
+    out: Set[Digest]
+    retracted: tuple[Digest, ...]
+    weakened: tuple[Digest, ...]
+
+
+def fall_of(book: Book, roots: Sequence[Digest]) -> Fall:
+    """Find what falls with some memories."""
+    affected = [each for each in _closure(book, roots) if each not in set(roots)]
+    out = {*roots, *affected}
+    waiting = deque(affected)
+    while waiting:
+        memory = waiting.popleft()
+        if memory not in out or book.is_dead(memory) or not is_held(book, memory, out):
+            continue
+        out.discard(memory)
+        waiting.extend([each for each in book.dependents(memory) if each in out])
+    out.update(roots)
+    retracted = [each for each in (*roots, *affected) if each in out and not book.is_gone(each)]
+    newly = {each for each in out if not book.is_dead(each)}
+    weakened = [each for each in affected if each not in out and _has_lost(book, each, newly)]
+    return Fall(out, tuple(dict.fromkeys(retracted)), tuple(weakened))
+
+
+def is_held(
+    book: Book, memory: Digest, out: Collection[Digest], back: Collection[Digest] = ()
+) -> bool:
+    """True if a memory has live evidence, or needs none, while some memories are out, and others
+    that were taken back are back.
+    """
+    for bases in book.bases(memory):
+        if not any(base in out or (book.is_dead(base) and base not in back) for base in bases):
+            return True
+    return book.stands_by_itself(memory)
+
+
+def _has_lost(book: Book, memory: Digest, newly: Set[Digest]) -> bool:
+    """True if a piece of evidence was live before these memories were out."""
+    for bases in book.bases(memory):
+        if newly & {*bases} and not any(book.is_dead(base) for base in bases):
+            return True
+    return False
+
+
+def _closure(book: Book, roots: Iterable[Digest]) -> list[Digest]:
+    """Return some memories and all that rest on them, directly or not, nearest first."""
+    found = dict.fromkeys(roots)
+    queue = deque(found)
+    while queue:
+        for memory in book.dependents(queue.popleft()):
+            if memory not in found and book.row(memory) is not None:
+                found[memory] = None
+                queue.append(memory)
+    return list(found)
+
+
+# ── what comes back ──────────────────────────────────────────────────────────────────────────
+
+
+class Conflict(NamedTuple):
+    """A memory about which a later act says something else than the plan would, and the reason."""
+
+    memory: Digest
+    why: str
+
+
+class Return(NamedTuple):
+    """Memories that come back, each with the superseder that falls, and those that cannot."""
+
+    pairs: tuple[tuple[Digest, Digest], ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def return_of(book: Book, fall: Fall) -> Return:
+    """Find what comes back when memories fall: what they had superseded, unless something else
+    still does, or another memory has its key now.
+    """
+    pairs: list[tuple[Digest, Digest]] = []
+    conflicts: list[Conflict] = []
+    for memory in _superseded_by(book, fall.out):
+        standing = book.standing(memory)
+        superseders = standing.superseded_by
+        if memory in fall.out or not superseders:
+            continue
+        if book.is_dead(memory):
+            who = standing.by.actor if standing.by is not None else "a rule"
+            conflicts.append(Conflict(memory, f"{who} took it back since, so it stays away"))
+            continue
+        holders = [each for each in superseders if each not in fall.out and not book.is_dead(each)]
+        later = None if holders else _holder_of(book, superseders, fall.out)
+        if holders:
+            if (book.row(memory) or {}).get("scope") == "session":
+                # in a branch that does not have the other one, it comes back
+                pairs += [(memory, each) for each in superseders if each in fall.out]
+        elif later is not None:
+            why = f"m:{later[:8]} replaced its successor since, so it stays superseded"
+            conflicts.append(Conflict(memory, why))
+        elif (rival := rival_of(book, memory, fall.out)) is not None:
+            why = f"m:{rival[:8]} has its key now, so it stays superseded"
+            conflicts.append(Conflict(memory, why))
+        else:
+            pairs += [(memory, each) for each in superseders]
+    return Return(tuple(pairs), tuple(conflicts))
+
+
+def approvals_of(book: Book, fall: Fall, roots: Collection[Digest]) -> list[Conflict]:
+    """Return the memories that fall with others although a person had approved them."""
+    found: list[Conflict] = []
+    for memory in fall.retracted:
+        by = [each for each in book.decisions(memory) if _is_approval(each)]
+        if by and memory not in roots:
+            found.append(Conflict(memory, f"{by[-1].actor} approved it, and it falls all the same"))
+    return found
+
+
+def _is_approval(decision: Decision) -> bool:
+    return decision.kind == MemoryCommitted.__name__ and not decision.rule
+
+
+def _superseded_by(book: Book, out: Set[Digest]) -> Iterator[Digest]:
+    """Yield the memories that those out had superseded, also through others that are dead."""
+    queue, seen = deque(sorted(out)), set[Digest]()
+    while queue:
+        memory = queue.popleft()
+        for event in book.effects(memory):
+            causes = event.header.causes
+            if event.kind != MemorySuperseded.__name__ or causes[1:2] != (memory,):
+                continue
+            older = causes[0]
+            if older in seen:
+                continue
+            seen.add(older)
+            yield older
+            if book.is_dead(older) and older not in out:
+                queue.append(older)
+
+
+def _holder_of(book: Book, superseders: Iterable[Digest], out: Set[Digest]) -> Digest | None:
+    """Return a memory that stands, and that replaced one of these, directly or through others."""
+    queue, seen = deque(superseders), set[Digest]()
+    while queue:
+        memory = queue.popleft()
+        if memory in seen:
+            continue
+        seen.add(memory)
+        if memory not in out and not book.is_dead(memory):
+            return memory
+        queue.extend(book.standing(memory).superseded_by)
+    return None
+
+
+def rival_of(book: Book, memory: Digest, out: Collection[Digest]) -> Digest | None:
+    """Return another active memory of the same owner that has the same key."""
+    row = book.row(memory)
+    if row is None or not row["key"]:
+        return None
+    wanted = {"key": row["key"], "owner": row["owner"]}
+    for other in book.add(book.store.rows("memory", ITEM, wanted, limit=_ALL)):
+        if other != memory and other not in out and book.standing(other).state == "active":
+            return other
+    return None
+
+
+def effects_of(store: Store, memory: Digest) -> list[Event]:
+    """Return the events that have a memory among their causes."""
+    found: list[Event] = []
+    wanted = {"cause": memory[:CAUSE_DIGITS]}
+    for row in store.rows("graph", "cause", wanted, limit=_ALL):
+        log, seq = LogId(str(row["log"])), int(str(row["seq"]))
+        event = next(store.read(log, seq, seq), None)
+        if event is not None and memory in event.header.causes:
+            found.append(event)
+    return found
