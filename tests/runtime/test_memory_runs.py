@@ -113,9 +113,10 @@ def test_a_failed_search_is_on_record_and_the_agent_goes_on() -> None:
     agent = Agent("Answer.", name="ann", model=spy, memory=Memory(index=index))
     done = agent(asked())
     (failed,) = bodies(done, k.RecallFailed)
-    assert failed.index == "counted" and failed.failure.kind == "ConnectionError"
-    line = "[memory] memory could not be searched: ConnectionError: the index is gone"
-    assert turn_text(spy.requests[0].turns[-1]) == line
+    assert failed.index == "counted" and failed.failure.kind == "IndexFailed"
+    shown = turn_text(spy.requests[0].turns[-1])
+    assert shown.startswith("[memory] memory could not be searched: IndexFailed: the index counted")
+    assert "ConnectionError: the index is gone" in shown
     assert done.text == "I cannot tell."
     assert_replays(done, agent)
     assert index.searches == 1

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from plait import Memory, Session
 from plait.event.kinds import Text, Usage
-from plait.memory.recall import StoreFinder
-from plait.memory.scopes import Viewer
+from plait.memory.plain_index import PlainIndex
 from plait.model.base import OnDelta, Reply, Request, ToolCall
-from plait.store import Found, Store
 from tests.support.models import turn_text
 
 STAGING = "The staging database is read-only."
 
 
-class CountedIndex:
-    """The store's own index under another name: it counts its searches, and may be broken."""
-
-    name = "counted"
+class CountedIndex(PlainIndex):
+    """An index of words that counts its searches for memories, and may be broken."""
 
     def __init__(self) -> None:
+        super().__init__(name="counted")
         self.searches = 0
         self.before: Callable[[], object] = lambda: None  # called before each search
 
-    def finder(self) -> _CountedFinder:
-        return _CountedFinder(self)
-
-
-class _CountedFinder(StoreFinder):
-    def __init__(self, index: CountedIndex) -> None:
-        super().__init__()
-        self.name, self._index = index.name, index
-
-    def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
-        self._index.searches += 1
-        self._index.before()
-        return super().find(store, query, viewer, limit)
+    def search(self, query: str, owners: Sequence[str], limit: int) -> list[tuple[str, float]]:
+        if not owners[0].startswith("mark:"):
+            self.searches += 1
+            self.before()
+        return super().search(query, owners, limit)
 
 
 class PromptModel:
