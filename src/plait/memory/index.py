@@ -206,8 +206,10 @@ class IndexFinder:
         self.unknown = 0  # ids that the index returned and the record does not know
 
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
-        self._filling.fill(store)
         owners = viewer.owners
+        if owners is None:
+            raise IndexFailed(self.name, "it searches for owners, and none are named")
+        self._filling.fill(store)
         wanted = limit
         while True:
             answer = _search(self._index, query, owners, wanted)

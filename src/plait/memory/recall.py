@@ -78,6 +78,11 @@ class Finder(Protocol):
         """The name on record; "" for the store's own index."""
         ...
 
+    @property
+    def unknown(self) -> int:
+        """The ids that the last `find` was given and no record has."""
+        ...
+
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found: ...
 
     def rank(self, found: Found, query: str) -> Sequence[RankedRow]: ...
@@ -90,6 +95,7 @@ class StoreFinder:
     """
 
     name = ""
+    unknown = 0
 
     def __init__(
         self, parts: Mapping[str, Part] | None = None, weights: Mapping[str, float] | None = None
@@ -246,10 +252,9 @@ def search(
         if len(kept) >= wanted or len(found.rows) < limit:
             break
         limit *= 4
-    cleaned = [filtering.without_hidden_neighbours(each) for each in kept[:wanted]]
+    cleaned = [filtering.without_hidden_neighbours(each) for each in kept]
     ranked = finder.rank(found._replace(rows=tuple(cleaned)), query)
-    unknown = getattr(finder, "unknown", 0)
-    return Ranking(ranked, filtering.left_out, unknown)
+    return Ranking(ranked, filtering.left_out, finder.unknown)
 
 
 class _Filter:
