@@ -59,6 +59,8 @@ class OpenVikingIndex:
         self._lock = Lock()
 
     def put(self, id: str, text: str, owner: str) -> None:
+        if id in self._tasks:
+            self._wait()  # the server refuses a text while it embeds the one before
         uri = f"{self._folder(owner)}/{id}/{_FILE}"
         how = {"mode": "create", "processing_mode": "vectors_only"}
         written = self._post("/api/v1/content/write", {"uri": uri, "content": text, **how})
@@ -91,22 +93,26 @@ class OpenVikingIndex:
 
     def _finish(self) -> None:
         """Wait for the texts that were put; raise IndexFailed for those that are not embedded."""
-        with self._lock:
-            tasks = dict(self._tasks)
-        if tasks:
-            queues = self._post("/api/v1/system/wait", {})
-            errors = sum([queue["error_count"] for queue in queues.values()])
-            is_suspect = errors != self._errors  # of these texts, or of the server's other clients
-            failed = [id for id, task in tasks.items() if is_suspect and not self._is_done(task)]
-            with self._lock:
-                self._errors = errors
-                self._failed.update([id for id in failed if self._tasks.get(id) == tasks[id]])
-                for id, task in tasks.items():
-                    if self._tasks.get(id) == task:
-                        del self._tasks[id]
+        self._wait()
         if self._failed:
             which = ", ".join([id[:8] for id in sorted(self._failed)[:3]])
             raise IndexFailed(self.name, f"{len(self._failed)} texts are not embedded: {which}")
+
+    def _wait(self) -> None:
+        with self._lock:
+            tasks = dict(self._tasks)
+        if not tasks:
+            return
+        queues = self._post("/api/v1/system/wait", {})
+        errors = sum([queue["error_count"] for queue in queues.values()])
+        is_suspect = errors != self._errors  # of these texts, or of the server's other clients
+        failed = [id for id, task in tasks.items() if is_suspect and not self._is_done(task)]
+        with self._lock:
+            self._errors = errors
+            self._failed.update([id for id in failed if self._tasks.get(id) == tasks[id]])
+            for id, task in tasks.items():
+                if self._tasks.get(id) == task:
+                    del self._tasks[id]
 
     def _is_done(self, task: str) -> bool:
         result: Any = self._call("GET", f"/api/v1/tasks/{quote(task)}")["result"]
