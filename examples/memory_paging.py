@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from plait import Agent, Compactor, Memory, Session
 from plait.event import Body, Event
@@ -24,6 +24,7 @@ from plait.session.ports import store_at
 
 WINDOW = 2000  # tokens, at four characters each
 MEMORY_TOKENS = 300  # of these, for memories
+B = TypeVar("B", bound=Body)
 TOPICS = (
     "fruit river tree bird colour tool song street game soup spice flower stone metal city lake"
     " dance cheese bread tea poem opera planet fish insect mountain coat shoe lamp chair clock"
@@ -41,7 +42,7 @@ CHATTER = (
 
 
 class Reader:
-    """Stands for a model. It knows its prompt and nothing else, and refuses one above the window."""
+    """Stands for a model: it knows nothing but its prompt, and refuses one above the window."""
 
     name = "reader"
 
@@ -49,7 +50,9 @@ class Reader:
         self.largest = 0
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
-        texts = ["" if isinstance(turn, Returned) else text_of(turn.parts) for turn in request.turns]
+        texts = [
+            "" if isinstance(turn, Returned) else text_of(turn.parts) for turn in request.turns
+        ]
         prompt = "\n".join([request.instruction, *texts])
         tokens = len(prompt) // 4 + 1
         self.largest = max(self.largest, tokens)
@@ -68,17 +71,17 @@ def _answer(said: str, prompt: str) -> str:
     return f"It is the {known[-1]}." if known else "I do not know."
 
 
-def talk(topics: Sequence[str], turns: int, store: str = "memory:") -> Talk:
+def talk(topics: Sequence[str], turns: int, memory: Memory | None) -> Talk:
     """Have a person talk, mention a favourite now and then, and ask for all of them at the end."""
-    reader, memory = Reader(), Memory(k=4, tokens_max=MEMORY_TOKENS)
+    reader = Reader()
     agent = Agent(
         "Listen, and answer from the talk and from memory.",
         model=reader,
-        context_max=WINDOW - MEMORY_TOKENS - 200,
+        context_max=WINDOW - MEMORY_TOKENS,  # beyond that, earlier turns are paged out
         compactor=Compactor(keep=4, memory=memory),
-        memory=memory,
+        memory=memory,  # searched before each answer: pages in
     )
-    session, right = Session(store=store), 0
+    session, right = Session(store="memory:paging"), 0
     heard = turns - len(topics)
     for turn in range(heard):
         line = CHATTER[turn % len(CHATTER)]
@@ -89,40 +92,43 @@ def talk(topics: Sequence[str], turns: int, store: str = "memory:") -> Talk:
     for topic in topics:
         session = agent(session.say(f"What is my favourite {topic}?"))
         right += session.text == f"It is the {_favourite(topic)}."
-    return Talk(session, memory, right, reader.largest)
+    return Talk(session, right, reader.largest)
 
 
 def _favourite(topic: str) -> str:
-    return f"{topic[::-1]}{len(topic)}"  # a word that nobody can guess
+    return topic[::-1]  # a word that cannot be guessed
 
 
 class Talk(NamedTuple):
     """A talk, and how many questions were answered right."""
 
     session: Session
-    memory: Memory
     right: int
     largest: int  # tokens of the largest prompt
 
-    def events(self, kind: type[Body]) -> list[Event]:
-        return [event for event in self.session.events if isinstance(event.body, kind)]
+    def bodies(self, kind: type[B]) -> list[B]:
+        return [event.body for event in self.session.events if isinstance(event.body, kind)]
 
     def originals(self) -> dict[str, Event]:
         """Return the message behind each statement that was paged out."""
-        store = store_at(self.session.store)
-        pages = self.events(MemoryProposed)
-        return {text_of(page.body.parts): store.event(page.header.causes[0]) for page in pages}
+        store, found = store_at(self.session.store), dict[str, Event]()
+        for page in self.session.events:
+            if isinstance(page.body, MemoryProposed):
+                found[text_of(page.body.parts)] = store.event(page.header.causes[0])
+        return found
 
 
 def main() -> None:
-    done = talk(TOPICS, 200)
-    out, brought = done.events(ContextCompacted), done.events(MemoryRecalled)
+    done = talk(TOPICS, 200, Memory(k=4, tokens_max=MEMORY_TOKENS))
+    pages = [recall for recall in done.bodies(MemoryRecalled) if recall.hits]
+    originals = done.originals()
     print(f"200 turns in a window of {WINDOW:,} tokens; the largest prompt had {done.largest:,}")
-    print(f"paged out: {len(out)} times, {len(done.originals())} statements")
-    print(f"paged in: {len([event for event in brought if event.body.hits])} times")
-    print(f"answered: {done.right} of {len(TOPICS)}")
-    text, event = next(iter(done.originals().items()))
-    print(f"{text!r} was said at {event.seq}, and stands there")
+    print(f"paged out {len(done.bodies(ContextCompacted))} times, {len(originals)} statements")
+    print(f"paged in {len(pages)} times")
+    print(f"answered {done.right} of {len(TOPICS)}", end="")
+    print(f"; without memory {talk(TOPICS, 200, None).right}")
+    text, said = next(iter(originals.items()))
+    print(f"{text!r} stands in the message at {said.seq}")
 
 
 if __name__ == "__main__":
