@@ -28,7 +28,8 @@ from plait.memory.remember import (
     is_home,
 )
 from plait.memory.rows import ITEM
-from plait.memory.scopes import Viewer
+from plait.memory.scopes import Overseer, Viewer
+from plait.memory.standing import change_text
 from plait.memory.words import words_of
 from plait.session.content import text_of
 from plait.session.events import path_events
@@ -65,6 +66,11 @@ class ArrivalGate:
             for piece in known.unknown_pieces(span)
         ]
         return _Arrival(session, spans, self.detectors).drafts()
+
+    def change_since(self, store: Store, memory: Event) -> str:
+        """Tell in words why a memory does not hold any more; "": it does."""
+        rows = store.rows("memory", ITEM, {"id": memory.id}, limit=1)
+        return change_text(Overseer(store).standing(rows[0])) if rows else ""
 
 
 def decisions_at_end(

@@ -17,7 +17,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Ground, Trust
 from plait.ids import Digest, LogId, inbox_of
-from plait.memory.rows import ITEM, READ, decode_ids
+from plait.memory.rows import DECISION_KINDS, ITEM, READ, decode_ids
 from plait.session.acting import Because, causes_of
 from plait.session.content import text_of, unpack
 from plait.session.core import Core
@@ -41,6 +41,7 @@ _NEVER = {
     k.RecallFailed.__name__: "it is a recall",
     k.MemoryUsed.__name__: "it says that a memory was used",
 }
+_ABOUT_MEMORIES = DECISION_KINDS | {k.MemoryProposed.__name__, k.MemorySupported.__name__}
 _ANSWERS = (k.ApprovalGranted, k.ApprovalDenied, k.QuestionAnswered, k.ToolResolved)
 
 
@@ -85,8 +86,10 @@ def piece_of(store: Store, event: Event) -> Piece:
     memories: tuple[Digest, ...] = ()
     trust: Trust = _TRUST_OF[sort]
     if sort == "memory":
-        memories = (event.id,)
-        rows = store.rows("memory", ITEM, {"id": event.id}, limit=1)
+        # a decision about a memory, or support for it, says no more than that memory does
+        is_itself = isinstance(event.body, k.MemoryProposed)
+        memories = (event.id,) if is_itself else event.header.causes[:1]
+        rows = store.rows("memory", ITEM, {"id": memories[0]}, limit=1) if memories else []
         trust = msgspec.convert(rows[0]["trust"], Trust) if rows else "unchecked"
     elif sort == "model":
         memories = memories_shown(store, event)
@@ -96,7 +99,7 @@ def piece_of(store: Store, event: Event) -> Piece:
 def sort_of(event: Event) -> Sort:
     """Return the sort of a piece of evidence."""
     body = event.body
-    if isinstance(body, k.MemoryProposed):
+    if event.kind in _ABOUT_MEMORIES:
         return "memory"
     if isinstance(body, k.ValidationRecorded):
         return "verdict" if body.passed else "failure"

@@ -173,7 +173,7 @@ def find_row(store: Store, named: Named, viewer: Viewer) -> Row:
     One that it may not see is answered exactly as one that does not exist.
     """
     name = name_of(named)
-    digits = name.removeprefix("[").removesuffix("]").removeprefix("m:").lower()
+    digits = digits_of(named)
     if is_digest(digits):
         rows = store.rows("memory", ITEM, {"id": digits}, limit=1)
     elif len(digits) >= ID_MIN and all(digit in "0123456789abcdef" for digit in digits):
@@ -203,6 +203,11 @@ def _rows_from(store: Store, digits: str) -> list[Row]:
         if len(page) < 64:
             return found
         start = str(page[-1]["id"])
+
+
+def digits_of(named: Named) -> str:
+    """Return the digits of the id that a name has, without the mark around them."""
+    return name_of(named).removeprefix("[").removesuffix("]").removeprefix("m:").lower()
 
 
 def name_of(named: Named) -> str:

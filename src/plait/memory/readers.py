@@ -22,7 +22,7 @@ RunState = Literal["open", "finished", "outside"]
 _ALL = 2**31
 
 
-class Reader(msgspec.Struct, frozen=True):
+class MemoryReader(msgspec.Struct, frozen=True):
     """A session that was given memories, and the state of the run in which it was."""
 
     log: LogId
@@ -42,7 +42,7 @@ class Reader(msgspec.Struct, frozen=True):
         return f"{short(self.log)}{title}, {told}, recalled at {at}{cites}"
 
 
-def readers_of(book: Book, memories: Sequence[Digest]) -> tuple[Reader, ...]:
+def readers_of(book: Book, memories: Sequence[Digest]) -> tuple[MemoryReader, ...]:
     """Return the sessions that were given any of these memories, in the order of their logs."""
     recalls: dict[tuple[LogId, str | None], dict[int, set[Digest]]] = {}
     replies: dict[LogId, set[int]] = {}
@@ -68,7 +68,7 @@ def _reader(
     run: str | None,
     recalls: dict[int, set[Digest]],
     replies: Iterable[int],
-) -> Reader:
+) -> MemoryReader:
     row = session_row(store, log)
     if run is None:
         state: RunState = "outside"
@@ -77,7 +77,7 @@ def _reader(
     memories = {memory for seen in recalls.values() for memory in seen}
     title = str(row.get("label") or row.get("title") or "")
     places = tuple(sorted(recalls)), tuple(sorted(replies))
-    return Reader(log, run, state, tuple(sorted(memories)), *places, title)
+    return MemoryReader(log, run, state, tuple(sorted(memories)), *places, title)
 
 
 def citing_replies(store: Store, used: Event) -> list[Event]:

@@ -200,7 +200,9 @@ class _Remembering:
                 self._decision(ruling, 0),
             ]
         grounds = tuple([piece.ground for piece in self._pieces])
-        if known["log"] == self._session.id and decode_grounds(str(known["grounds"])) == [*grounds]:
+        is_same = decode_grounds(str(known["grounds"])) == [*grounds]
+        is_other_person = self._writer.is_person and known["actor"] != self._writer.act.actor
+        if known["log"] == self._session.id and is_same and not is_other_person:
             return []  # a tool that is run again says it again
         body = MemorySupported(words_digest(self._words), grounds)
         drafts = [Draft(body, self._act((memory, *self._evidence())))]

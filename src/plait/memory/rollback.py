@@ -36,10 +36,10 @@ from plait.memory.falling import (
     rival_of,
 )
 from plait.memory.items import ID_MIN, SHORT, Named, find_row
-from plait.memory.readers import Reader, inboxes_of, readers_of
+from plait.memory.readers import MemoryReader, inboxes_of, readers_of
 from plait.memory.rows import ITEM
 from plait.memory.scopes import Overseer
-from plait.memory.standing import AGAIN
+from plait.memory.standing import AGAIN, ROLLBACK
 from plait.session.house import append_to_house, house_events
 from plait.session.ports import Act, Draft, store_at
 from plait.session.value import SessionValue
@@ -47,7 +47,6 @@ from plait.store import Row, Store
 
 _ALL = 2**31
 _PLAN_TAG = b"plait/rollback/1"
-_RULE = "rollback"
 _SERVICE = "service:memory"
 _SHOWN_MAX = 20  # lines of one sort that a plan prints
 _TEXT_MAX = 80
@@ -65,7 +64,7 @@ class RollbackPlan(msgspec.Struct, frozen=True):
     superseded: tuple[tuple[Digest, Digest], ...] = ()  # of an inverse: replaced again, by these
     weakened: tuple[Digest, ...] = ()  # these stay, with less evidence; of an inverse: with more
     conflicts: tuple[Conflict, ...] = ()
-    readers: tuple[Reader, ...] = ()  # those who relied on it
+    readers: tuple[MemoryReader, ...] = ()  # those who relied on it
     ground: Digest = Digest("")  # of the decisions that it was made from
     digest: Digest = Digest("")  # of all of it except the readers, who may go on reading
     undoes: Digest | None = None
@@ -147,11 +146,13 @@ class RollbackPlan(msgspec.Struct, frozen=True):
         first = (self.undoes,) if self.undoes is not None else self.weakened
         drafts = [Draft(body, act._replace(causes=first))]
         for memory in self.retracted:
-            drafts.append(Draft(MemoryRetracted(_RULE, reason), act._replace(causes=(memory, 0))))
+            drafts.append(
+                Draft(MemoryRetracted(ROLLBACK, reason), act._replace(causes=(memory, 0)))
+            )
         for memory, other in self.restored:
             # without a second memory among its causes it undoes the retraction
             causes = (memory,) if other is None else (memory, other, 0)
-            drafts.append(Draft(MemoryRestored(_RULE, reason), act._replace(causes=causes)))
+            drafts.append(Draft(MemoryRestored(ROLLBACK, reason), act._replace(causes=causes)))
         for memory, other in self.superseded:
             drafts.append(Draft(MemorySuperseded(AGAIN), act._replace(causes=(memory, other, 0))))
         return drafts

@@ -37,6 +37,7 @@ _GATED: dict[str, State] = {
 }
 _RETRACTED, _RESTORED = MemoryRetracted.__name__, MemoryRestored.__name__
 _SUPERSEDED = MemorySuperseded.__name__
+ROLLBACK = "rollback"  # the rule of retractions and restorations in a rollback
 AGAIN = "undone"  # the rule by which a memory is superseded again, once its rollback is undone
 
 
@@ -74,6 +75,18 @@ def standing_of(decisions: Iterable[Decision]) -> MemoryStanding:
     if superseders:
         return MemoryStanding("superseded", [*superseders.values()][-1], others)
     return MemoryStanding(gated, by)
+
+
+def change_text(standing: MemoryStanding) -> str:
+    """Tell in words why a memory that was active does not hold any more; "": it does."""
+    by = standing.by
+    if standing.state == "superseded":
+        return f"superseded by {', '.join(f'm:{each[:8]}' for each in standing.superseded_by)}"
+    if standing.state == "retracted" and by is not None:
+        return f"taken back by {by.actor}{' in a rollback' if by.rule == ROLLBACK else ''}"
+    if standing.state == "rejected" and by is not None:
+        return f"rejected by {by.actor}"
+    return ""
 
 
 def reason_out_of_time(row: Row, now: Micros, valid_at: Micros) -> str | None:

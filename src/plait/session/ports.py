@@ -259,6 +259,10 @@ class MemoryGate(Protocol):
         """Return the decisions to append together with a merge of these branches."""
         ...
 
+    def change_since(self, store: Store, memory: Event) -> str:
+        """Tell in words why a memory does not hold any more; "": it does."""
+        ...
+
 
 class Ablate(Protocol):
     """Runs a session's program again without a memory; returns the difference."""

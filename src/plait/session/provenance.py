@@ -53,6 +53,13 @@ _WRITTEN_BY_TOOLS = frozenset(
         "PendingSettled",
         "ValidationRecorded",
         "EvidenceAttached",
+        "MemoryProposed",
+        "MemoryQuarantined",
+        "MemoryRecalled",
+        "MemoryRejected",
+        "MemoryRetracted",
+        "MemorySupported",
+        "RecallFailed",
     }
 )
 _RESULTS = frozenset(kind.__name__ for kind in (ToolReturned, ToolFailed, ToolResolved))

@@ -14,14 +14,23 @@ import msgspec
 
 from plait.errors import PlaitError
 from plait.event import KINDS, Event, Json
-from plait.event.kinds import ModelAsked, Placement, PlacementChanged, Trees, ValidationRecorded
+from plait.event.kinds import (
+    MemoryProposed,
+    ModelAsked,
+    Placement,
+    PlacementChanged,
+    Trees,
+    ValidationRecorded,
+)
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.event_text import event_text, place_text
 from plait.session.listing import session_row
+from plait.session.ports import BINDINGS
 from plait.store import Store
 
 Prompted = Callable[[Event], Json]  # the prompt that a model was sent, by the event that asked it
 _ASKED = ModelAsked.__name__
+_MEMORY = MemoryProposed.__name__
 
 # How a step relates to the one it is shown under: it decided it, it was only in the context of the
 # decision, or it came before.
@@ -148,7 +157,7 @@ class TraceWalk:
                     self.branch(header.log),
                     header.actor,
                     header.time,
-                    event_text(event),
+                    self._says(event),
                     _RELATIONS.get(how, "decision"),
                     *event_details(event),
                     (
@@ -165,6 +174,12 @@ class TraceWalk:
                     (depth if child_how == "after" and depth else depth + 1, child_how, child)
                 )
         return Trace(self._about, tuple(steps), not self.full)
+
+    def _says(self, event: Event) -> str:
+        """Tell an event; a memory with the mark of what has happened to it since."""
+        gate = BINDINGS.memory_gate if event.kind == _MEMORY else None
+        since = gate.change_since(self._store, event) if gate is not None else ""
+        return f"{event_text(event)} ({since})" if since else event_text(event)
 
     def placement_before(self, event: Event) -> Event | None:
         """Return the last change of placement before an effect, in its own log."""
