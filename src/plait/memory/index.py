@@ -24,6 +24,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, house_of, is_digest
 from plait.memory.ranking import Part, RankedRow, with_parts
+from plait.memory.recall import seeds_for
 from plait.memory.rows import DECISION_KINDS, ITEM, VERDICT, Decision, decode_decisions
 from plait.memory.scopes import Viewer
 from plait.memory.standing import standing_of
@@ -201,7 +202,7 @@ class IndexFinder:
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self._filling, self._index = filling, filling.index
-        self._parts, self._weights = parts, weights
+        self._parts, self._weights, self.seeds = parts, weights, seeds_for(weights)
         self.name = self._index.name
         self.unknown = 0  # ids that the index returned and the record does not know
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from plait.memory.ranking import Part, RankedRow, rank_rows, with_parts
-from plait.memory.recall import StoreFinder
+from plait.memory.recall import StoreFinder, seeds_for
 from plait.memory.rows import ITEM
 from plait.memory.scopes import Viewer
 from plait.memory.vectors import (
@@ -96,7 +96,7 @@ class VectorFinder:
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self._vectors, self._words = vectors, StoreFinder()
-        self._parts, self._weights = parts, weights
+        self._parts, self._weights, self.seeds = parts, weights, seeds_for(weights)
         self.name = vectors.embedder.id
         self._near: dict[str, float] = {}  # similarities to the question, by id
 
