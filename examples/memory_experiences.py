@@ -4,6 +4,14 @@ reflections. Taking one experience back takes its reflection, and marks the plan
 
 `python examples/memory_experiences.py` needs no key and no network, and prints:
 
+    Ann goes from the garden to the harbour to the bakery to the library.
+    Ben goes from the garden to the harbour to the bakery to the library.
+    Cleo goes from the garden to the harbour to the bakery to the library.
+    the score of an experience: importance, own, recency, window
+    falls: Ann repairs the mirror number 183 at the harbour.
+    falls: Ann cares about the things of the harbour.
+    has less evidence: Ann goes from the garden to the harbour to the bakery to the library.
+    Ann goes from the garden to th… is now marked: less evidence
 """
 
 from __future__ import annotations

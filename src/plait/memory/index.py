@@ -72,7 +72,7 @@ _ON_A_PATH = frozenset(
 )
 
 
-class _Mark:
+class _FillMark:
     """The commit number up to which an index is filled from one store."""
 
     def __init__(self, written: int) -> None:
@@ -91,7 +91,7 @@ class IndexFilling:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self._marks: dict[str, _Mark] = {}  # by the id of the store
+        self._marks: dict[str, _FillMark] = {}  # by the id of the store
         self._lock = Lock()
 
     def fill(self, store: Store) -> None:
@@ -141,15 +141,15 @@ class IndexFilling:
 
     # ── the mark ─────────────────────────────────────────────────────────────────────────────
 
-    def _mark(self, store: Store) -> _Mark:
+    def _mark(self, store: Store) -> _FillMark:
         if store.id not in self._marks:
             found = _search(self.index, _MARK_TEXT, [_mark_owner(store)], STRIDE)
             # a store that was put back to an earlier copy of itself has not come so far yet
             numbers = [number for id, _ in found if (number := _mark_number(id)) <= store.number]
-            self._marks[store.id] = _Mark(max(numbers, default=0))
+            self._marks[store.id] = _FillMark(max(numbers, default=0))
         return self._marks[store.id]
 
-    def _write_mark(self, store: Store, mark: _Mark) -> None:
+    def _write_mark(self, store: Store, mark: _FillMark) -> None:
         if mark.number > mark.written:
             self._put(_mark_id(mark.number), _MARK_TEXT, _mark_owner(store))
             if mark.written:
