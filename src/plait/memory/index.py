@@ -92,6 +92,7 @@ class IndexFilling:
     def __init__(self, index: Index) -> None:
         self.index = index
         self._marks: dict[str, _FillMark] = {}  # by the id of the store
+        self._has_failed = False
         self._lock = Lock()
 
     def fill(self, store: Store) -> None:
@@ -109,13 +110,19 @@ class IndexFilling:
                 if mark.changes >= STRIDE:
                     self._write_mark(store, mark)
             mark.number = max(mark.number, upto)
+            self._has_failed = False
 
     def fill_if_possible(self, store: Store) -> None:
-        """Bring the index up to date if it answers. If not, the next recall does, or tells why."""
+        """Bring the index up to date if it answers. If not, the next recall does, or tells why.
+
+        One that did not answer is left alone until then: a writer should not wait for it each time.
+        """
+        if self._has_failed:
+            return
         try:
             self.fill(store)
         except PlaitError:
-            return
+            self._has_failed = True
 
     def refill(self, store: Store) -> None:
         """Put every text again, whatever the mark says; forget those that are not active."""

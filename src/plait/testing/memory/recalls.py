@@ -92,6 +92,29 @@ class RecallContract:
         assert recall(memory, session, "staging host") == []
         assert calls is None or calls.calls["put"] == 0
 
+    def test_an_approved_text_is_returned(self, index: Index | None) -> None:
+        session = new_session()
+        memory = self.new_memory(index, store=session.store)
+        session = memory.remember(session, STAGING, evidence=session, actor="agent:a")
+        assert recall(memory, session, "staging") == []
+        ((item, _),) = memory.pending(session)
+        memory.approve(item, actor="human:ann")
+        assert recall(memory, session, "staging") == [STAGING]
+
+    def test_a_rollback_and_its_inverse_decide_on_what_is_returned(
+        self, index: Index | None
+    ) -> None:
+        session = new_session()
+        memory = self.new_memory(index, store=session.store)
+        session = remember(memory, session, STAGING, TEA)
+        (hit, *_) = hits_of(memory, session, "staging database")
+        (event, *_) = memory.rollback(hit).apply(reason="wrong", actor="human:ann")
+        assert STAGING not in recall(memory, session, "staging database")
+        if index is not None:
+            assert hit.id not in [id for id, _ in index.search("staging", [f"user:{hit.owner}"], 9)]
+        memory.rollback(undo=event).apply(reason="right", actor="human:ann")
+        assert recall(memory, session, "staging database")[0] == STAGING
+
     def test_texts_in_other_scripts_come_back(self, index: Index | None) -> None:
         memory = self.new_memory(index)
         session = remember(memory, new_session(), *[text for text, _, _ in SCRIPTS])
