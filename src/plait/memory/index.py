@@ -140,7 +140,8 @@ class IndexFilling:
             if not _was_ever_active(decisions):
                 return 0  # a text in quarantine reaches no index
             if is_active_for_some(row, decisions, store):
-                self._put(memory, str(row["text"]), str(row["owner"]))
+                said_by = f"{row['speaker']}: " if row["speaker"] else ""
+                self._put(memory, f"{said_by}{row['text']}", str(row["owner"]))
             else:
                 self._forget(memory)
             return 1

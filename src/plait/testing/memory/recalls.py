@@ -122,6 +122,14 @@ class RecallContract:
         for text, question, _ in SCRIPTS:
             assert recall(memory, session, question)[:1] == [text]
 
+    def test_a_memory_is_found_by_its_speaker(self, index: Index | None) -> None:
+        memory, session = self.new_memory(index), new_session()
+        said = {"Gertrude": "I moved to Oslo.", "Wilbur": "I moved to Rome."}
+        for speaker, text in said.items():
+            session = memory.remember(session, text, evidence=session, speaker=speaker)
+            session = remember(memory, session, STAGING, TEA, CAR, f"{text} So he said.")
+        assert recall(memory, session, "Gertrude")[:1] == ["I moved to Oslo."]
+
     def test_no_more_than_k_are_returned(self, index: Index | None) -> None:
         memory = self.new_memory(index)
         session = remember(memory, new_session(), *[f"Item {i} of the list." for i in range(30)])
