@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test cover test-all test-outside check bench bench-peers torture clean hooks
+.PHONY: demo quick test cover test-all test-outside check bench bench-peers torture scoreboard clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -50,6 +50,9 @@ bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside th
 
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
 	TORTURE=1 HYPOTHESIS_PROFILE=torture $(PYTEST) -q tests/laws tests/faults
+
+scoreboard: .venv/ready      ## a line for each system that Plait is held against; exit code 77: it cannot be tried here
+	@for row in scoreboard/[0-9]*; do $(BIN)/python $$row || test $$? = 77 || failed=1; done; test -z "$$failed"
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install

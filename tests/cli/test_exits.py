@@ -35,15 +35,16 @@ EXPECTED = {
     2: (
         "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical"
         " AmbiguousRevision BadAddress UntrustedStore NotAFile OutsideWorkspace UnknownBackend"
+        " AmbiguousMemory NoEvidence NotEvidence NoOwner"
     ),
     3: (
         "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
-        " NoStore NotPlaced NoSuchFile SandboxGone"
+        " NoStore NotPlaced NoSuchFile SandboxGone UnknownMemory"
     ),
     5: "BudgetExceeded",
     7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
-    75: "RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown",
+    75: "RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown StalePlan",
 }
 
 

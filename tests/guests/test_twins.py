@@ -17,9 +17,18 @@ from examples import round_robin, supervisor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES_MAX = 10
+NAMES = [
+    "round_robin",
+    "supervisor",
+    "approval",
+    "payment",
+    "memory_paging",
+    "memory_reflexion",
+    "memory_experiences",
+]
 
 
-@pytest.mark.parametrize("name", ["round_robin", "supervisor", "approval", "payment"])
+@pytest.mark.parametrize("name", NAMES)
 def test_an_example_prints_what_its_docstring_shows(name: str, tmp_path: Path) -> None:
     file = EXAMPLES / f"{name}.py"
     shown = dedent(

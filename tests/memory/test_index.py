@@ -50,6 +50,7 @@ class Faulty(CountingIndex):
     def __init__(self, index: Index | None = None) -> None:
         super().__init__(index or PlainIndex())
         self.error: Exception | None = None
+        self.failures = 0
         self.answer: list[Any] | None = None
 
     def put(self, id: str, text: str, owner: str) -> None:
@@ -62,6 +63,7 @@ class Faulty(CountingIndex):
 
     def _fail(self) -> None:
         if self.error is not None:
+            self.failures += 1
             raise self.error
 
 
@@ -90,6 +92,7 @@ def test_a_text_that_could_not_be_put_is_put_before_the_next_recall() -> None:
     session = remember(memory, new_session(), "The staging host is db-7.")
     index.error = ConnectionError("no route")
     session = remember(memory, session, "The staging port is 5432.", "The staging user is ann.")
+    assert index.failures == 1, "the second write does not wait for it"
     failed, hits = memory.recall(session, "staging")
     body = failed.events[-1].body
     assert hits == [] and isinstance(body, RecallFailed)

@@ -116,8 +116,7 @@ def test_a_memory_below_k_is_told_its_rank_and_the_score_to_beat(
     absence = memory.why_not(session, "staging", item)
     assert absence.reason == "below k" and absence.rank is not None and absence.rank > 5
     assert absence.score is not None and absence.last is not None and absence.score < absence.last
-    ranked = [found.id for found, _ in memory.search("staging", session=session, k=100)]
-    assert ranked[absence.rank - 1] == item.id
+    assert item.id not in [found.id for found, _ in memory.search("staging", session=session)]
 
 
 def test_a_memory_out_of_scope_is_one_that_does_not_exist(

@@ -8,7 +8,6 @@ from plait.session.state import Story
 
 NOT_WRITTEN_YET = {
     "MemoryExpired",
-    "HouseOpened",
     "PrincipalChanged",
     "RoleChanged",
     "GrantChanged",

@@ -20,7 +20,7 @@ import click
 from plait.errors import InvalidValue, MalformedJson, NoStore
 from plait.event import Json, parse
 from plait.event.kinds import Budget
-from plait.ids import LogId, short
+from plait.ids import LogId, house_of, short
 from plait.session import Session
 from plait.session.finding import open_range
 from plait.session.listing import session_row
@@ -103,9 +103,13 @@ def store_of(session: Session) -> Store:
 
 def names_of(store: Store, logs: Iterable[LogId]) -> dict[LogId, str]:
     """Return a name for each session that can be typed: its label, if no other session has that
-    label, else the short id.
+    label, else the short id. The store's own log is called the house.
     """
-    return {log: _label(store, log) or short(log) for log in dict.fromkeys(logs)}
+    house = house_of(store.id)
+    return {
+        log: "house" if log == house else _label(store, log) or short(log)
+        for log in dict.fromkeys(logs)
+    }
 
 
 def _label(store: Store, log: LogId) -> str | None:

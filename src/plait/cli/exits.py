@@ -3,14 +3,14 @@
     0    done
     1    failed: every error that is not named below, and output that could not be written
     2    usage: the command line or a value on it is wrong, or names several things at once
-    3    not found: no such store, session, place, key, event, file or sandbox
+    3    not found: no such store, session, place, key, event, memory, file or sandbox
     4    waiting: the run is parked until a person answers or a time comes; `plait inbox` shows for
          what, `plait resume` goes on
     5    the budget does not allow it: the run failed there, and can be resumed with a larger one
     6    verification failed: `plait verify` found something wrong
     7    the program went another way than the record, in a replay or when a run was taken up again
     8    a merge, or publishing files, needs a choice by a person, or a base
-    75   not now: another process was first, or the disk is full; try again
+    75   not now: another process was first, a plan is stale, or the disk is full; try again
     130  interrupted, as by SIGINT
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
 
@@ -69,6 +69,12 @@ CODES: dict[type[PlaitError], int] = {
     errors.OutsideWorkspace: USAGE,
     errors.UnknownBackend: USAGE,
     errors.SandboxGone: NOT_FOUND,
+    errors.UnknownMemory: NOT_FOUND,
+    errors.AmbiguousMemory: USAGE,
+    errors.NoEvidence: USAGE,
+    errors.NotEvidence: USAGE,
+    errors.NoOwner: USAGE,
+    errors.StalePlan: RETRY,
     errors.BudgetExceeded: NO_BUDGET,
     errors.ReplayDiverged: DIVERGED,
     errors.MergeConflict: CONFLICT,
@@ -303,6 +309,8 @@ def _error_details(error: Exception) -> dict[str, object]:
         }
     if isinstance(error, errors.AmbiguousRevision):
         return {"candidates": list(error.candidates)}
+    if isinstance(error, errors.AmbiguousMemory):
+        return {"candidates": list(error.found)}
     return {}
 
 

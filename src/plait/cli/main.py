@@ -14,6 +14,7 @@ from plait.cli.exits import CommandGroup
 from plait.cli.files import blame_command, cat, checkout, files_command
 from plait.cli.history import find, log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
+from plait.cli.memory import memory
 from plait.cli.places import gc, sandbox, to_command
 from plait.cli.publishing import apply
 from plait.cli.running import replay_command, resume_command, run_command
@@ -61,6 +62,7 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Run": [run_command, resume_command, replay_command, whatif_command, grant],
     "Look": [ls, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command],
+    "Memory": [memory],
     "Files": [to_command, files_command, cat, blame_command, checkout, apply, sandbox],
     "Branch": [fork, rewind, merge],
     "Record": [say, note, fact, decide, retract, todo, settle, require, validate],

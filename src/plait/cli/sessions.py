@@ -16,6 +16,7 @@ from plait.cli.documents import (
     show_document,
 )
 from plait.cli.files import placement_detail, print_changes
+from plait.cli.memory_reading import memories_lost
 from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
 from plait.event.kinds import Budget, MessageSaid, Placement
@@ -39,6 +40,9 @@ MESSAGES = 6  # that `show` shows
 
 
 MESSAGE_LINES = 12  # of one message, on a terminal
+
+
+LOST = 3  # memories that `show` names
 
 
 # ── ls ───────────────────────────────────────────────────────────────────────────────────────
@@ -234,6 +238,7 @@ class _SessionPage:
             ("files", f"tree {session.files.tree[:12]}" if session.files.tree else None, DIM),
             ("budget", _budget_text(session.budget.limits, session.budget.left_now), ""),
             ("used", _usage_text(session.budget.used), ""),
+            ("memories", _lost_text(session), BAD),
         ]
         columns = [Column(), Column(flex=True)]
         self.out.table(
@@ -414,6 +419,16 @@ def _budget_text(budget: Budget | None, left: Budget | None) -> str | None:
         )
         or None
     )
+
+
+def _lost_text(session: Session) -> str | None:
+    """Tell the memories that were replaced or taken back after the session had recalled them."""
+    lost = memories_lost(session)
+    if not lost:
+        return None
+    more = f" and {len(lost) - LOST:,} more" if len(lost) > LOST else ""
+    names = " ".join(memory[:8] for memory in lost[:LOST])
+    return f"no longer hold: {names}{more} (plait memory used {session.short})"
 
 
 def _usage_text(spent: Spent) -> str | None:

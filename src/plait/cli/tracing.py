@@ -32,6 +32,7 @@ from plait.session.diff import Sides, diff_lines
 from plait.session.graph import Node
 from plait.session.state import tokens_text
 from plait.session.trace import prompt_lines
+from plait.store import Store
 
 # ── why and influence ────────────────────────────────────────────────────────────────────────
 
@@ -78,11 +79,12 @@ def _print_answer(given: Options, session: Session, trace: Trace) -> None:
     elif given.form == "json":
         print_json({"session": session_document(session), **trace_document(trace)})
     else:
-        _print_trace(session, trace)
+        print_trace(store_of(session), trace)
 
 
-def _print_trace(session: Session, trace: Trace) -> None:
-    out, names = Out(), names_of(store_of(session), [step.log for step in trace])
+def print_trace(store: Store, trace: Trace) -> None:
+    """Print a trace for people: each step below the one it belongs to."""
+    out, names = Out(), names_of(store, [step.log for step in trace])
     out.print_brief(Cell(trace.about, STRONG))
     rows = (
         [

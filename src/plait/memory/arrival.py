@@ -29,21 +29,18 @@ from plait.memory.remember import (
     is_confirmed_by,
     is_home,
 )
-from plait.memory.rows import ITEM
+from plait.memory.rows import ARRIVING, ITEM
 from plait.memory.scopes import Overseer, Viewer
 from plait.memory.standing import change_text
 from plait.memory.words import words_of
 from plait.session.content import text_of
-from plait.session.events import path_events
 from plait.session.ports import Act, Draft
 from plait.session.state import Known, Span
 from plait.session.value import SessionValue, core_of, state_of
 from plait.store import Row, Store
 
 SERVICE = "service:memory"
-_ARRIVING = frozenset(
-    kind.__name__ for kind in (MemoryProposed, MemorySupported, ValidationRecorded)
-)
+_ALL = 2**31
 
 
 class ArrivalGate:
@@ -110,7 +107,7 @@ class _Arrival:
         self._drafts: list[Draft] = []
 
     def drafts(self) -> list[Draft]:
-        events = [event for _, event in path_events(self._store, tuple(self._spans), _ARRIVING)]
+        events = self._arriving()
         for event in events:
             body = event.body
             if isinstance(body, MemoryProposed):
@@ -120,6 +117,20 @@ class _Arrival:
             elif isinstance(body, ValidationRecorded) and body.passed:
                 self._confirm(event.header.causes, "verdict")
         return self._drafts
+
+    def _arriving(self) -> list[Event]:
+        """Return the proposals, supports and verdicts of the spans. Most have none, and cost one
+        question.
+        """
+        found: list[Event] = []
+        for span in self._spans:
+            for row in self._store.rows(
+                "memory", ARRIVING, {"log": span.log}, order="seq", limit=_ALL
+            ):
+                seq = int(str(row["seq"]))
+                if span.first <= seq <= span.last:
+                    found += self._store.read(span.log, seq, seq)
+        return found
 
     def _arrive(self, event: Event, body: MemoryProposed, verdicts: Sequence[Event]) -> None:
         row = self._waiting_row(event.id)

@@ -16,9 +16,9 @@ from plait.event.kinds import (
     MemoryRetracted,
     MemorySuperseded,
 )
-from plait.ids import Digest
+from plait.ids import Digest, is_digest
 from plait.inside import is_inside
-from plait.memory.items import Item, Named, find_row, item_of, name_of
+from plait.memory.items import SHORT, Item, Named, find_row, item_of, name_of
 from plait.memory.remember import active_with_key, is_home
 from plait.memory.rows import ITEM, REWIND, decode_ids
 from plait.memory.scopes import Overseer, Viewer
@@ -167,6 +167,7 @@ def _replaced_by(store: Store, row: Row) -> list[Digest]:
 def person_acting(store: Store, actor: str | None, verb: str, name: str) -> Act:
     """Return the act of a person; raises MayNotDecide for code of a run, and for other actors."""
     writer = writer_of(None)
+    name = name[:SHORT] if is_digest(name) else name
     who = actor or writer.principal()
     if why := is_inside(store.address, shared_names):
         raise MayNotDecide(name, who, why)

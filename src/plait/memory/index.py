@@ -24,6 +24,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, house_of, is_digest
 from plait.memory.ranking import Part, RankedRow, with_parts
+from plait.memory.recall import seeds_for
 from plait.memory.rows import DECISION_KINDS, ITEM, VERDICT, Decision, decode_decisions
 from plait.memory.scopes import Viewer
 from plait.memory.standing import standing_of
@@ -71,7 +72,7 @@ _ON_A_PATH = frozenset(
 )
 
 
-class _Mark:
+class _FillMark:
     """The commit number up to which an index is filled from one store."""
 
     def __init__(self, written: int) -> None:
@@ -90,7 +91,8 @@ class IndexFilling:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self._marks: dict[str, _Mark] = {}  # by the id of the store
+        self._marks: dict[str, _FillMark] = {}  # by the id of the store
+        self._has_failed = False
         self._lock = Lock()
 
     def fill(self, store: Store) -> None:
@@ -108,13 +110,19 @@ class IndexFilling:
                 if mark.changes >= STRIDE:
                     self._write_mark(store, mark)
             mark.number = max(mark.number, upto)
+            self._has_failed = False
 
     def fill_if_possible(self, store: Store) -> None:
-        """Bring the index up to date if it answers. If not, the next recall does, or tells why."""
+        """Bring the index up to date if it answers. If not, the next recall does, or tells why.
+
+        One that did not answer is left alone until then: a writer should not wait for it each time.
+        """
+        if self._has_failed:
+            return
         try:
             self.fill(store)
         except PlaitError:
-            return
+            self._has_failed = True
 
     def refill(self, store: Store) -> None:
         """Put every text again, whatever the mark says; forget those that are not active."""
@@ -132,7 +140,8 @@ class IndexFilling:
             if not _was_ever_active(decisions):
                 return 0  # a text in quarantine reaches no index
             if is_active_for_some(row, decisions, store):
-                self._put(memory, str(row["text"]), str(row["owner"]))
+                said_by = f"{row['speaker']}: " if row["speaker"] else ""
+                self._put(memory, f"{said_by}{row['text']}", str(row["owner"]))
             else:
                 self._forget(memory)
             return 1
@@ -140,15 +149,15 @@ class IndexFilling:
 
     # ── the mark ─────────────────────────────────────────────────────────────────────────────
 
-    def _mark(self, store: Store) -> _Mark:
+    def _mark(self, store: Store) -> _FillMark:
         if store.id not in self._marks:
             found = _search(self.index, _MARK_TEXT, [_mark_owner(store)], STRIDE)
             # a store that was put back to an earlier copy of itself has not come so far yet
             numbers = [number for id, _ in found if (number := _mark_number(id)) <= store.number]
-            self._marks[store.id] = _Mark(max(numbers, default=0))
+            self._marks[store.id] = _FillMark(max(numbers, default=0))
         return self._marks[store.id]
 
-    def _write_mark(self, store: Store, mark: _Mark) -> None:
+    def _write_mark(self, store: Store, mark: _FillMark) -> None:
         if mark.number > mark.written:
             self._put(_mark_id(mark.number), _MARK_TEXT, _mark_owner(store))
             if mark.written:
@@ -201,13 +210,15 @@ class IndexFinder:
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self._filling, self._index = filling, filling.index
-        self._parts, self._weights = parts, weights
+        self._parts, self._weights, self.seeds = parts, weights, seeds_for(weights)
         self.name = self._index.name
         self.unknown = 0  # ids that the index returned and the record does not know
 
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
-        self._filling.fill(store)
         owners = viewer.owners
+        if owners is None:
+            raise IndexFailed(self.name, "it searches for owners, and none are named")
+        self._filling.fill(store)
         wanted = limit
         while True:
             answer = _search(self._index, query, owners, wanted)

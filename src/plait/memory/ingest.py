@@ -57,7 +57,7 @@ def ingest_document(
     """Remember a text file in pieces."""
     if kind not in ("resource", "skill"):
         raise InvalidValue("kind", f"{kind!r} is not one", "use resource or skill")
-    text, content = _read_text(path)
+    text, content = read_document(path)
     name = path.name
     source = f"{name}#{digest(b'plait/document/1', content)[:12]}"
     as_kind: MemoryKind = "procedure" if kind == "skill" else "resource"
@@ -221,7 +221,8 @@ def _cut_at(text: str, size_max: int) -> int:
     return size_max
 
 
-def _read_text(path: Path) -> tuple[str, bytes]:
+def read_document(path: Path) -> tuple[str, bytes]:
+    """Return the text of a document, and its bytes. Raises InvalidValue if it is no text."""
     try:
         if not path.is_file():
             raise InvalidValue("path", f"{path.name} is no file", "pass the path of a text file")

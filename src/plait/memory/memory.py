@@ -28,12 +28,23 @@ from plait.memory.provenance import (
     uses_of,
 )
 from plait.memory.ranking import Part
-from plait.memory.recall import Finder, Question, StoreFinder, now_in, recall, search, time_of
+from plait.memory.recall import (
+    Finder,
+    Question,
+    StoreFinder,
+    check_question,
+    now_in,
+    recall,
+    search,
+    time_of,
+)
 from plait.memory.remember import Statement, remember
 from plait.memory.rollback import RollbackPlan, plan_rollback
 from plait.memory.rows import ITEM
 from plait.memory.scopes import Overseer, Viewer, check_scopes, owners_of, viewer_of
 from plait.memory.tools import memory_tools
+from plait.memory.vector_finder import VectorFinder, Vectors
+from plait.memory.vectors import Embedder
 from plait.session.acting import Because
 from plait.session.finding import address_of
 from plait.session.ports import BINDINGS, store_at
@@ -62,12 +73,16 @@ class Memory:
         parts: Mapping[str, Part] | None = None,  # further parts of a score, by name
         weights: Mapping[str, float] | None = None,
         index: Index | None = None,  # another index; None: the store's own
+        embedder: Embedder | None = None,  # vectors beside the words; None: words alone
     ) -> None:
+        if index is not None and embedder is not None:
+            raise InvalidValue("embedder", "the index has a ranking of its own", "pass one of them")
         self._store, self.scopes = store, check_scopes(scopes)
         self.agent, self.workflow, self.k, self.tokens_max = agent, workflow, k, tokens_max
         self._detectors = tuple(detectors)
         self.index = index
         self._filling = None if index is None else IndexFilling(index)
+        self._vectors = None if embedder is None else Vectors(embedder)
         self._parts, self._weights = parts, weights
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
@@ -217,7 +232,7 @@ class Memory:
         at, number = _moment(session, as_of)
         names = owners_of(session, agent or self.agent, self.workflow)
         # another index holds what is active now: the past is looked up in the store
-        finder = self.finder(by_store=number is not None)
+        finder = self.finder() if number is None else self._store_finder()
         return recall(session, question, names, finder, at=at, number=number, actor=actor)
 
     def search(
@@ -234,6 +249,7 @@ class Memory:
         It is for people. A program that acts on the result should `recall`.
         """
         question = Question(query, self.k if k is None else k, valid_at=valid_at)
+        check_question(question)
         reader = session if session is not None else as_of
         store = core_of(reader).store if reader is not None else self._own_store()
         number = store.number_of(as_of.head) if as_of is not None else None
@@ -243,7 +259,8 @@ class Memory:
             else viewer_of(reader, self.names_of(reader), at=as_of, number=number)
         )
         now = time_of(reader, as_of) if reader is not None else now_in(store)
-        finder = self.finder(by_store=reader is None or number is not None)
+        is_now = reader is not None and number is None
+        finder = self.finder() if is_now else self._store_finder()
         found = search(store, query, viewer, finder, now, valid_at, question.k)
         return [
             (item_of(store, dict(each.row), viewer), each.score)
@@ -348,6 +365,8 @@ class Memory:
         """Fold the rows of memories again from the events, and fill another index again."""
         store = self._own_store()
         store.rebuild("memory")
+        if self._vectors is not None:
+            self._vectors.clear(store)
         if self._filling is not None:
             self._filling.refill(store)
 
@@ -358,10 +377,16 @@ class Memory:
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
-    def finder(self, *, by_store: bool = False) -> Finder:
-        """Return the way in which this memory finds candidates; `by_store`: without the index."""
-        if self._filling is not None and not by_store:
+    def finder(self) -> Finder:
+        """Return the way in which this memory finds candidates."""
+        if self._filling is not None:
             return IndexFinder(self._filling, self._parts, self._weights)
+        return self._store_finder()
+
+    def _store_finder(self) -> Finder:
+        """Return the way that needs no other index, and knows the past, too."""
+        if self._vectors is not None:
+            return VectorFinder(self._vectors, self._parts, self._weights)
         return StoreFinder(self._parts, self._weights)
 
     def names_of(self, session: SessionValue) -> dict[Scope, str]:

@@ -42,7 +42,8 @@ from plait.store import Found, FoundRow, Row, Store
 K_MAX = 1000
 QUERY_MAX = 8000  # characters
 SEEDS = 15  # rows by their own words, whose neighbours are ranked with them
-NEAR = 3  # neighbours on each side
+SEEDS_FOR_PARTS = 200  # further parts of a score must have a say on rows that words find alike
+NEAR = 2  # neighbours on each side
 _OMISSIONS_MAX = 64  # on record; a flood of quarantined texts must not fill the log
 _FAILURE_MAX = 2000  # characters
 WITHHELD = "withheld in a what-if"
@@ -78,9 +79,24 @@ class Finder(Protocol):
         """The name on record; "" for the store's own index."""
         ...
 
+    @property
+    def seeds(self) -> int:
+        """The rows that it needs to rank well."""
+        ...
+
+    @property
+    def unknown(self) -> int:
+        """The ids that the last `find` was given and no record has."""
+        ...
+
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found: ...
 
     def rank(self, found: Found, query: str) -> Sequence[RankedRow]: ...
+
+
+def seeds_for(weights: Mapping[str, float] | None) -> int:
+    """Return the rows that a ranking with such further parts needs."""
+    return SEEDS_FOR_PARTS if weights else SEEDS
 
 
 class StoreFinder:
@@ -90,11 +106,13 @@ class StoreFinder:
     """
 
     name = ""
+    unknown = 0
 
     def __init__(
         self, parts: Mapping[str, Part] | None = None, weights: Mapping[str, float] | None = None
     ) -> None:
         self._parts, self._weights = parts, weights
+        self.seeds = seeds_for(weights)
 
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
         words = query_words(query)
@@ -237,19 +255,21 @@ def search(
     Rows that are found and not active make room for others: the search goes deeper until there are
     enough, or no more.
     """
-    wanted = max(SEEDS, k)
+    wanted = max(finder.seeds, k)
     limit = wanted
     filtering = _Filter(viewer, now, valid_at if valid_at is not None else now, withheld)
     while True:
         found = finder.find(store, query, viewer, limit)
         kept = [each for each in found.rows if filtering.keeps(each.row, is_found=True)]
-        if len(kept) >= wanted or len(found.rows) < limit:
+        scored = [each for each in kept if each.score > 0]
+        if len(scored) >= wanted or len(found.rows) < limit:
             break
         limit *= 4
-    cleaned = [filtering.without_hidden_neighbours(each) for each in kept[:wanted]]
+    # rows without a score were found by their meaning alone; they are few
+    chosen = scored[:wanted] + [each for each in kept if each.score <= 0]
+    cleaned = [filtering.without_hidden_neighbours(each) for each in chosen]
     ranked = finder.rank(found._replace(rows=tuple(cleaned)), query)
-    unknown = getattr(finder, "unknown", 0)
-    return Ranking(ranked, filtering.left_out, unknown)
+    return Ranking(ranked, filtering.left_out, finder.unknown)
 
 
 class _Filter:

@@ -33,6 +33,7 @@ from plait.session.content import text_of
 from plait.store import Row, Rows, Table
 
 ITEM, REST, SUPPORT, READ, REWIND = "item", "rest", "support", "read", "rewind"
+ARRIVING = "arriving"
 
 
 class Decision(NamedTuple):
@@ -70,8 +71,10 @@ class MemoryRows:
     """A `Projection`: memories by id, owner, words, key, source and log.
 
     `rest` leads from a memory to those that rest on it; `support` has evidence that came later;
-    `read` has the recalls of each log, `rewind` the rewinds, which may leave a commit behind. A
-    memory is `plain` if it was committed, has no limits in time, and nothing was decided since.
+    `read` has the recalls of each log, `rewind` the rewinds, which may leave a commit behind;
+    `arriving` has the proposals, supports and verdicts that a merge or the end of a run may have to
+    decide about. A memory is `plain` if it was committed, has no limits in time, and nothing was
+    decided since.
     """
 
     name = "memory"
@@ -144,6 +147,7 @@ class MemoryRows:
             key=("log", "seq"),
             columns={"log": "text", "seq": "integer", "number": "integer", "memories": "text"},
         ),
+        Table(ARRIVING, key=("log", "seq"), columns={"log": "text", "seq": "integer"}),
         Table(
             REWIND,
             key=("log", "number"),
@@ -165,6 +169,8 @@ class MemoryRows:
         if isinstance(body, MemoryProposed):
             rows.put(ITEM, item_row(number, event, body))
             _put_rests(rows, event.id, body.grounds)
+            if body.scope != "session":
+                rows.put(ARRIVING, {"log": header.log, "seq": header.seq})
         elif isinstance(body, MemorySupported) and header.causes:
             self._support(rows, number, event, header.causes[0], body.grounds)
         elif isinstance(body, MemoryRecalled):
@@ -211,6 +217,7 @@ class MemoryRows:
         known = decode_decisions(str(row["decisions"]))
         row = {**row, "decisions": _encode([*known, decision]).decode(), "plain": 0}
         rows.put(ITEM, row)
+        rows.put(ARRIVING, {"log": event.log, "seq": event.seq})
 
     def _support(
         self, rows: Rows, number: int, event: Event, memory: Digest, grounds: tuple[Ground, ...]
@@ -219,6 +226,7 @@ class MemoryRows:
         if row is None:
             return
         rows.put(ITEM, {**row, "supports": _count(row["supports"]) + 1})
+        rows.put(ARRIVING, {"log": event.log, "seq": event.seq})
         header = event.header
         by_person = header.actor.startswith("human:") and header.origin == "human"
         said: Row = {

@@ -350,6 +350,7 @@ def rank_with_vectors(
         known[name] = RankedRow(rows[name], 0.0, {"own": 0.0, "window": 0.0})
     top = max((each.score for each in ranked), default=0.0) or 1.0
     low = min((near.get(name, 0.0) for name in known), default=0.0)
+    low = min(low, SIMILARITY_MIN / 2)  # a row that is near has a score, also if it is the only one
     width = max((near.get(name, 0.0) for name in known), default=0.0) - low or 1.0
     mixed: list[RankedRow] = []
     for name, each in known.items():

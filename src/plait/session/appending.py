@@ -9,6 +9,8 @@ from plait.errors import GateUnmet, RunOpen, StaleHead
 from plait.event import Body
 from plait.ids import Digest
 from plait.session.acting import Because, acting_in
+from plait.session.core import Core
+from plait.session.event_fold import STATE_KINDS, EventFold
 from plait.session.inbox import inbox_events, post, reply
 from plait.session.life import check_may, life_after
 from plait.session.ports import Draft, Position, SessionLike, host, is_bound, writer_of
@@ -75,9 +77,23 @@ def append_drafts(
     for draft in drafts:
         life = life_after(life, type(draft.body).__name__)
     after = next_value(session, position, life, core.busy)
+    _carry_state(core, core_of(after), drafts)
     # It is written: an error in a cache must not look as if it were not.
     keep_snapshot_if_due(after, since=here.seq)
     return after
+
+
+def _carry_state(before: Core, after: Core, drafts: Sequence[Draft]) -> None:
+    """Give the next value the state of the one before, if that is known and these events fold
+    nothing: a later reader need not look for them.
+    """
+    near = before.near
+    if near is None or near.place != before.position.seq:
+        return
+    if after.position.seq - near.place == len(drafts) and not any(
+        [type(draft.body).__name__ in STATE_KINDS for draft in drafts]
+    ):
+        after.near = EventFold(after.store, near.log, near).state(after.position.seq)
 
 
 def post_to_inbox(

@@ -129,6 +129,7 @@ def _use_text(body: k.MemoryUsed) -> str:
 
 
 TEXTS: dict[str, Callable[[Any], str]] = {
+    "HouseOpened": lambda b: f"opened the log of store {b.store}",
     "SessionOpened": _opening_text,
     "ForkedFrom": _fork_text,
     "Rewound": _rewind_text,
@@ -204,10 +205,10 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     ),
     "MemoryProposed": lambda b: f"memory for the {b.scope}: {_parts_text(b.parts)}",
     "MemoryCommitted": lambda b: f"remembered{_rule_text(b)}",
-    "MemoryQuarantined": lambda b: f"not remembered yet{_rule_text(b)}",
-    "MemoryRejected": lambda b: f"not remembered{_rule_text(b)}",
-    "MemorySupported": lambda b: "heard again from elsewhere",
-    "MemorySuperseded": lambda b: f"replaced in memory{_rule_text(b)}",
+    "MemoryQuarantined": lambda b: f"memory quarantined{_rule_text(b)}",
+    "MemoryRejected": lambda b: f"memory rejected{_rule_text(b)}",
+    "MemorySupported": lambda b: "memory heard again from elsewhere",
+    "MemorySuperseded": lambda b: f"memory replaced{_rule_text(b)}",
     "MemoryRetracted": lambda b: f"forgotten{_rule_text(b)}",
     "MemoryRestored": lambda b: f"remembered again{_rule_text(b)}",
     "MemoryRolledBack": lambda b: f"rolled back {b.about}{_reason_text(b.reason)}",

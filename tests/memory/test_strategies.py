@@ -1,0 +1,18 @@
+"""Strategies of memory from the literature: their rows of the scoreboard, at full size."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.processes import ROOT, child_environment
+
+
+@pytest.mark.parametrize("row", ["10-memgpt", "11-reflexion", "12-generative-agents"])
+def test_a_row_of_the_scoreboard_works(row: str) -> None:
+    command = [sys.executable, str(ROOT / "scoreboard" / row)]
+    done = subprocess.run(command, capture_output=True, text=True, env=child_environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " works: " in done.stdout and done.stdout.count("\n") == 1
