@@ -24,7 +24,7 @@ from typing import Any
 from plait import Agent, Memory, Session, Workflow
 from plait.event.kinds import Text
 from plait.ids import Micros
-from plait.memory.items import Item
+from plait.memory.items import MemoryItem
 from plait.model.base import OnDelta, Reply, Request, Returned
 from plait.session.content import text_of
 
@@ -109,7 +109,7 @@ class Reflect(Workflow):
         )
 
 
-def reflect_and_plan(memory: Memory) -> Item:
+def reflect_and_plan(memory: Memory) -> MemoryItem:
     """Reflect on each place, and propose a plan that cites the reflections to a person."""
     for place in PLACES:
         for _ in range(2):

@@ -153,7 +153,7 @@ def test_equal_numbers_have_equal_bytes(store: Store) -> None:
     assert list(verify_store(store)) == []
     one, two = (seal(SessionOpened(budget=Budget(cost_usd_max=n)), **_fields()) for n in (5, 5.0))
     assert one.id == two.id
-    assert Score("m", 1, {"a": 2}) == Score("m", 1.0, {"a": 2.0})
+    assert Score(Digest("m"), 1, {"a": 2}) == Score(Digest("m"), 1.0, {"a": 2.0})
 
 
 def _fields() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from plait.errors import (
     UnknownMemory,
 )
 from plait.event.kinds import MemoryProposed, MemoryRolledBack
-from plait.memory.items import Item
+from plait.memory.items import MemoryItem
 from plait.session import verify
 from tests.memory.test_remember import last_item
 from tests.support import events_of, parked_session, record_reply
@@ -25,15 +25,15 @@ BASE = "The staging database is read-only."
 WRONG = "wrong host"
 
 
-def told(memory: Memory, session: Session, text: str, **how: Any) -> tuple[Session, Item]:
+def told(memory: Memory, session: Session, text: str, **how: Any) -> tuple[Session, MemoryItem]:
     """A memory that was just written, after which the session is as it was, and the memory."""
     session = memory.remember(session, text, **how)
     return session, last_item(memory, session)
 
 
 def derived(
-    memory: Memory, session: Session, text: str, *bases: Item, **how: Any
-) -> tuple[Session, Item]:
+    memory: Memory, session: Session, text: str, *bases: MemoryItem, **how: Any
+) -> tuple[Session, MemoryItem]:
     """A memory that an agent drew from others, and that a person has approved."""
     store = memory.get(bases[0]).store
     events = [Session.open(base.log, store=store).events[base.seq - 1] for base in bases]
@@ -41,7 +41,7 @@ def derived(
     return session, memory.approve(item, actor="human:ben")
 
 
-def states(memory: Memory, *items: Item) -> list[str]:
+def states(memory: Memory, *items: MemoryItem) -> list[str]:
     return [memory.get(item.id).state for item in items]
 
 

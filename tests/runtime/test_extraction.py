@@ -9,7 +9,7 @@ import pytest
 from plait import Agent, Compactor, Memory, Session, Workflow
 from plait.errors import InvalidValue
 from plait.event.kinds import ContextCompacted, MemoryProposed, ModelAsked
-from plait.memory.items import Item
+from plait.memory.items import MemoryItem
 from plait.runtime.sent import rebuild_prompt
 from plait.session.views import Message
 from plait.testing import Simulation
@@ -29,7 +29,7 @@ def talk() -> Session:
     return session.say("You must obey.", actor="service:web").say("Go on.").say("And now?")
 
 
-def items(session: Session) -> dict[str, Item]:
+def items(session: Session) -> dict[str, MemoryItem]:
     return {item.text: item for item in Memory().items(session, state=None)}
 
 

@@ -35,7 +35,7 @@ from plait.session.ports import store_at
 from plait.store import Store
 
 if TYPE_CHECKING:
-    from plait.memory.items import Item
+    from plait.memory.items import MemoryItem
     from plait.memory.rollback import RollbackPlan
 
 reason_option = click.option("--reason", default="", help="Why; it is on record.")
@@ -93,7 +93,7 @@ def memory_forget(given: Options, memories: Sequence[str], reason: str) -> None:
 
 
 def _decide_each(
-    given: Options, names: Sequence[str], verb: str, decide: Callable[[Item], Item]
+    given: Options, names: Sequence[str], verb: str, decide: Callable[[MemoryItem], MemoryItem]
 ) -> None:
     """Decide about each of these memories. All names are looked up first: one that is wrong leaves
     nothing written.
@@ -104,7 +104,7 @@ def _decide_each(
     store = viewer.store
     rows = [find_row(store, name, viewer) for name in names]
     items = {str(row["id"]): item_of(store, row, viewer) for row in rows}
-    done: list[Item] = []
+    done: list[MemoryItem] = []
     try:
         for item in items.values():
             done.append(decide(item))
@@ -112,7 +112,7 @@ def _decide_each(
         _print_decided(given, done, verb)
 
 
-def _print_decided(given: Options, done: Sequence[Item], verb: str) -> None:
+def _print_decided(given: Options, done: Sequence[MemoryItem], verb: str) -> None:
     out = Out()
     if given.form == "json":
         if done:

@@ -14,12 +14,19 @@ from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import MemoryRecalled, MemorySuperseded
 from plait.ids import Digest, Micros
-from plait.memory.rows import REST, SUPPORT, Decision, decode_decisions, decode_grounds, decode_ids
+from plait.memory.rows import (
+    REST,
+    SUPPORT,
+    MemoryDecision,
+    decode_decisions,
+    decode_grounds,
+    decode_ids,
+)
 from plait.store import Row, Store
 
 if TYPE_CHECKING:
-    from plait.memory.evidence import Piece
-    from plait.memory.items import Item
+    from plait.memory.evidence import EvidencePiece
+    from plait.memory.items import MemoryItem
     from plait.memory.provenance import Use
     from plait.memory.rollback import RollbackPlan
 
@@ -32,7 +39,7 @@ _ALL = 2**31
 class Decided(NamedTuple):
     """A decision about a memory, and its event."""
 
-    decision: Decision
+    decision: MemoryDecision
     event: Event
 
 
@@ -40,14 +47,14 @@ class SupportDetails(NamedTuple):
     """Further evidence for a memory: it was said again from elsewhere."""
 
     event: Event
-    evidence: Sequence[Piece]
+    evidence: Sequence[EvidencePiece]
 
 
 class MemoryDetails(NamedTuple):
     """All about one memory."""
 
-    item: Item
-    evidence: Sequence[Piece]
+    item: MemoryItem
+    evidence: Sequence[EvidencePiece]
     decisions: Sequence[Decided]
     supports: Sequence[SupportDetails]
     supersedes: Sequence[Digest]
@@ -55,7 +62,7 @@ class MemoryDetails(NamedTuple):
     recalls: Sequence[Event]  # that returned it, the last one last
 
 
-def details_of(store: Store, item: Item, row: Row) -> MemoryDetails:
+def details_of(store: Store, item: MemoryItem, row: Row) -> MemoryDetails:
     """Collect all about one memory, from its row and from the events."""
     from plait.memory.falling import effects_of
 
@@ -86,10 +93,10 @@ def details_of(store: Store, item: Item, row: Row) -> MemoryDetails:
     )
 
 
-def _pieces(store: Store, ids: Iterable[Digest]) -> list[Piece]:
+def _pieces(store: Store, ids: Iterable[Digest]) -> list[EvidencePiece]:
     from plait.memory.evidence import piece_of
 
-    found: list[Piece] = []
+    found: list[EvidencePiece] = []
     for id in ids:
         try:
             found.append(piece_of(store, store.event(id)))
@@ -107,7 +114,7 @@ def _supports_of(store: Store, memory: Digest) -> list[SupportDetails]:
     return found
 
 
-def marks_of(item: Item, now: Micros) -> list[str]:
+def marks_of(item: MemoryItem, now: Micros) -> list[str]:
     """Return the remarks about a memory that its state does not make: out of its time, stale, less
     evidence than it had.
     """
@@ -129,7 +136,7 @@ _TIMES = ("valid_from", "valid_until", "expires", "review_by")
 # ── documents ────────────────────────────────────────────────────────────────────────────────
 
 
-def memory_document(item: Item, now: Micros) -> Document:
+def memory_document(item: MemoryItem, now: Micros) -> Document:
     by = item.standing.by
     return {
         "id": item.id,
@@ -160,7 +167,7 @@ def memory_document(item: Item, now: Micros) -> Document:
     }
 
 
-def decision_document(decision: Decision) -> Document:
+def decision_document(decision: MemoryDecision) -> Document:
     return {
         "kind": decision.kind,
         "rule": decision.rule or None,
@@ -201,7 +208,7 @@ def details_document(details: MemoryDetails, now: Micros) -> Document:
     }
 
 
-def piece_document(piece: Piece) -> Document:
+def piece_document(piece: EvidencePiece) -> Document:
     return {
         **_place_document(piece.event),
         "kind": piece.event.kind,

@@ -32,7 +32,7 @@ from plait.session.event_text import event_text
 from plait.store import Store
 
 if TYPE_CHECKING:
-    from plait.memory.items import Item
+    from plait.memory.items import MemoryItem
 
 NAMED = 20  # memories that are named in one line
 
@@ -187,7 +187,7 @@ class _MemoryPage:
             self.out.heading("Rests on it", count)
             self.out.line("  ", _ids_text(dependents))
 
-    def _place(self, at: Event | Item) -> str:
+    def _place(self, at: Event | MemoryItem) -> str:
         return f"{self._names[at.log]}@{at.seq}"
 
 

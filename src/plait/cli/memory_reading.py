@@ -33,7 +33,7 @@ from plait.session.value import core_of
 from plait.store import Row, Store
 
 if TYPE_CHECKING:
-    from plait.memory.items import Item
+    from plait.memory.items import MemoryItem
     from plait.memory.memory import Memory
     from plait.memory.provenance import Use
     from plait.memory.scopes import Viewer
@@ -118,7 +118,7 @@ def memory_ls(
         _print_list(given, shown, more, state)
 
 
-def _wanted_items(viewer: Viewer, wanted: MemoryFilter) -> Iterator[Item]:
+def _wanted_items(viewer: Viewer, wanted: MemoryFilter) -> Iterator[MemoryItem]:
     from plait.memory.items import item_of
 
     store = viewer.store
@@ -150,7 +150,7 @@ def now_of(store: Store) -> Micros:
     return now_in(store)
 
 
-def _print_list(given: Options, items: Sequence[Item], more: int, state: str) -> None:
+def _print_list(given: Options, items: Sequence[MemoryItem], more: int, state: str) -> None:
     out = Out()
     columns = [
         Column("memory"),
@@ -175,7 +175,7 @@ def _print_list(given: Options, items: Sequence[Item], more: int, state: str) ->
         )
 
 
-def _list_row(out: Out, item: Item) -> list[Cell]:
+def _list_row(out: Out, item: MemoryItem) -> list[Cell]:
     return [
         Cell(item.short, ACCENT),
         _state_cell(item, out.now),
@@ -187,18 +187,18 @@ def _list_row(out: Out, item: Item) -> list[Cell]:
     ]
 
 
-def _said_text(item: Item) -> str:
+def _said_text(item: MemoryItem) -> str:
     return f"{item.speaker}: {item.text}" if item.speaker else item.text
 
 
-def _state_cell(item: Item, now: Micros) -> Cell:
+def _state_cell(item: MemoryItem, now: Micros) -> Cell:
     text = ", ".join([item.state, *marks_of(item, now)])
     if item.state in WAITING:
         return Cell(text, STRONG)
     return Cell(text, "" if text == "active" else DIM)
 
 
-def owner_text(item: Item) -> str:
+def owner_text(item: MemoryItem) -> str:
     """Return the scope of a memory and its owner."""
     owner = short(LogId(item.owner)) if item.scope == "session" else item.owner
     return f"{item.scope} {owner}"
@@ -211,7 +211,7 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.replace("\r\n", "\n").split("\n")))
 
 
-def deciding_hints(given: Options, item: Item) -> list[str]:
+def deciding_hints(given: Options, item: MemoryItem) -> list[str]:
     """Return the commands that decide about a memory which waits."""
     return [
         f"  {command_line(given, 'memory', 'approve', item.short)}",
@@ -254,7 +254,7 @@ def memory_search(
         _print_hits(given, found)
 
 
-def _print_hits(given: Options, found: Sequence[tuple[Item, float]]) -> None:
+def _print_hits(given: Options, found: Sequence[tuple[MemoryItem, float]]) -> None:
     out = Out()
     columns = [
         Column("score", right=True),
@@ -305,7 +305,7 @@ def memory_influence(given: Options, memory: str) -> None:
     _print_answer(given, face.get(memory), face.influence(memory))
 
 
-def _print_answer(given: Options, item: Item, trace: Trace) -> None:
+def _print_answer(given: Options, item: MemoryItem, trace: Trace) -> None:
     store = store_at(given.store)
     document = trace_document(trace)
     if given.form == "jsonl":
@@ -407,7 +407,7 @@ def memory_pending(given: Options, session: str | None) -> None:
         _print_pending(given, found)
 
 
-def _full_reason(store: Store, item: Item, why: str) -> str:
+def _full_reason(store: Store, item: MemoryItem, why: str) -> str:
     """Return why a memory waits, with the reason that its decision states."""
     by = item.standing.by
     if by is None or item.state not in WAITING:
@@ -416,7 +416,7 @@ def _full_reason(store: Store, item: Item, why: str) -> str:
     return f"{why}: {reason}" if reason else why
 
 
-def _print_pending(given: Options, found: Sequence[tuple[Item, str]]) -> None:
+def _print_pending(given: Options, found: Sequence[tuple[MemoryItem, str]]) -> None:
     out = Out()
     for at, (item, why) in enumerate(found):
         if at:

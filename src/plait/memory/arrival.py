@@ -20,7 +20,7 @@ from plait.event.kinds import (
     ValidationRecorded,
 )
 from plait.ids import Digest, LogId
-from plait.memory.evidence import Piece, piece_of
+from plait.memory.evidence import EvidencePiece, piece_of
 from plait.memory.gates import Detector, Proposal, Ruling, decide
 from plait.memory.remember import (
     SECOND_RUN,
@@ -160,7 +160,7 @@ class _Arrival:
         )
         return decide(proposal, self._detectors)
 
-    def _piece(self, id: Digest) -> Piece:
+    def _piece(self, id: Digest) -> EvidencePiece:
         return piece_of(self._store, self._store.event(id))
 
     def _replaced(self, row: Row, body: MemoryProposed) -> Iterable[Digest]:

@@ -18,7 +18,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, is_digest
 from plait.inside import is_inside
-from plait.memory.items import SHORT, Item, Named, find_row, item_of, name_of
+from plait.memory.items import SHORT, MemoryItem, Named, find_row, item_of, name_of
 from plait.memory.remember import active_with_key, is_home
 from plait.memory.rows import ITEM, REWIND, decode_ids
 from plait.memory.scopes import Overseer, Viewer
@@ -34,7 +34,9 @@ _ALL = 2**31
 _WAITING = ("quarantined", "proposed")
 
 
-def approve(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> Item:
+def approve(
+    store: Store, named: Named, *, reason: str = "", actor: str | None = None
+) -> MemoryItem:
     """Have a person commit a memory that waits; return it as it is then.
 
     The one who wrote it may not: that would be no second opinion.
@@ -54,7 +56,7 @@ def approve(store: Store, named: Named, *, reason: str = "", actor: str | None =
     return _decide(store, named, (*_WAITING, "rejected"), "approved", drafts)
 
 
-def reject(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> Item:
+def reject(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> MemoryItem:
     """Have a person reject a memory that waits, for good."""
     act = person_acting(store, actor, "reject a memory", name_of(named))
     return _decide(
@@ -66,7 +68,7 @@ def reject(store: Store, named: Named, *, reason: str = "", actor: str | None = 
     )
 
 
-def forget(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> Item:
+def forget(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> MemoryItem:
     """Have a person take one memory back, and nothing that rests on it: see `rollback`."""
     act = person_acting(store, actor, "forget a memory", name_of(named))
     return _decide(
@@ -93,12 +95,12 @@ def forget_in(session: S, row: Row, viewer: Viewer, reason: str, actor: str | No
     return append_drafts(session, [_draft(body, act, memory)])
 
 
-def pending(store: Store, viewer: Viewer | None = None) -> list[tuple[Item, str]]:
+def pending(store: Store, viewer: Viewer | None = None) -> list[tuple[MemoryItem, str]]:
     """Return the memories that wait for a person, each with the reason: those in quarantine, those
     that no finished run proposed, and those that were committed by events rewound since.
     """
     reader = viewer if viewer is not None else Overseer(store)
-    found: dict[str, tuple[Item, str]] = {}
+    found: dict[str, tuple[MemoryItem, str]] = {}
     for row in store.rows("memory", ITEM, order="number", limit=_ALL):
         if not reader.may_see(row):
             continue
@@ -136,7 +138,7 @@ def _decide(
     states: tuple[str, ...],
     verb: str,
     drafts: Callable[[Row], list[Draft]],
-) -> Item:
+) -> MemoryItem:
     viewer = Overseer(store)
     memory = str(find_row(store, named, viewer)["id"])
 

@@ -45,7 +45,7 @@ _ABOUT_MEMORIES = DECISION_KINDS | {k.MemoryProposed.__name__, k.MemorySupported
 _ANSWERS = (k.ApprovalGranted, k.ApprovalDenied, k.QuestionAnswered, k.ToolResolved)
 
 
-class Piece(NamedTuple):
+class EvidencePiece(NamedTuple):
     """One piece of evidence."""
 
     event: Event
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
         return Ground(self.event.id, self.memories)
 
 
-def pieces_of(session: SessionValue, evidence: Because) -> list[Piece]:
+def pieces_of(session: SessionValue, evidence: Because) -> list[EvidencePiece]:
     """Return the evidence that a caller names, which is what `because=` takes.
 
     Raises for an event that is not in the store, that the session may not see, or that cannot be
@@ -69,7 +69,7 @@ def pieces_of(session: SessionValue, evidence: Because) -> list[Piece]:
         return []
     core = core_of(session)
     store = core.store
-    found: list[Piece] = []
+    found: list[EvidencePiece] = []
     for id in causes_of(session, evidence, "evidence"):
         event = store.event(id)
         if event.kind in _NEVER:
@@ -80,7 +80,7 @@ def pieces_of(session: SessionValue, evidence: Because) -> list[Piece]:
     return found
 
 
-def piece_of(store: Store, event: Event) -> Piece:
+def piece_of(store: Store, event: Event) -> EvidencePiece:
     """Return an event as a piece of evidence."""
     sort = sort_of(event)
     memories: tuple[Digest, ...] = ()
@@ -93,7 +93,7 @@ def piece_of(store: Store, event: Event) -> Piece:
         trust = msgspec.convert(rows[0]["trust"], Trust) if rows else "unchecked"
     elif sort == "model":
         memories = memories_shown(store, event)
-    return Piece(event, sort, trust, text_of_event(event, store.get_blob), memories)
+    return EvidencePiece(event, sort, trust, text_of_event(event, store.get_blob), memories)
 
 
 def sort_of(event: Event) -> Sort:

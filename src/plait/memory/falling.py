@@ -20,7 +20,7 @@ from plait.memory.rows import (
     REST,
     SUPPORT,
     VERDICT,
-    Decision,
+    MemoryDecision,
     decode_decisions,
     decode_grounds,
 )
@@ -68,7 +68,7 @@ class Book:
             self._effects[memory] = effects_of(self.store, memory)
         return self._effects[memory]
 
-    def decisions(self, memory: Digest) -> list[Decision]:
+    def decisions(self, memory: Digest) -> list[MemoryDecision]:
         """Return all decisions about a memory, of every branch."""
         row = self.row(memory)
         every = decode_decisions(str(row["decisions"])) if row is not None else []
@@ -258,7 +258,7 @@ def approvals_of(book: Book, fall: Fall, roots: Collection[Digest]) -> list[Conf
     return found
 
 
-def _is_approval(decision: Decision) -> bool:
+def _is_approval(decision: MemoryDecision) -> bool:
     return decision.kind == MemoryCommitted.__name__ and not decision.rule
 
 

@@ -17,7 +17,7 @@ from plait.event.kinds import (
     MemoryRejected,
     Scope,
 )
-from plait.memory.evidence import Piece
+from plait.memory.evidence import EvidencePiece
 from plait.memory.instructions import instruction_in
 from plait.memory.words import words_of
 
@@ -31,7 +31,7 @@ class Proposal(NamedTuple):
     text: str
     kind: MemoryKind
     scope: Scope
-    pieces: Sequence[Piece]
+    pieces: Sequence[EvidencePiece]
     is_person: bool  # a person writes it, and not code of a run
     origin: str  # of the writer: human, model, program, or a source outside
     was_retracted: bool = False  # the same words were taken back before
@@ -102,7 +102,7 @@ def _decide_by_evidence(proposal: Proposal, *, is_quote: bool) -> Ruling:
 _OWN = ("program", "tool", "model")
 
 
-def _is_quoted(text: str, piece: Piece) -> bool:
+def _is_quoted(text: str, piece: EvidencePiece) -> bool:
     """True if a text stands in a piece of evidence, word by word."""
     words = words_of(text)
     return bool(words) and f" {' '.join(words)} " in f" {' '.join(words_of(piece.text))} "

@@ -25,7 +25,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, house_of, is_digest
 from plait.memory.ranking import Part, RankedRow, with_parts
 from plait.memory.recall import seeds_for
-from plait.memory.rows import DECISION_KINDS, ITEM, VERDICT, Decision, decode_decisions
+from plait.memory.rows import DECISION_KINDS, ITEM, VERDICT, MemoryDecision, decode_decisions
 from plait.memory.scopes import Viewer
 from plait.memory.standing import standing_of
 from plait.session.ports import writer_of
@@ -247,7 +247,7 @@ class IndexFinder:
 # ── the record ───────────────────────────────────────────────────────────────────────────────
 
 
-def is_active_for_some(row: Row, decisions: Sequence[Decision], store: Store) -> bool:
+def is_active_for_some(row: Row, decisions: Sequence[MemoryDecision], store: Store) -> bool:
     """True if a memory may be active for a reader: whether it is for this one, a recall decides.
 
     A fork may believe what its parent took back later, so at session scope only the house log can
@@ -260,7 +260,7 @@ def is_active_for_some(row: Row, decisions: Sequence[Decision], store: Store) ->
     return standing_of(for_all).state == "active"
 
 
-def _was_ever_active(decisions: Sequence[Decision]) -> bool:
+def _was_ever_active(decisions: Sequence[MemoryDecision]) -> bool:
     return any(each.kind in (_COMMITTED, VERDICT) for each in decisions)
 
 

@@ -21,7 +21,7 @@ ID_MIN = 4  # digits of an id that name a memory, if no other one begins so
 SHORT = 8  # digits that people and prompts see
 
 
-class Item(msgspec.Struct, frozen=True):
+class MemoryItem(msgspec.Struct, frozen=True):
     """A memory as it is proposed, and its standing for a reader."""
 
     id: Digest
@@ -89,12 +89,12 @@ class Hit(msgspec.Struct, frozen=True):
         return f"[m:{self.short}] {self.text}  ({self.kind}, {self.scope}, {self.trust}{marks})"
 
 
-def item_of(store: Store, row: Row, viewer: Viewer) -> Item:
+def item_of(store: Store, row: Row, viewer: Viewer) -> MemoryItem:
     """Return the memory of a row, as this reader sees it."""
     owner = str(row["owner"]).partition(":")[2]
     shown = {name: row[name] for name in _AS_THEY_ARE}
     known = {**shown, "store": store.address, "owner": owner, "key": row["key"] or ""}
-    return msgspec.convert({**known, "standing": viewer.standing(row)}, Item, strict=False)
+    return msgspec.convert({**known, "standing": viewer.standing(row)}, MemoryItem, strict=False)
 
 
 _AS_THEY_ARE = (
@@ -163,7 +163,7 @@ def hit_of_row(store: Store, row: Row, score: Score) -> Hit:
 # ── finding one ──────────────────────────────────────────────────────────────────────────────
 
 
-Named = Item | Hit | Event | str
+Named = MemoryItem | Hit | Event | str
 """A memory, or the beginning of its id, with or without `m:` before it."""
 
 
@@ -212,7 +212,7 @@ def digits_of(named: Named) -> str:
 
 def name_of(named: Named) -> str:
     """Return the id of a memory, or the text that names it."""
-    if isinstance(named, (Item, Hit, Event)):
+    if isinstance(named, (MemoryItem, Hit, Event)):
         return named.id
     if not isinstance(named, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnknownMemory(repr(named)[:40])
@@ -221,10 +221,10 @@ def name_of(named: Named) -> str:
 
 def store_of(named: Named, store: Store | None) -> Store | None:
     """Return the store of a memory that knows it; else the one given."""
-    if isinstance(named, (Item, Hit)):
+    if isinstance(named, (MemoryItem, Hit)):
         return store_at(named.store)
     return store
 
 
-def texts_of(items: Sequence[Item]) -> str:
+def texts_of(items: Sequence[MemoryItem]) -> str:
     return "\n".join(f"{item}  [{short(item.log)}@{item.seq}]" for item in items)

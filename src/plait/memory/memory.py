@@ -18,7 +18,7 @@ from plait.memory import deciding
 from plait.memory.gates import Detector
 from plait.memory.index import Index, IndexFilling, IndexFinder, filling_after
 from plait.memory.ingest import ingest_document, ingest_session
-from plait.memory.items import Hit, Item, Named, find_row, item_of, store_of
+from plait.memory.items import Hit, MemoryItem, Named, find_row, item_of, store_of
 from plait.memory.provenance import (
     Absence,
     Presence,
@@ -186,7 +186,7 @@ class Memory:
         session: S | None = None,
         reason: str = "",
         actor: str | None = None,
-    ) -> S | Item:
+    ) -> S | MemoryItem:
         """Take one memory back: as an act of a session, or of a person, in the house log."""
         if session is None:
             store = self._store_for(memory)
@@ -243,7 +243,7 @@ class Memory:
         as_of: SessionValue | None = None,
         k: int | None = None,
         valid_at: Micros | None = None,
-    ) -> list[tuple[Item, float]]:
+    ) -> list[tuple[MemoryItem, float]]:
         """Look without leaving a record: as a session sees it, or, without one, all of the store.
 
         It is for people. A program that acts on the result should `recall`.
@@ -267,7 +267,7 @@ class Memory:
             for each in found.ranked[: question.k]
         ]
 
-    def get(self, memory: Named, *, session: SessionValue | None = None) -> Item:
+    def get(self, memory: Named, *, session: SessionValue | None = None) -> MemoryItem:
         """Return one memory, by its id or the first digits of it."""
         store, viewer = self._reader(memory, session)
         return item_of(store, find_row(store, memory, viewer), viewer)
@@ -278,10 +278,10 @@ class Memory:
         *,
         state: str | None = "active",
         limit: int = _ALL,
-    ) -> list[Item]:
+    ) -> list[MemoryItem]:
         """Return memories, latest first: those a session may see, or, without one, all."""
         store, viewer = self._reader(None, session)
-        found: list[Item] = []
+        found: list[MemoryItem] = []
         for row in store.rows("memory", ITEM, order="number", descending=True, limit=_ALL):
             if not viewer.may_see(row):
                 continue
@@ -327,18 +327,18 @@ class Memory:
 
     # ── control ──────────────────────────────────────────────────────────────────────────────
 
-    def pending(self, session: SessionValue | None = None) -> list[tuple[Item, str]]:
+    def pending(self, session: SessionValue | None = None) -> list[tuple[MemoryItem, str]]:
         """Return the memories that wait for a person, each with the reason."""
         store, viewer = self._reader(None, session)
         return deciding.pending(store, viewer)
 
-    def approve(self, memory: Named, *, reason: str = "", actor: str | None = None) -> Item:
+    def approve(self, memory: Named, *, reason: str = "", actor: str | None = None) -> MemoryItem:
         """Have a person commit a memory that waits. Its writer may not."""
         store = self._store_for(memory)
         with filling_after(self._filling, store):
             return deciding.approve(store, memory, reason=reason, actor=actor)
 
-    def reject(self, memory: Named, *, reason: str = "", actor: str | None = None) -> Item:
+    def reject(self, memory: Named, *, reason: str = "", actor: str | None = None) -> MemoryItem:
         """Have a person reject a memory that waits, for good."""
         store = self._store_for(memory)
         with filling_after(self._filling, store):
@@ -408,7 +408,7 @@ class Memory:
         return store, store.event(Digest(str(find_row(store, memory, viewer)["id"])))
 
     def _ids(self, session: SessionValue, named: Named | Sequence[Named]) -> list[Digest]:
-        every = [named] if isinstance(named, (str, Item, Hit, Event)) else named
+        every = [named] if isinstance(named, (str, MemoryItem, Hit, Event)) else named
         if not every:
             return []
         viewer = self._viewer(session)

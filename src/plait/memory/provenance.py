@@ -32,7 +32,7 @@ from plait.memory.rows import (
     READ,
     SUPPORT,
     VERDICT,
-    Decision,
+    MemoryDecision,
     decode_decisions,
     decode_grounds,
 )
@@ -98,7 +98,7 @@ class Presence(msgspec.Struct, frozen=True):
     memory: Digest
     text: str
     recalls: tuple[Citing, ...]
-    decision: Decision | None  # that made it active; None: none did
+    decision: MemoryDecision | None  # that made it active; None: none did
     evidence: tuple[Support, ...]
     replies: tuple[tuple[LogId, int], ...]  # that cite it
     taken_back: str = ""  # what has happened to it since; "": it holds
@@ -235,7 +235,7 @@ def _citing(event: Event, memory: Digest) -> Citing:
     )
 
 
-def _activation(viewer: Viewer, row: Row) -> Decision | None:
+def _activation(viewer: Viewer, row: Row) -> MemoryDecision | None:
     """Return the decision that made a memory active, also if it is not any more."""
     standing = viewer.standing(row)
     if standing.state == "active":
@@ -245,7 +245,7 @@ def _activation(viewer: Viewer, row: Row) -> Decision | None:
     return made[-1] if made else None
 
 
-def _decider(decision: Decision) -> str:
+def _decider(decision: MemoryDecision) -> str:
     place = f"[{short(decision.log)}@{decision.seq}]"
     if decision.rule:
         return f"rule {decision.rule!r}, {decision.actor}  {place}"

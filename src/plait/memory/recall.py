@@ -257,7 +257,7 @@ def search(
     """
     wanted = max(finder.seeds, k)
     limit = wanted
-    filtering = _Filter(viewer, now, valid_at if valid_at is not None else now, withheld)
+    filtering = _RecallFilter(viewer, now, valid_at if valid_at is not None else now, withheld)
     while True:
         found = finder.find(store, query, viewer, limit)
         kept = [each for each in found.rows if filtering.keeps(each.row, is_found=True)]
@@ -272,7 +272,7 @@ def search(
     return Ranking(ranked, filtering.left_out, finder.unknown)
 
 
-class _Filter:
+class _RecallFilter:
     """Keeps the rows that a recall may return, and notes why it leaves others out."""
 
     def __init__(

@@ -29,7 +29,7 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, LogId, Micros
 from plait.inside import is_inside
-from plait.memory.evidence import Piece, lowest_trust, memories_read, pieces_of
+from plait.memory.evidence import EvidencePiece, lowest_trust, memories_read, pieces_of
 from plait.memory.gates import Detector, Proposal, decide, detected_ruling
 from plait.memory.rows import DECISION_KINDS, ITEM, decode_grounds
 from plait.memory.scopes import Viewer, owner_in
@@ -68,7 +68,7 @@ class Statement(msgspec.Struct, frozen=True):
     review_by: Micros | None = None
 
 
-class _Writer(NamedTuple):
+class _Author(NamedTuple):
     """The writer of a memory: its act, and True if it is a person outside of any run."""
 
     act: Act
@@ -110,8 +110,8 @@ class _Remembering:
         session: SessionValue,
         statement: Statement,
         owner: str,
-        pieces: Sequence[Piece],
-        writer: _Writer,
+        pieces: Sequence[EvidencePiece],
+        writer: _Author,
         detectors: Sequence[Detector],
     ) -> None:
         self._session, self._statement, self._owner = session, statement, owner
@@ -295,10 +295,10 @@ def _recalled_before(
     return memories_read(core.store, path)
 
 
-def _writer_of(session: SessionValue, actor: str | None, origin: str | None) -> _Writer:
+def _writer_of(session: SessionValue, actor: str | None, origin: str | None) -> _Author:
     act = acting_in(session, actor, (), origin)
     inside = is_bound(session.run) or bool(is_inside(session.store, shared_names))
-    return _Writer(act, act.actor.startswith("human:") and act.origin == "human" and not inside)
+    return _Author(act, act.actor.startswith("human:") and act.origin == "human" and not inside)
 
 
 # ── a run that is taken up again ─────────────────────────────────────────────────────────────

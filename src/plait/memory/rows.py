@@ -36,7 +36,7 @@ ITEM, REST, SUPPORT, READ, REWIND = "item", "rest", "support", "read", "rewind"
 ARRIVING = "arriving"
 
 
-class Decision(NamedTuple):
+class MemoryDecision(NamedTuple):
     """A decision about a memory, and where it stands."""
 
     number: int  # its commit number
@@ -49,7 +49,7 @@ class Decision(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-decode_decisions = msgspec.json.Decoder(list[Decision]).decode
+decode_decisions = msgspec.json.Decoder(list[MemoryDecision]).decode
 decode_grounds = msgspec.json.Decoder(list[Ground]).decode
 decode_ids = msgspec.json.Decoder(list[Digest]).decode
 
@@ -196,7 +196,7 @@ class MemoryRows:
             other = header.causes[1]
         rule = getattr(body, "rule", "")
         place = header.log, header.seq
-        decision = Decision(number, event.kind, *place, other, rule, header.actor)
+        decision = MemoryDecision(number, event.kind, *place, other, rule, header.actor)
         known = decode_decisions(str(row["decisions"]))
         if known and known[-1][1] == decision.kind == MemoryRejected.__name__:
             return  # it is rejected again: nothing changes
@@ -213,7 +213,7 @@ class MemoryRows:
         if row is None or not isinstance(body, ValidationRecorded) or not body.passed:
             return
         place = event.log, event.seq
-        decision = Decision(number, VERDICT, *place, "", f"verdict {body.name}", event.actor)
+        decision = MemoryDecision(number, VERDICT, *place, "", f"verdict {body.name}", event.actor)
         known = decode_decisions(str(row["decisions"]))
         row = {**row, "decisions": _encode([*known, decision]).decode(), "plain": 0}
         rows.put(ITEM, row)

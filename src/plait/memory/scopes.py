@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from plait.errors import InvalidValue, NoOwner
 from plait.event.kinds import Place, Scope, SessionOpened
 from plait.ids import LogId, house_of
-from plait.memory.rows import VERDICT, Decision, decode_decisions
+from plait.memory.rows import VERDICT, MemoryDecision, decode_decisions
 from plait.memory.standing import MemoryStanding, standing_of
 from plait.session.core import Core
 from plait.session.fold import state_at
@@ -72,7 +72,7 @@ class Viewer:
         is_wide = row["scope"] != "session"
         return standing_of([each for each in decisions if self._counts(each, is_wide)])
 
-    def _counts(self, decision: Decision, is_wide: bool) -> bool:
+    def _counts(self, decision: MemoryDecision, is_wide: bool) -> bool:
         if self.number is not None and decision.number > self.number:
             return False
         if decision.log == self._house:
@@ -101,7 +101,7 @@ class Overseer(Viewer):
     def may_see(self, row: Row) -> bool:
         return self.number is None or int(str(row["number"])) <= self.number
 
-    def _counts(self, decision: Decision, is_wide: bool) -> bool:
+    def _counts(self, decision: MemoryDecision, is_wide: bool) -> bool:
         return self.number is None or decision.number <= self.number
 
 

@@ -16,7 +16,7 @@ from plait.event.kinds import (
     MemorySuperseded,
 )
 from plait.ids import Digest, Micros
-from plait.memory.rows import VERDICT, Decision
+from plait.memory.rows import VERDICT, MemoryDecision
 from plait.store import Row
 
 State = Literal["proposed", "active", "quarantined", "rejected", "superseded", "retracted"]
@@ -26,7 +26,7 @@ class MemoryStanding(msgspec.Struct, frozen=True):
     """The state of a memory for a reader, and the decision that led to it."""
 
     state: State = "proposed"
-    by: Decision | None = None  # None: no decision was made
+    by: MemoryDecision | None = None  # None: no decision was made
     superseded_by: tuple[Digest, ...] = ()
 
 
@@ -41,13 +41,13 @@ ROLLBACK = "rollback"  # the rule of retractions and restorations in a rollback
 AGAIN = "undone"  # the rule by which a memory is superseded again, once its rollback is undone
 
 
-def standing_of(decisions: Iterable[Decision]) -> MemoryStanding:
+def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
     """Fold decisions, in commit order."""
     gated: State = "proposed"
-    by: Decision | None = None
+    by: MemoryDecision | None = None
     # A restoration undoes the last retraction: an earlier one, of the reader's branch, stays.
-    retractions: list[Decision] = []
-    superseders: dict[str, Decision] = {}
+    retractions: list[MemoryDecision] = []
+    superseders: dict[str, MemoryDecision] = {}
     lifted: set[str] = set()
     for decision in decisions:
         kind = decision.kind

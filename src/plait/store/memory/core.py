@@ -13,7 +13,7 @@ from plait.ids import Digest, LogId, Source, parse_log_id
 from plait.store.chain import house_event
 from plait.store.epochs import TURNS
 from plait.store.lineage import Lineage, extend_lineage
-from plait.store.memory.rows import MemoryRows
+from plait.store.memory.rows import RowsInMemory
 from plait.store.projection import Projection
 
 
@@ -59,7 +59,7 @@ class MemoryCore:
         self._blobs: dict[Digest, MemoryBlob] = {}
         self._projections: dict[str, Projection] = {}
         self._interested: dict[str, list[Projection]] = {}  # by kind of event
-        self._rows: dict[str, MemoryRows] = {}
+        self._rows: dict[str, RowsInMemory] = {}
 
     @property
     def number(self) -> int:

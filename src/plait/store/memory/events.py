@@ -30,7 +30,7 @@ from plait.store.epochs import Fence, check_epoch, turns_in
 from plait.store.lineage import cut_lineage, extend_lineage
 from plait.store.memory.blobs import MemoryBlobs
 from plait.store.memory.core import MemoryLog
-from plait.store.memory.rows import MemoryRows
+from plait.store.memory.rows import RowsInMemory
 
 _PAGE = 512  # events of the feed taken at a time
 
@@ -298,8 +298,8 @@ class MemoryEvents(MemoryBlobs):
                 for ref in set(event.refs):
                     self._blobs[ref].refs += 1
 
-    def _fold(self, events: Sequence[Event]) -> dict[str, MemoryRows]:
-        folded: dict[str, MemoryRows] = {}
+    def _fold(self, events: Sequence[Event]) -> dict[str, RowsInMemory]:
+        folded: dict[str, RowsInMemory] = {}
         for number, event in enumerate(events, len(self._feed) + 1):
             for projection in self._interested.get(event.kind, ()):
                 rows = folded.get(projection.name)

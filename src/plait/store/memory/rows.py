@@ -16,10 +16,10 @@ from plait.store.search import Found, checked_query
 _Tables = dict[str, dict[tuple[Scalar, ...], Row]]
 
 
-class MemoryRows:
+class RowsInMemory:
     """`Rows` in dictionaries. A draft keeps its changes apart until the append is certain."""
 
-    def __init__(self, projection: Projection, base: MemoryRows | None = None) -> None:
+    def __init__(self, projection: Projection, base: RowsInMemory | None = None) -> None:
         self._projection, self._base = projection, base
         self._shapes: dict[str, Table] = (
             base._shapes if base else {table.name: table for table in projection.tables}
@@ -56,10 +56,10 @@ class MemoryRows:
         else:
             self._changes[table, key] = None
 
-    def draft(self) -> MemoryRows:
-        return MemoryRows(self._projection, self)
+    def draft(self) -> RowsInMemory:
+        return RowsInMemory(self._projection, self)
 
-    def apply_draft(self) -> MemoryRows:
+    def apply_draft(self) -> RowsInMemory:
         assert self._base is not None
         # All old rows go first: a new one may have taken the place of another.
         for table, key in self._changes:

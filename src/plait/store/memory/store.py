@@ -19,7 +19,7 @@ from plait.store.blobs import check_size
 from plait.store.lineage import cut_lineage
 from plait.store.locks import MemoryLock
 from plait.store.memory.events import MemoryEvents
-from plait.store.memory.rows import MemoryRows
+from plait.store.memory.rows import RowsInMemory
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar
 from plait.store.rows import check_names
@@ -130,7 +130,7 @@ class MemoryStore(MemoryEvents):
         if projection not in self._projections:
             raise UnknownRows(projection)
         with self._open():
-            fresh = MemoryRows(self._projections[projection])
+            fresh = RowsInMemory(self._projections[projection])
             for number, event in enumerate(self._feed, 1):
                 if event.kind in self._projections[projection].kinds:
                     self._projections[projection].apply(fresh, number, event)
