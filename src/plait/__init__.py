@@ -28,10 +28,10 @@ from plait.session import InboxRows as _InboxRows
 from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session.ports import Host as _HostPort
-from plait.session.ports import MemoryGate as _MemoryGate
+from plait.session.ports import MemoryRules as _MemoryRules
 from plait.session.ports import bind_ablation as _bind_ablation
 from plait.session.ports import bind_host as _bind_host
-from plait.session.ports import bind_memory_gate as _bind_memory_gate
+from plait.session.ports import bind_memory_rules as _bind_memory_rules
 from plait.session.views import Effect
 from plait.store import Projection as _Projection
 from plait.store import Store
@@ -184,18 +184,18 @@ class _LazyHost:
 _bind_host(_cast("_HostPort", _LazyHost()))
 
 
-class _LazyGate:
-    """Stands in for the gate of memories until a merge asks it."""
+class _LazyRules:
+    """Stands in for the rules of memories until a merge asks them."""
 
     def __getattr__(self, name: str) -> _Any:
-        from plait.memory.arrival import ArrivalGate
+        from plait.memory.arrival import ArrivalRules
 
-        gate = ArrivalGate()
-        _bind_memory_gate(gate)
-        return getattr(gate, name)
+        rules = ArrivalRules()
+        _bind_memory_rules(rules)
+        return getattr(rules, name)
 
 
-_bind_memory_gate(_cast("_MemoryGate", _LazyGate()))
+_bind_memory_rules(_cast("_MemoryRules", _LazyRules()))
 
 
 def _ablate(*about: _Any, **how: _Any) -> _Any:

@@ -19,11 +19,6 @@ from tests.support import count_calls, set_clock_ahead
 TEXT = "The staging database is read-only."
 
 
-@pytest.fixture
-def session(store: Store) -> Session:
-    return Session("Hi", user="ann", project="shop", store=store)
-
-
 def written(memory: Memory, session: Session, text: str = TEXT, **how: Any) -> tuple[Session, Any]:
     session = memory.remember(session, text, **how)
     return session, last_item(memory, session)

@@ -27,8 +27,8 @@ from plait.event.kinds import (
     MemorySuperseded,
     MemorySupported,
 )
-from plait.memory.gates import Proposal, decide
 from plait.memory.instructions import instruction_in
+from plait.memory.rules import Proposal, decide
 from tests.support import bodies, events_of, kinds
 
 TEXT = "The staging database is read-only."

@@ -53,11 +53,6 @@ def standings(memory: Memory) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def session(store: Store) -> Session:
-    return Session("Hi", user="ann", project="shop", store=store)
-
-
 # ── what falls ───────────────────────────────────────────────────────────────────────────────
 
 

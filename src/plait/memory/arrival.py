@@ -1,8 +1,8 @@
-"""Arrival: the gate for memories that a branch or a run proposed beyond its own session.
+"""Arrival: the rules for memories that a branch or a run proposed beyond its own session.
 
-A branch, or a run that has not finished, only proposes to wider scopes. The gate is asked when the
-branch is merged into its root, or when the run ends, and its decisions stand in the same append as
-the merge or the end. Wider scopes follow commit order: the memory that arrives later supersedes.
+A branch, or a run that has not finished, only proposes to wider scopes. The rules are asked when
+the branch is merged into its root, or when the run ends, and their decisions stand in the same
+append as the merge or the end. Wider scopes follow commit order: the memory that arrives later supersedes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId
 from plait.memory.evidence import EvidencePiece, piece_of
-from plait.memory.gates import Detector, Proposal, Ruling, decide
 from plait.memory.remember import (
     SECOND_RUN,
     active_with_key,
@@ -30,6 +29,7 @@ from plait.memory.remember import (
     is_home,
 )
 from plait.memory.rows import ARRIVING, ITEM
+from plait.memory.rules import Detector, Proposal, Ruling, decide
 from plait.memory.scopes import Overseer, Viewer
 from plait.memory.standing import change_text
 from plait.memory.words import words_of
@@ -43,8 +43,8 @@ SERVICE = "service:memory"
 _ALL = 2**31
 
 
-class ArrivalGate:
-    """The `MemoryGate` of the process: asked at merges."""
+class ArrivalRules:
+    """The `MemoryRules` of the process: asked at merges."""
 
     def __init__(self, detectors: Sequence[Detector] = ()) -> None:
         self.detectors = tuple(detectors)

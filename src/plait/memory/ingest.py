@@ -17,7 +17,6 @@ from plait.event.kinds import EvidenceAttached, MemoryKind, MessageSaid, ModelRe
 from plait.ids import digest
 from plait.inside import is_inside
 from plait.memory.evidence import is_visible, piece_of
-from plait.memory.gates import Detector, Proposal, Ruling, decide
 from plait.memory.remember import (
     TEXT_MAX,
     Statement,
@@ -26,6 +25,7 @@ from plait.memory.remember import (
     proposal_body,
     rows_with,
 )
+from plait.memory.rules import Detector, Proposal, Ruling, decide
 from plait.memory.scopes import owner_in, viewer_of
 from plait.memory.words import words_digest, words_of
 from plait.session.acting import acting_in
@@ -127,7 +127,7 @@ class _Batch:
         act = acting_in(session, actor)
         inside = is_bound(session.run) or bool(is_inside(session.store, shared_names))
         self._is_person = act.actor.startswith("human:") and not inside
-        # the document speaks, not the person: so the person may approve what the gate holds back
+        # the document speaks, not the person: so the person may approve what a rule holds back
         self.act = act._replace(actor=INGEST, behalf=act.actor, origin="program", causes=())
 
     def piece_drafts(self, statement: Statement) -> list[Draft]:

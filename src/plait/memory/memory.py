@@ -15,7 +15,6 @@ from plait.event import Event
 from plait.event.kinds import MemoryKind, MemoryProposed, Purpose, Scope
 from plait.ids import Digest, Micros
 from plait.memory import deciding
-from plait.memory.gates import Detector
 from plait.memory.index import Index, IndexFilling, IndexFinder, filling_after
 from plait.memory.ingest import ingest_document, ingest_session
 from plait.memory.items import Hit, MemoryItem, Named, find_row, item_of, store_of
@@ -41,6 +40,7 @@ from plait.memory.recall import (
 from plait.memory.remember import Statement, remember
 from plait.memory.rollback import RollbackPlan, plan_rollback
 from plait.memory.rows import ITEM
+from plait.memory.rules import Detector
 from plait.memory.scopes import Overseer, Viewer, check_scopes, owners_of, viewer_of
 from plait.memory.tools import memory_tools
 from plait.memory.vector_finder import VectorFinder, Vectors
@@ -107,7 +107,7 @@ class Memory:
         actor: str | None = None,
         origin: str | None = None,
     ) -> S:
-        """Propose a memory; the gate decides at once, or when the branch or the run arrives.
+        """Propose a memory; the rules decide at once, or when the branch or the run arrives.
 
         `evidence` is what `because=` takes: sessions, events, messages, positions.
         """
@@ -137,7 +137,7 @@ class Memory:
             )
 
     def widen(self, session: S, memory: Named, scope: Scope, *, actor: str | None = None) -> S:
-        """Propose a memory again for a wider scope, where the gate decides anew."""
+        """Propose a memory again for a wider scope, where the rules decide anew."""
         row = find_row(core_of(session).store, memory, self._viewer(session))
         event = core_of(session).store.event(Digest(str(row["id"])))
         body = event.body

@@ -1,7 +1,7 @@
 """Remembering: a proposal and the decision about it, in one append.
 
-At session scope, and on a session that is at home, the gate is asked at once. A branch, or a run
-that has not finished, only proposes to wider scopes; the gate is asked when the branch is merged
+At session scope, and on a session that is at home, the rules are asked at once. A branch, or a run
+that has not finished, only proposes to wider scopes; the rules are asked when the branch is merged
 into its root, or the run ends (arrival.py).
 """
 
@@ -30,8 +30,8 @@ from plait.event.strict import check_text
 from plait.ids import Digest, LogId, Micros
 from plait.inside import is_inside
 from plait.memory.evidence import EvidencePiece, lowest_trust, memories_read, pieces_of
-from plait.memory.gates import Detector, Proposal, decide, detected_ruling
 from plait.memory.rows import DECISION_KINDS, ITEM, decode_grounds
+from plait.memory.rules import Detector, Proposal, decide, detected_ruling
 from plait.memory.scopes import Viewer, owner_in
 from plait.memory.words import words_digest, words_of
 from plait.session.acting import Because, acting_in
@@ -86,7 +86,7 @@ def remember(
     actor: str | None = None,
     origin: str | None = None,
 ) -> S:
-    """Write a memory, with the decision of the gate if it is asked now; return the next value."""
+    """Write a memory, with the decision if the rules are asked now; return the next value."""
     check_statement(statement)
     check_may(session.short, core_of(session).life.status, "remember")
     refuse_if_busy(session, "remember", _OPEN)
@@ -135,7 +135,7 @@ class _Remembering:
         replaced = self._replaced(supersedes)
         proposal = Draft(self._proposed(replaced), self._act(self._evidence()))
         if self._statement.scope != "session" and not is_home(self._session):
-            # the gate at the end of the run does not know the detectors of this memory
+            # the rules at the end of the run do not know the detectors of this memory
             detectors = () if self._writer.is_person else self._detectors
             found = detected_ruling(self._statement.text, detectors)
             return [proposal] if found is None else [proposal, self._decision(found.body(), 0)]
@@ -309,7 +309,7 @@ _FIRST = frozenset(kind.__name__ for kind in (MemoryProposed, MemorySupported, M
 def _follow_recording(
     session: S, statement: Statement, owner: str, actor: str | None, origin: str | None
 ) -> S | None:
-    """Take the recorded steps of a memory: the gate is not asked again. None: nothing is recorded.
+    """Take the recorded steps of a memory: the rules are not asked again. None: none are recorded.
 
     A program that states another memory than the record differs from it, which the append tells.
     """

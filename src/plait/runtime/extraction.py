@@ -2,7 +2,7 @@
 
 A compaction keeps the course of a conversation as a summary. Statements that may matter later are
 proposed as memories of the session, each with the messages that it comes from as evidence, and the
-gate decides about them as about any proposal.
+rules decide about them as about any proposal.
 
 By rule, which needs no model, statements are facts, decisions and findings that were recorded,
 questions that are open, and sentences of people that state a preference, a decision or a

@@ -91,8 +91,8 @@ def merge_into(
 
 def _memory_decisions(session: SessionValue, branches: Sequence[SessionValue]) -> Sequence[Draft]:
     """The decisions about memories that the branches propose beyond their own session."""
-    gate = BINDINGS.memory_gate
-    return gate.decisions_at_merge(session, branches) if gate is not None else ()
+    rules = BINDINGS.memory_rules
+    return rules.decisions_at_merge(session, branches) if rules is not None else ()
 
 
 def _check_others(

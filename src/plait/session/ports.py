@@ -252,7 +252,7 @@ class Host(Protocol):
     ) -> Sequence[SessionLike]: ...
 
 
-class MemoryGate(Protocol):
+class MemoryRules(Protocol):
     """Decides about memories that a branch or a run has proposed beyond its own session."""
 
     def decisions_at_merge(self, session: Any, branches: Sequence[Any]) -> Sequence[Draft]:
@@ -286,7 +286,7 @@ class Bindings:
         self.writers: dict[str | None, Writer] = {}  # by run; None: outside of any
         self.reader: Reader | None = None
         self.host: Host | None = None
-        self.memory_gate: MemoryGate | None = None
+        self.memory_rules: MemoryRules | None = None
         self.ablation: Ablate | None = None
 
 
@@ -324,8 +324,8 @@ def bind_host(host: Host) -> None:
     BINDINGS.host = host
 
 
-def bind_memory_gate(gate: MemoryGate) -> None:
-    BINDINGS.memory_gate = gate
+def bind_memory_rules(rules: MemoryRules) -> None:
+    BINDINGS.memory_rules = rules
 
 
 def bind_ablation(ablate: Ablate) -> None:

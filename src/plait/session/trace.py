@@ -177,7 +177,7 @@ class TraceWalk:
 
     def _says(self, event: Event) -> str:
         """Tell an event; a memory with the mark of what has happened to it since."""
-        gate = BINDINGS.memory_gate if event.kind == _MEMORY else None
+        gate = BINDINGS.memory_rules if event.kind == _MEMORY else None
         since = gate.change_since(self._store, event) if gate is not None else ""
         return f"{event_text(event)} ({since})" if since else event_text(event)
 

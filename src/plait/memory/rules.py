@@ -1,4 +1,4 @@
-"""Gates: the rules that decide whether a proposed memory is active.
+"""Rules: they decide whether a proposed memory is active.
 
 The rules are asked once, in order, and the first that has an opinion decides; its name is on
 record. A resumed or replayed run takes the recorded decision. A detector can only be stricter.
