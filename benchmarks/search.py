@@ -113,6 +113,9 @@ def _search(bench: Bench, count: int, target: str) -> list[Row]:
             "rows in 2 of 10 scopes, 3 neighbours": partial(
                 search, near=("source", 3), among=scopes
             ),
+            "rows in 1 scope of 10, 3 neighbours": partial(
+                search, near=("source", 3), among={"scope": ["user 1"]}
+            ),
         },
         bench.some(600),
         prepare,

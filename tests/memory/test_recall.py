@@ -77,7 +77,7 @@ def test_a_broken_memory_is_not_an_empty_one(store: Store) -> None:
             raise StoreCorrupt("the index", "it is torn")
 
     class BrokenMemory(Memory):
-        def finder(self) -> StoreFinder:
+        def finder(self, *, by_store: bool = False) -> StoreFinder:
             return Broken()
 
     session, hits = BrokenMemory().recall(Session("Hi", store=store), "anything")
@@ -250,7 +250,7 @@ class _NoSearchFinder(StoreFinder):
 
 
 class _NoSearch(Memory):
-    def finder(self) -> StoreFinder:
+    def finder(self, *, by_store: bool = False) -> StoreFinder:
         return _NoSearchFinder()
 
 

@@ -19,6 +19,7 @@ from plait.memory.vectors import (
     SIMILARITY_MIN,
     StaticEmbedder,
     VectorCache,
+    VectorRanker,
     rank_with_vectors,
 )
 from plait.memory.words import query_words
@@ -219,6 +220,19 @@ def test_words_and_vectors_share_a_score() -> None:
     assert mixed[1].parts == pytest.approx({"own": 0.0, "window": 0.3, "vector": 0.2})
     assert [each.row["id"] for each in rank_with_vectors(ranked, near, {}, share=0)] == ["a", "b"]
     assert rank_with_vectors((), {}, {}) == ()
+
+
+def test_a_row_without_a_common_word_is_found(static: StaticEmbedder) -> None:
+    rows = [{"id": name, "number": number} for number, name in enumerate(TEXTS)]
+    ranker = VectorRanker(static)
+    words = (RankedRow(rows[1], 1.0, {"own": 1.0, "window": 0.0}),)
+    question = "Did Ann adopt a dog from a shelter?"
+    found = ranker.rank(words, question, {}, lambda row: TEXTS[row["id"]], rows)
+    assert [each.row["id"] for each in found] == [INVOICE, PUPPY]
+    again = ranker.rank(words, question, {}, lambda row: pytest.fail("made again"), rows)
+    assert again == found
+    alone = ranker.rank(words, question, {}, lambda row: TEXTS[row["id"]])
+    assert [each.row["id"] for each in alone] == [INVOICE]
 
 
 def test_the_package_loads_no_numpy() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait import open_store
-from plait.errors import InvalidValue, RowsTooNew
+from plait.errors import InvalidValue, RowsTooNew, StoreError
 from plait.event.kinds import ScratchSet
 from plait.session.audit import verify as audit
 from plait.store import MemoryStore, Rows, SqliteStore, Store, Table, verify_store
@@ -200,6 +201,39 @@ def test_an_index_that_is_not_of_its_rows_is_named(tmp_path: Path) -> None:
     raw.close()
     assert len(store.check_words()) == 1
     store.rebuild("notes")
+    assert list(audit(store, state=True)) == []
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        f"UPDATE {INDEX}_docsize SET sz = x'05'",
+        f"DELETE FROM {INDEX}_docsize",
+        f"UPDATE {INDEX}_data SET block = x'0505' WHERE id = 1",
+        f"UPDATE {INDEX}_data SET block = x'' WHERE id = 1",
+        f"UPDATE {INDEX}_data SET block = x'ffff' WHERE id = 1",
+        f"DELETE FROM {INDEX}_data WHERE id > 10",
+        f"UPDATE {INDEX}_data SET block = zeroblob(40) WHERE id > 10",
+        f"DELETE FROM {INDEX}_idx",
+        f"DELETE FROM {INDEX}_config",
+        "DELETE FROM p_notes__note",
+        f"DROP TABLE {INDEX}",
+    ],
+)
+def test_every_edit_of_the_index_is_found_and_mended(tmp_path: Path, edit: str) -> None:
+    store = open_store(tmp_path, projections=[Notes()])
+    filler = " ".join(f"w{i}" for i in range(2000))  # the index has more pages than one
+    begin(store, ScratchSet("a", "red fish"), ScratchSet("b", "blue"), ScratchSet("c", filler))
+    wanted = store.search("notes", "note", ["red", "blue"])
+    raw = RawSql(tmp_path / "store.db")
+    raw(edit)
+    raw.close()
+    assert list(audit(store, state=True)) != []
+    with suppress(StoreError):  # an answer, or a typed error
+        store.search("notes", "note", ["red", "blue"])
+    store.rebuild("notes")
+    assert store.search("notes", "note", ["red", "blue"]) == wanted
     assert list(audit(store, state=True)) == []
     store.close()
 

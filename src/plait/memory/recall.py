@@ -41,7 +41,7 @@ from plait.store import Found, FoundRow, Row, Store
 
 K_MAX = 1000
 QUERY_MAX = 8000  # characters
-SEEDS = 20  # rows by their own words, whose neighbours are ranked with them
+SEEDS = 15  # rows by their own words, whose neighbours are ranked with them
 NEAR = 3  # neighbours on each side
 _OMISSIONS_MAX = 64  # on record; a flood of quarantined texts must not fill the log
 _FAILURE_MAX = 2000  # characters
@@ -270,7 +270,7 @@ class _Filter:
             return self._kept[id]
         why: str | None = None
         is_visible = self._viewer.may_see(row)
-        if is_visible:
+        if is_visible and not (self._viewer.is_plainly_active(row) and not self._withheld):
             standing = self._viewer.standing(row)
             why = reason_out_of_time(row, self._now, self._valid_at)
             why = standing.state if standing.state != "active" else why

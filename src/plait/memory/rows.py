@@ -63,13 +63,15 @@ _DECISIONS = (
 DECISION_KINDS = frozenset(kind.__name__ for kind in _DECISIONS)
 VERDICT = ValidationRecorded.__name__
 _REWOUND = Rewound.__name__
+_LIMITS = ("valid_from", "valid_until", "expires")
 
 
 class MemoryRows:
     """A `Projection`: memories by id, owner, words, key, source and log.
 
     `rest` leads from a memory to those that rest on it; `support` has evidence that came later;
-    `read` has the recalls of each log, `rewind` the rewinds, which may leave a commit behind.
+    `read` has the recalls of each log, `rewind` the rewinds, which may leave a commit behind. A
+    memory is `plain` if it was committed, has no limits in time, and nothing was decided since.
     """
 
     name = "memory"
@@ -114,6 +116,7 @@ class MemoryRows:
                 "decisions": "text",
                 "supports": "integer",
                 "weakened": "integer",
+                "plain": "integer",
             },
             order="number",
             indexes=(
@@ -194,6 +197,8 @@ class MemoryRows:
         row = {**row, "decisions": _encode([*known, decision]).decode()}
         if isinstance(body, MemoryRejected):
             row["words"] = ""  # no search finds it
+        is_first = not known and isinstance(body, MemoryCommitted)
+        row["plain"] = int(is_first and all([row[limit] is None for limit in _LIMITS]))
         rows.put(ITEM, row)
 
     def _judge(self, rows: Rows, number: int, event: Event, memory: Digest) -> None:
@@ -204,7 +209,8 @@ class MemoryRows:
         place = event.log, event.seq
         decision = Decision(number, VERDICT, *place, "", f"verdict {body.name}", event.actor)
         known = decode_decisions(str(row["decisions"]))
-        rows.put(ITEM, {**row, "decisions": _encode([*known, decision]).decode()})
+        row = {**row, "decisions": _encode([*known, decision]).decode(), "plain": 0}
+        rows.put(ITEM, row)
 
     def _support(
         self, rows: Rows, number: int, event: Event, memory: Digest, grounds: tuple[Ground, ...]
@@ -257,6 +263,7 @@ def item_row(number: int, event: Event, body: MemoryProposed) -> Row:
         "decisions": "[]",
         "supports": 0,
         "weakened": 0,
+        "plain": 0,
     }
 
 

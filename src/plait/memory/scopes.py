@@ -9,10 +9,11 @@ store. Search, lists and access by id all ask `Viewer`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, get_args
+from typing import get_args
+from weakref import WeakKeyDictionary
 
 from plait.errors import InvalidValue, NoOwner
-from plait.event.kinds import Scope
+from plait.event.kinds import Place, Scope, SessionOpened
 from plait.ids import LogId, house_of
 from plait.memory.rows import VERDICT, Decision, decode_decisions
 from plait.memory.standing import MemoryStanding, standing_of
@@ -24,6 +25,7 @@ from plait.session.value import SessionValue, core_of
 from plait.store import Row, Store
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+_PREDECESSORS_MAX = 4096  # sessions of one store that are remembered
 _SUCCESSIONS_MAX = 32  # sessions that a session succeeds, one after another
 
 
@@ -57,6 +59,12 @@ class Viewer:
         if row["scope"] == "session":
             return self._path is not None and self._path.has(_log(row), int(str(row["seq"])))
         return row["owner"] in self._wide
+
+    def is_plainly_active(self, row: Row) -> bool:
+        """True if a memory is active for every reader who may see it, at any time: as most are, and
+        a recall looks at a hundred.
+        """
+        return row["plain"] == 1 and self.number is None and row["scope"] != "session"
 
     def standing(self, row: Row) -> MemoryStanding:
         """Return the standing of a memory for this reader."""
@@ -119,18 +127,42 @@ def viewer_of(
 def path_of(core: Core) -> tuple[Span, ...]:
     """Return the path of a session, and those of the sessions that it succeeds."""
     path, store = core.state.story.path, core.store
-    opening, count = core.opening, 0
     found = [*path]
-    while opening.continues is not None and not opening.detached and count < _SUCCESSIONS_MAX:
-        before = opening.continues
-        state = state_at(store, before.log, before.seq)
-        found += state.story.path
-        opening, count = Core(_position_at(core, before)).opening, count + 1
+    before = _predecessor(store, path[0].log if path else core.position.id)
+    for _ in range(_SUCCESSIONS_MAX):
+        if before is None:
+            break
+        earlier = state_at(store, before.log, before.seq).story.path
+        found += earlier
+        before = _predecessor(store, earlier[0].log if earlier else before.log)
     return tuple(found)
 
 
-def _position_at(core: Core, place: Any) -> Any:
-    return type(core.position)(core.position.store, place.log, place.seq, place.head)
+class _Predecessors:
+    """The place that each session continues. It never changes, so it is kept for each store."""
+
+    def __init__(self) -> None:
+        self._by_store: WeakKeyDictionary[Store, dict[LogId, Place | None]] = WeakKeyDictionary()
+
+    def of(self, store: Store, root: LogId) -> Place | None:
+        known = self._by_store.setdefault(store, {})
+        if root not in known:
+            if len(known) >= _PREDECESSORS_MAX:
+                known.clear()
+            opened = next(store.read(root, 1, 1), None)
+            body = opened.body if opened is not None else None
+            known[root] = None
+            if isinstance(body, SessionOpened) and not body.detached:
+                known[root] = body.continues
+        return known[root]
+
+
+_PREDECESSORS = _Predecessors()
+
+
+def _predecessor(store: Store, root: LogId) -> Place | None:
+    """Return the place that a session continues, by the root of its lineage. None: none."""
+    return _PREDECESSORS.of(store, root)
 
 
 # ── owners ───────────────────────────────────────────────────────────────────────────────────

@@ -297,6 +297,37 @@ def _locked(path: Path) -> Generator[None]:
         os.close(handle)
 
 
+class VectorRanker:
+    """Ranks by words and vectors, with one embedder and the vectors that it has made.
+
+    `folder` is the store's; None keeps the vectors in memory.
+    """
+
+    def __init__(
+        self, embedder: Embedder, folder: Path | None = None, *, share: float = VECTOR_SHARE
+    ) -> None:
+        self.cache, self._share = VectorCache(embedder, folder), share
+
+    def rank(
+        self,
+        ranked: Sequence[RankedRow],
+        question: str,
+        weights: Mapping[str, float],
+        text_of: Callable[[Row], str],
+        others: Iterable[Row] = (),
+    ) -> tuple[RankedRow, ...]:
+        """Rank again the rows ranked by words, and the nearest of the others.
+
+        `weights` are those of the search. A text is asked for only if its vector is missing; it
+        should begin with the name of its speaker.
+        """
+        rows = {row["id"]: row for row in (*others, *(each.row for each in ranked))}
+        self.cache.fill(rows, lambda name: text_of(rows[name]))
+        vector = self.cache.embedder.embed_question(question, weights)
+        near = dict(zip(rows, self.cache.similarities(vector, list(rows)), strict=True))
+        return rank_with_vectors(ranked, near, rows, share=self._share)
+
+
 def rank_with_vectors(
     ranked: Sequence[RankedRow],
     near: Mapping[str, float],

@@ -21,7 +21,7 @@ from plait.store.sqlite.connections import Connections
 from plait.store.sqlite.core import SqliteCore
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.tables import scan, table_name
-from plait.store.sqlite.words import WordSearch, check_index
+from plait.store.sqlite.words import WordSearch, check_index, lookup_fault
 
 T = TypeVar("T")
 
@@ -87,10 +87,13 @@ class SqliteRows(SqliteCore):
 
     def _index_fault(self, name: str) -> str | None:
         try:
-            self._connections.write(lambda db: check_index(db, name), durable=False)
+            with self._reader() as db, db.snapshot():
+                fault = lookup_fault(db, name)
+            if fault is None:
+                self._connections.write(lambda db: check_index(db, name), durable=False)
+            return fault
         except StoreCorrupt as error:
             return error.why
-        return None
 
     def _read_fresh(self, projection: str, read: Callable[[Database], T]) -> T:
         """Read in one transaction in which the rows are up to date, folding them before if need

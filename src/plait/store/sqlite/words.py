@@ -25,7 +25,8 @@ from plait.store.sqlite.database import Database
 
 # Every word is one token as it stands: the words are plain Latin letters and digits.
 _TOKENIZE = "unicode61 remove_diacritics 0"
-_MORE = 10  # times as many rows as asked for are ranked before it is asked which of them count
+_SETTINGS = [("version", 4)]  # of an index that was made and never configured
+_MORE = 25  # times as many rows as asked for are ranked before it is asked which of them count
 _OURS = re.compile(
     r"CREATE VIRTUAL TABLE (p_\w+)__words USING fts5\(\[\w+\], content='\1', content_rowid='\w+',"
     rf" tokenize='{_TOKENIZE}'\)\Z"
@@ -47,6 +48,34 @@ def create_index(name: str, table: Table) -> str:
 def is_index(sql: str) -> bool:
     """True if this statement makes an index of words as `create_index` has it."""
     return _OURS.match(sql) is not None
+
+
+def lookup_fault(db: Database, name: str) -> str | None:
+    """Look up every word that the index has, and return what is wrong, if anything is.
+
+    FTS5's own check reads the index from end to end. It does not notice that the way to a word is
+    lost, and a search would then silently find nothing.
+    """
+    index = index_name(name)
+    if db.rows(f"SELECT k, v FROM {index}_config") != _SETTINGS:
+        return "its settings are not those of a new index"
+    db.execute(_make_counts(name))
+    lost = db.get(
+        f"SELECT each.term FROM temp.{index}_counts each WHERE (SELECT found.doc FROM"
+        f" temp.{index}_counts found WHERE found.term = each.term) IS NOT each.doc LIMIT 1"
+    )
+    return None if lost is None else f"the word {lost!r} is there and not found"
+
+
+def _make_counts(name: str) -> str:
+    """Return the statement that makes a table of the words of an index, and of how many rows have
+    each. It is the connection's own, and not in the file.
+    """
+    index = index_name(name)
+    return (
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{index}_counts"
+        f" USING fts5vocab('main', '{index}', 'row')"
+    )
 
 
 def check_index(db: Database, name: str) -> None:
@@ -95,12 +124,9 @@ class WordSearch:
         self._order = list(table.columns).index(table.order or "")
         self._statements: dict[tuple[object, ...], tuple[str, str, str]] = {}
         index = index_name(name)
-        # Of the connection, not of the file: it counts the rows that have a word faster than a
-        # search for it, by a third at 100,000 rows.
-        self._make_counts = (
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{index}_counts"
-            f" USING fts5vocab('main', '{index}', 'row')"
-        )
+        # It counts the rows that have a word faster than a search for it, by a third at 100,000
+        # rows.
+        self._make_counts = _make_counts(name)
         self._counts = (
             f"SELECT term, doc FROM temp.{index}_counts WHERE term IN"
             " (SELECT value FROM json_each(?))"
@@ -230,8 +256,10 @@ def _among_sql(table: str, query: Query) -> str:
     for column, some in query.among.items():
         count, has_none = _kinds(some)
         marks = ", ".join(f"?{number + i}" for i in range(count))
-        or_null = f" OR {table}.[{column}] IS NULL" if has_none else ""
-        sql += f" AND ({table}.[{column}] IN ({marks}){or_null})"
+        # The plus keeps SQLite from walking an index on this column: it would read every row of a
+        # scope to find the next one of a source.
+        or_null = f" OR +{table}.[{column}] IS NULL" if has_none else ""
+        sql += f" AND (+{table}.[{column}] IN ({marks}){or_null})"
         number += count
     return sql
 
@@ -255,4 +283,5 @@ def _two_numbers(data: bytes) -> tuple[int, int]:
         if byte < 128:
             found.append(number)
             number = 0
-    return found[0], found[1]
+    first, second = found  # raises ValueError if the record is damaged
+    return first, second
