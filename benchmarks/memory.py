@@ -13,7 +13,7 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -49,6 +49,7 @@ INDEX = "p_memory__item__words"
 FEW, MANY = 1_000, 100_000
 USERS, PER_SESSION, READS = 10, 100, 5
 K = 5
+FUNCTION_WORDS = 30  # the most common words, which a query leaves out
 _ALL = 2**31
 _COUNT = f"SELECT rowid FROM {INDEX} WHERE {INDEX} MATCH ?"
 _MATCH = f"SELECT rowid, rank FROM {INDEX} WHERE {INDEX} MATCH ? ORDER BY rank LIMIT 20"
@@ -134,7 +135,7 @@ def _recall(bench: Bench, count: int, target: str, ratio: str) -> list[Row]:
 
     def prepare() -> None:
         nonlocal query, choosing
-        query = " ".join(drawn_words(draw, 6))
+        query = " ".join(_asked_words(draw, 6))
         words = list(dict.fromkeys(query_words(query)))
         having = {word: len(made.ask_bare(_COUNT, word)) for word in words}
         choosing = " OR ".join(choosing_words(words, having, count))
@@ -162,6 +163,14 @@ def _recall(bench: Bench, count: int, target: str, ratio: str) -> list[Row]:
             what = f"{name} among {count:,}, CPU p{part}"
             rows.append(Row(what, ms(cpu), ms(raw), _times(cpu, raw), wanted, facts))
     return rows
+
+
+def _asked_words(draw: random.Random, count: int) -> list[str]:
+    """Draw words as a question has them: without those that stand for function words."""
+    found: list[str] = []
+    while len(found) < count:
+        found += [word for word in drawn_words(draw, count) if int(word[1:]) >= FUNCTION_WORDS]
+    return found[:count]
 
 
 # ── remember ─────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +229,7 @@ def _times(ours: float, raw: float) -> str:
 
 
 @contextmanager
-def _counted_transactions(store: Store) -> Iterator[Counter[str]]:
+def _counted_transactions(store: Store) -> Generator[Counter[str]]:
     counts = Counter[str]()
     names = ("begin", "append", "append_all", "put_blob", "put_blobs", "keep_snapshot")
     verbs = {name: getattr(store, name) for name in names}
@@ -309,9 +318,7 @@ def records(bench: Bench) -> list[Row]:
     return [
         Row("writes with evidence", f"{len(proven)} of {len(rows)}", target="100 %"),
         Row("reads on record", f"{read} of {asked}", target="100 %"),
-        Row(
-            f"leaks in {asked:,} recalls, and as many lists and looks by id", str(leaks), target="0"
-        ),
+        Row(looks, str(leaks), target="0"),
     ]
 
 
