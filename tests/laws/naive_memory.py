@@ -100,25 +100,77 @@ class NaiveMemory:
     def _path(self, session: Session) -> set[Digest]:
         return {event.id for event in self._naive.story(session.id, session.seq)}
 
+    def bases(self, memory: Event) -> list[tuple[Digest, ...]]:
+        """The memories that each piece of evidence for a memory rests on; a person's word, or a
+        passing verdict, rests on none.
+        """
+        body: Any = memory.body
+        found = [ground.memories for ground in body.grounds] or [()]
+        found += [()] if body.by_person else []
+        for event in self.events:
+            said: Any = event.body
+            causes = event.header.causes
+            if isinstance(said, ValidationRecorded) and said.passed and memory.id in causes:
+                found.append(())
+            elif isinstance(said, MemorySupported) and causes[:1] == (memory.id,):
+                by_person = event.actor.startswith("human:")
+                found += [()] if by_person else [ground.memories for ground in said.grounds]
+        return found
+
     def is_held(self, memory: Event, gone: set[Digest]) -> bool:
         """True if a person wrote or approved a memory, a verdict passed, or it has evidence that
         rests on none of these memories.
         """
-        body: Any = memory.body
-        bases = [ground.memories for ground in body.grounds] or [()]
         for event in self.events:
             said: Any = event.body
-            causes = event.header.causes
-            is_person = event.actor.startswith("human:")
-            if isinstance(said, ValidationRecorded) and said.passed and memory.id in causes:
+            is_approval = isinstance(said, MemoryCommitted) and not said.rule
+            if is_approval and event.header.causes[:1] == (memory.id,):
                 return True
-            if causes[:1] != (memory.id,):
-                continue
-            if isinstance(said, MemoryCommitted) and is_person and not said.rule:
-                return True
-            if isinstance(said, MemorySupported):
-                bases += [()] if is_person else [ground.memories for ground in said.grounds]
-        return body.by_person or any(gone.isdisjoint(each) for each in bases)
+        return any(gone.isdisjoint(each) for each in self.bases(memory))
+
+    def fall(self, roots: set[Digest]) -> set[Digest]:
+        """Return the memories that a rollback of these takes back: they and all that rests on them,
+        less what has evidence that rests, in the end, on none of that.
+        """
+        memories = {memory.id: memory for memory in self.memories()}
+        bases = {id: self.bases(memory) for id, memory in memories.items()}
+        dead = {
+            id
+            for id, memory in memories.items()
+            if self.standing(memory).state in ("retracted", "rejected")
+        }
+        reached, size = {*roots}, 0
+        while len(reached) > size:
+            size = len(reached)
+            reached |= {id for id, some in bases.items() if reached & {*sum(some, ())}}
+        held = memories.keys() - reached - dead
+        size = -1
+        while len(held) > size:
+            size = len(held)
+            held |= {
+                id
+                for id in reached - roots - dead
+                if any(held.issuperset(each) for each in bases[id])
+            }
+        return {id for id in reached - held if not self._is_gone(memories[id])}
+
+    def _is_gone(self, memory: Event) -> bool:
+        """True if no reader is left who sees a memory in another state."""
+        told, body = self.standing(memory), memory.body
+        scope: Any = getattr(body, "scope", "")
+        if told.state == "rejected":
+            return True
+        if scope != "session":
+            return told.state == "retracted"
+        acts = [event for event in self.events if event.header.causes[:1] == (memory.id,)]
+        house = [type(event.body) for event in acts if event.log == self._house]
+        lifted = [
+            event
+            for event in acts
+            if isinstance(event.body, MemoryRestored) and len(event.header.causes) == 1
+        ]
+        rejected = MemoryRejected in house and house[-1] is MemoryRejected
+        return rejected or house.count(MemoryRetracted) > len(lifted)
 
     def rolled_back(self) -> set[Digest]:
         """Return the memories that a rollback took back, and that are away since."""

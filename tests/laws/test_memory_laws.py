@@ -35,7 +35,7 @@ from plait.errors import (
     UnknownMemory,
 )
 from plait.event import Event
-from plait.event.kinds import MemoryRolledBack
+from plait.event.kinds import MemoryRolledBack, MemorySuperseded
 from plait.memory.recall import time_of
 from plait.memory.rows import ITEM, READ, REST, REWIND, SUPPORT
 from plait.session import verify
@@ -70,6 +70,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.memory = Memory(store=self.store)
         self.tips: dict[str, Session] = {}
         self.first, self.project = self.store.number, f"project {next(NAMES)}"
+        self.roots: list[Any] = []  # of the last plan
 
     def keep(self, session: Session) -> Session:
         self.tips[session.id] = session
@@ -93,9 +94,18 @@ class MemoryMachine(RuleBasedStateMachine):
 
     # ── sessions ─────────────────────────────────────────────────────────────────────────────
 
-    @initialize(target=sessions)
-    def open_first(self) -> Session:
-        return self.open_another("ann")
+    @initialize(target=sessions, data=st.data())
+    def open_first(self, data: st.DataObject) -> Session:
+        """Begin with some memories that rest on each other and replace each other."""
+        session = self.open_another("ann")
+        for _ in range(data.draw(st.sampled_from([0, 6, 9]))):
+            text, scope = data.draw(TEXTS), data.draw(SCOPES)
+            write = data.draw(st.sampled_from([self.derive, self.derive, self.replace]))
+            if not self.naive.memories() or data.draw(st.integers(0, 4)) == 0:
+                self.remember_as_person(session, text, scope, data.draw(KEYS), {})
+            else:
+                write(session, text, scope, data)
+        return session
 
     @rule(target=sessions, user=st.sampled_from(["ann", "ben"]))
     def open_another(self, user: str) -> Session:
@@ -126,6 +136,19 @@ class MemoryMachine(RuleBasedStateMachine):
         if one.id != other.id:
             merged = self.attempt(lambda: self.tip(one).merge(self.tip(other)), NoCommonBase)
             self.keep(merged if isinstance(merged, Session) else self.tip(one))
+
+    @rule(session=sessions, texts=st.tuples(TEXTS, TEXTS), scope=SCOPES, data=st.data())
+    def write_on_both_sides_and_merge(
+        self, session: Session, texts: tuple[str, str], scope: Any, data: st.DataObject
+    ) -> None:
+        """Let two branches replace memories that both know, which drawn steps seldom do."""
+        branch = self.keep(self.tip(session).fork())
+        for each, text in zip((branch, session), texts, strict=True):
+            if data.draw(st.booleans()):
+                self.replace(each, text, scope, data)
+            else:
+                self.remember_as_person(each, text, scope, data.draw(KEYS), {})
+        self.keep(self.tip(session).merge(self.tip(branch)))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +182,8 @@ class MemoryMachine(RuleBasedStateMachine):
         if not known:
             return
         bases = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=2))
-        self.write(tip, text, scope=scope, evidence=bases, actor="agent:a")
+        agent = data.draw(st.sampled_from(["agent:a", f"agent:{self.project}".replace(" ", "-")]))
+        self.write(tip, text, scope=scope, evidence=bases, actor=agent)
         last = self.naive.memories()[-1]
         if data.draw(st.booleans()):
             self.attempt(lambda: self.memory.approve(last, actor="human:carla"))
@@ -203,14 +227,25 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def plan(self, data: st.DataObject) -> Any:
         """A rollback of one memory, mostly; or of a session's, or an author's."""
-        memory = self.some_memory(data)
-        assert memory is not None
+        naive = self.naive
+        # those that replaced others, or that others rest on, say more
+        bases = {id for each in naive.memories() for some in naive.bases(each) for id in some}
+        superseded = [event for event in naive.events if event.kind == MemorySuperseded.__name__]
+        bases |= {event.header.causes[1] for event in superseded}
+        known = naive.memories()
+        rich = [each for each in known if each.id in bases]
+        memory = data.draw(st.sampled_from(rich if rich and data.draw(st.booleans()) else known))
+        self.roots = [memory.id]
         way = data.draw(st.sampled_from(["memory"] * 6 + ["session", "author"]))
         if way == "session":
-            there = Session.open(memory.log, store=self.store)
-            return self.memory.rollback(session=there)
-        if way == "author" and memory.actor == f"agent:{self.project}":
-            return self.memory.rollback(author=memory.actor)
+            self.roots = [each.id for each in self.naive.memories() if each.log == memory.log]
+            return self.memory.rollback(session=Session.open(memory.log, store=self.store))
+        if way == "author":
+            agent = f"agent:{self.project}".replace(" ", "-")
+            self.roots = [each.id for each in self.naive.memories() if each.actor == agent]
+            if self.roots:
+                return self.memory.rollback(author=agent)
+            self.roots = [memory.id]
         return self.memory.rollback(memory)
 
     @rule(data=st.data())
@@ -218,6 +253,11 @@ class MemoryMachine(RuleBasedStateMachine):
         if self.naive.memories():
             plan = self.plan(data)
             self.attempt(lambda: plan.apply(reason="law"))
+
+    @rule(data=st.data())
+    def roll_back_again(self, data: st.DataObject) -> None:
+        """Do it as often as several other things together."""
+        self.roll_back(data)
 
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
@@ -263,7 +303,7 @@ class InverseMachine(MemoryMachine):
             return
         before, plan = self.standings(), self.plan(data)
         assert self.standings() == before, "a plan changes nothing"
-        assert str(plan) and plan.digest
+        assert str(plan) and {*plan.retracted} == self.naive.fall({*self.roots})
         if plan.is_empty:
             return
         (event, *_) = plan.apply(reason="law")
