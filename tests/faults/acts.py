@@ -13,10 +13,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plait.event import Event
 from plait.event.kinds import MessageSaid, Text
 from plait.ids import Digest, LogId, Micros, derive_id, house_of, inbox_of
 from plait.journal.writer import DirectWriter, bind_direct_writer
-from plait.session import GraphRows, Session, SessionRows
+from plait.memory.memory import Memory
+from plait.memory.rows import MemoryRows
+from plait.session import GraphRows, InboxRows, Session, SessionRows
 from plait.session.fold import SNAPSHOT_EVERY
 from plait.store import LogAppend, Projection, SqliteStore
 from plait.store.sqlite import database as database_module
@@ -32,6 +35,7 @@ from tests.faults.scenes import add_colour
 Step = Callable[[], object]
 
 OURS: tuple[Projection, ...] = (SessionRows(), GraphRows())
+ALL: tuple[Projection, ...] = (*OURS, InboxRows(), MemoryRows())
 USER = "u-17"
 
 
@@ -204,6 +208,20 @@ def behind_its_back(stage: Stage) -> None:
     stage.close()
 
 
+def some_memories(stage: Stage) -> None:
+    """Two memories of one key, one that rests on the later one, and a branch, the second id."""
+    one_session(stage)
+    stage.open()
+    memory, session = Memory(), stage.session(1)
+    for text in ("The host is a.", "The host is b."):
+        session = memory.remember(session, text, scope="user", key="host")
+    base = session.events[-3]
+    session = memory.remember(session, "The host b is far.", evidence=base, actor="agent:a")
+    session = memory.recall(session, "which host?")[0]
+    session.fork("side")
+    stage.close()
+
+
 # ── what is done ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -347,6 +365,39 @@ def rebuild(stage: Stage) -> list[Step]:
     ]
 
 
+def remember(stage: Stage) -> list[Step]:
+    """Memories that supersede by a key, one of an agent that waits, and one that a branch proposes
+    and a merge brings, with the decision about it.
+    """
+    stage.open()
+    main, branch, memory = Held(stage.session(1)), Held(stage.session(2)), Memory()
+    agent: dict[str, Any] = {"evidence": 2, "actor": "agent:a"}
+    return [
+        main.becomes(lambda: memory.remember(main.it, "The host is c.", scope="user", key="host")),
+        main.becomes(lambda: memory.remember(main.it, "The host is slow.", **agent)),
+        branch.becomes(lambda: memory.remember(branch.it, "The disk is full.", scope="user")),
+        main.becomes(lambda: main.it.merge(branch.it)),
+        main.becomes(lambda: memory.recall(main.it, "which host?")[0]),
+        stage.close,
+    ]
+
+
+def roll_back(stage: Stage) -> list[Step]:
+    """A rollback that fells two memories and brings a third back, and its inverse."""
+    stage.open()
+    memory = Memory(store=stage.folder)
+    done: list[Event] = []
+
+    def fell() -> None:
+        item = next(each for each in memory.items() if each.text == "The host is b.")
+        done[:] = memory.rollback(item).apply(reason="wrong", actor="human:ann")
+
+    def undo() -> None:
+        memory.rollback(undo=done[0]).apply(reason="right", actor="human:ann")
+
+    return [fell, undo, fell, stage.close]
+
+
 def checkpoint(stage: Stage) -> list[Step]:
     """The write-ahead log is brought in after every few pages, and begun again."""
     database_module.PRAGMAS["wal_autocheckpoint"] = 12
@@ -400,6 +451,8 @@ ACTS = {
         Act("blobs", one_session, blobs),
         Act("sweep", much_unused, sweep),
         Act("rebuild", behind_its_back, rebuild, projections=(*OURS, Tally(), Notes())),
+        Act("remember", some_memories, remember, projections=ALL),
+        Act("roll back", some_memories, roll_back, projections=ALL),
         Act("checkpoint", one_session, checkpoint),
         Act("life", nothing, life),
     )
@@ -408,5 +461,5 @@ ACTS = {
 
 # In two parts, for two processors. "life" repeats what the others do, so it is for random moments
 # only.
-WRITING = ("make", "append", "several", "fork", "merge", "rewind", "checkpoint")
-UPKEEP = ("snapshot", "migrate", "migrate more", "blobs", "sweep", "rebuild")
+WRITING = ("make", "append", "several", "fork", "merge", "rewind", "remember", "checkpoint")
+UPKEEP = ("snapshot", "migrate", "migrate more", "blobs", "sweep", "rebuild", "roll back")

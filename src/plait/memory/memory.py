@@ -297,7 +297,7 @@ class Memory:
     def why(self, memory: Named, *, session: SessionValue | None = None, limit: int = 100) -> Trace:
         """Walk back from a memory to its evidence, and to all that this rests on."""
         store, event = self._event(memory, session)
-        return why(store, (), event.log, [event], f"memory {event.id[:8]}", limit)
+        return why(store, (), event.log, [event], f"memory {event.id[:8]}", limit, is_far=False)
 
     def influence(
         self, memory: Named, *, session: SessionValue | None = None, limit: int = 200

@@ -9,8 +9,7 @@ from plait.errors import GateUnmet, RunOpen, StaleHead
 from plait.event import Body
 from plait.ids import Digest
 from plait.session.acting import Because, acting_in
-from plait.session.core import Core
-from plait.session.event_fold import STATE_KINDS, EventFold
+from plait.session.event_fold import STATE_KINDS
 from plait.session.inbox import inbox_events, post, reply
 from plait.session.life import check_may, life_after
 from plait.session.ports import Draft, Position, SessionLike, host, is_bound, writer_of
@@ -74,26 +73,21 @@ def append_drafts(
         if (run := run_of_others(reload(session))) is not None:
             raise StaleHead(error.log, error.expected, error.found, error.seq, run) from None
         raise
+    near = core.near
+    is_plain = (
+        near is not None
+        and near.log == here.id
+        and (core.is_plain or near.place == here.seq)
+        and position.seq == here.seq + len(drafts)
+    )
     for draft in drafts:
-        life = life_after(life, type(draft.body).__name__)
-    after = next_value(session, position, life, core.busy)
-    _carry_state(core, core_of(after), drafts)
+        kind = type(draft.body).__name__
+        life = life_after(life, kind)
+        is_plain = is_plain and kind not in STATE_KINDS
+    after = next_value(session, position, life, core.busy, is_plain=is_plain)
     # It is written: an error in a cache must not look as if it were not.
     keep_snapshot_if_due(after, since=here.seq)
     return after
-
-
-def _carry_state(before: Core, after: Core, drafts: Sequence[Draft]) -> None:
-    """Give the next value the state of the one before, if that is known and these events fold
-    nothing: a later reader need not look for them.
-    """
-    near = before.near
-    if near is None or near.place != before.position.seq:
-        return
-    if after.position.seq - near.place == len(drafts) and not any(
-        [type(draft.body).__name__ in STATE_KINDS for draft in drafts]
-    ):
-        after.near = EventFold(after.store, near.log, near).state(after.position.seq)
 
 
 def post_to_inbox(

@@ -13,6 +13,7 @@ from typing import Any
 from plait.event import Event
 from plait.event.kinds import SessionOpened
 from plait.ids import LogId, short
+from plait.session.event_fold import EventFold
 from plait.session.events import path_events
 from plait.session.fold import state_at
 from plait.session.life import Life
@@ -27,7 +28,7 @@ _OPENINGS = frozenset({SessionOpened.__name__})
 class Core:
     """A position and the memos that belong to it. Only functions of this room read it."""
 
-    __slots__ = ("busy", "life_memo", "near", "position", "user_memo")
+    __slots__ = ("busy", "is_plain", "life_memo", "near", "position", "user_memo")
 
     def __init__(
         self,
@@ -36,8 +37,11 @@ class Core:
         life: Life | None = None,
         user: str | None = None,
         busy: bool | None = None,
+        is_plain: bool = False,
     ) -> None:
         self.position = position
+        # True: no event after `near` changes more of the state than its path
+        self.is_plain = is_plain
         self.near = near  # the state here, or at an earlier place of this lineage
         self.life_memo = life  # None: not computed yet
         self.user_memo = user  # the user named when it was opened; None: not looked up yet
@@ -55,7 +59,10 @@ class Core:
     def state(self) -> State:
         near, position = self.near, self.position
         if near is None or near.place != position.seq:
-            near = state_at(self.store, position.id, position.seq, near=near)
+            if near is not None and self.is_plain:
+                near = EventFold(self.store, position.id, near).state(position.seq)
+            else:
+                near = state_at(self.store, position.id, position.seq, near=near)
             self.near = near
         return near
 

@@ -32,7 +32,7 @@ from plait.ids import LogId
 from plait.session.graph_rows import CAUSE_DIGITS
 from plait.session.state import Span
 from plait.session.trace import Prompted, Trace, TraceWalk, event_causes, event_details
-from plait.store import Store
+from plait.store import Row, Store
 
 _ASKED = ModelAsked.__name__
 _MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__, Merged.__name__})
@@ -79,10 +79,13 @@ def why(
     about: str,
     limit: int,
     prompt: Prompted | None = None,
+    *,
+    is_far: bool = True,
 ) -> Trace:
     """Walk back from these events, as seen from a session with this path in this log.
 
-    With `prompt`, each step that asks a model carries its prompt.
+    With `prompt`, each step that asks a model carries its prompt. `is_far` goes on from events that
+    only came before; else the first of them is the last step, as for a memory and its evidence.
     """
     walk = TraceWalk(store, about, limit, prompt)
     first, *between = events
@@ -123,7 +126,7 @@ def why(
             and event.kind not in _FRAMES
             and (before := _message_before(store, event)) is not None
         ):
-            walk.add(event, "after", before)
+            walk.add(event, "after", before, follow=is_far)
     return walk.trace()
 
 
@@ -166,6 +169,7 @@ def influence(store: Store, event: Event, about: str, limit: int) -> Trace:
     followers, and the branches that took it along.
     """
     walk = TraceWalk(store, about, limit)
+    ways: _Ways = {}
     walk.add(None, "is", event)
     for found in walk:
         for row in store.rows(
@@ -176,7 +180,7 @@ def influence(store: Store, event: Event, about: str, limit: int) -> Trace:
                 walk.add(found, "seen by" if effect.kind == _ASKED else "caused", effect)
         if (outcome := _tool_outcome(store, found)) is not None:
             walk.add(found, "came of it", outcome)
-        for carrier in _carriers(store, found, limit):
+        for carrier in _carriers(store, found, limit, ways):
             walk.add(
                 found,
                 "carried into" if carrier.kind == ForkedFrom.__name__ else "merged into",
@@ -201,14 +205,24 @@ def _tool_outcome(store: Store, request: Event) -> Event | None:
     return next((event for event in found if event.header.call == call), None)
 
 
-def _carriers(store: Store, event: Event, limit: int) -> Iterator[Event]:
+# the forks of a log, and the merges that took it in: asked for once in a walk
+_Ways = dict[LogId, tuple[list[Row], list[Row]]]
+
+
+def _carriers(store: Store, event: Event, limit: int, ways: _Ways) -> Iterator[Event]:
     """Yield the forks that took an event along and the merges that took it in, directly or through
     one another.
     """
     queue, seen = deque([(event.log, event.seq)]), {event.log}
     while queue:
         log, seq = queue.popleft()
-        for row in store.rows("session", "session", {"parent": log}, limit=limit + 1):
+        if log not in ways:
+            ways[log] = (
+                store.rows("session", "session", {"parent": log}, limit=limit + 1),
+                store.rows("graph", "merge", {"log": log}, limit=limit + 1),
+            )
+        forks, merges = ways[log]
+        for row in forks:
             place, child = row["place"], LogId(str(row["log"]))
             if isinstance(place, int) and place >= seq and child not in seen:
                 seen.add(child)
@@ -216,7 +230,7 @@ def _carriers(store: Store, event: Event, limit: int) -> Iterator[Event]:
                 queue.append((child, seq))
                 if (first := _event_at(store, child, place + 1)) is not None:
                     yield first
-        for row in store.rows("graph", "merge", {"log": log}, limit=limit + 1):
+        for row in merges:
             place, into = row["place"], LogId(str(row["into"]))
             if (
                 isinstance(place, int)

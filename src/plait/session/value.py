@@ -175,18 +175,24 @@ def walk_path(
 
 
 def next_value(
-    session: S, position: Position, life: Life | None = None, busy: bool | None = None
+    session: S,
+    position: Position,
+    life: Life | None = None,
+    busy: bool | None = None,
+    *,
+    is_plain: bool = False,
 ) -> S:
     """Return the value of the same lineage at an earlier or later position, or of a branch from
     here.
 
-    Without a life, nothing is known of the events between.
+    Without a life, nothing is known of the events between. `is_plain`: those after the nearest
+    state that is known change no more of it than its path.
     """
     core = core_of(session)
     near = core.near
     if near is not None and near.place > position.seq:
         near = None
-    return value_with(type(session), Core(position, near, life, core.user_memo, busy))
+    return value_with(type(session), Core(position, near, life, core.user_memo, busy, is_plain))
 
 
 def advance(session: S, position: Position, *kinds: str) -> S:
