@@ -102,6 +102,17 @@ def test_an_absent_memory_has_one_reason(memory: Memory, session: Session) -> No
     assert reason(of=proposed).reason == "proposed"
 
 
+def test_a_rejected_memory_that_a_person_approves_after_all_is_found_again(
+    memory: Memory, session: Session
+) -> None:
+    session, item = written(memory, session, evidence=2, actor="agent:a", speaker="Zoe")
+    memory.reject(item, actor="human:ben")
+    assert memory.why_not(session, "staging", item).reason == "rejected"
+    memory.approve(item, actor="human:ben")
+    assert memory.why_not(session, "staging", item).reason == "present"
+    assert memory.why_not(session, "zoe", item).reason == "present"
+
+
 def test_a_memory_below_k_is_told_its_rank_and_the_score_to_beat(
     memory: Memory, session: Session
 ) -> None:

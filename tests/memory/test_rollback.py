@@ -179,10 +179,16 @@ def test_in_a_branch_without_the_other_superseder_it_comes_back(
     session, old = told(memory, session, "Staging is at a.")
     left, one = told(memory, session.fork("left"), "Staging is at b.", supersedes=old)
     right, _ = told(memory, session.fork("right"), "Staging is at c.", supersedes=old)
-    memory.rollback(one).apply(reason=WRONG)
-    assert memory.get(old, session=left).state == "active"
-    assert memory.get(old, session=right).state == "superseded"
-    assert memory.get(old, session=session).state == "active"
+
+    def seen() -> list[str]:
+        return [memory.get(old, session=each).state for each in (left, right, session)]
+
+    before = seen()
+    assert before == ["superseded", "superseded", "active"]
+    (event, *_) = memory.rollback(one).apply(reason=WRONG)
+    assert seen() == ["active", "superseded", "active"]
+    memory.rollback(undo=event).apply(reason="right")
+    assert seen() == before, "the session that never knew the successor does not learn of it"
 
 
 # ── plans ────────────────────────────────────────────────────────────────────────────────────

@@ -203,6 +203,8 @@ class MemoryRows:
         row = {**row, "decisions": _encode([*known, decision]).decode()}
         if isinstance(body, MemoryRejected):
             row["words"] = ""  # no search finds it
+        elif isinstance(body, MemoryCommitted) and not row["words"]:
+            row["words"] = _words_text(words_of(str(row["text"])), str(row["speaker"]))
         is_first = not known and isinstance(body, MemoryCommitted)
         row["plain"] = int(is_first and all([row[limit] is None for limit in _LIMITS]))
         rows.put(ITEM, row)
@@ -253,7 +255,7 @@ def item_row(number: int, event: Event, body: MemoryProposed) -> Row:
         "kind": body.kind,
         "trust": body.trust,
         "text": text,
-        "words": " ".join(words_of("", body.speaker) + words if body.speaker else words),
+        "words": _words_text(words, body.speaker),
         "same": words_digest(words),
         "key": body.key or None,
         "speaker": body.speaker,
@@ -273,6 +275,10 @@ def item_row(number: int, event: Event, body: MemoryProposed) -> Row:
         "weakened": 0,
         "plain": 0,
     }
+
+
+def _words_text(words: list[str], speaker: str) -> str:
+    return " ".join(words_of("", speaker) + words if speaker else words)
 
 
 def _put_rests(rows: Rows, memory: Digest, grounds: tuple[Ground, ...]) -> None:
