@@ -97,7 +97,7 @@ class MemoryMachine(RuleBasedStateMachine):
     @initialize(target=sessions, data=st.data())
     def open_first(self, data: st.DataObject) -> Session:
         """Begin with some memories that rest on each other and replace each other."""
-        session = self.open_another("ann")
+        session = self._open("ann")
         for _ in range(data.draw(st.sampled_from([0, 6, 9]))):
             text, scope = data.draw(TEXTS), data.draw(SCOPES)
             write = data.draw(st.sampled_from([self.derive, self.derive, self.replace]))
@@ -109,6 +109,9 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(target=sessions, user=st.sampled_from(["ann", "ben"]))
     def open_another(self, user: str) -> Session:
+        return self._open(user)
+
+    def _open(self, user: str) -> Session:
         project = self.project if user == "ann" or len(self.tips) % 2 else None
         name = f"{user} of {self.project}".replace(" ", "-")
         return self.keep(Session("Hi", user=name, project=project, store=self.store))
