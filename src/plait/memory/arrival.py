@@ -2,7 +2,8 @@
 
 A branch, or a run that has not finished, only proposes to wider scopes. The rules are asked when
 the branch is merged into its root, or when the run ends, and their decisions stand in the same
-append as the merge or the end. Wider scopes follow commit order: the memory that arrives later supersedes.
+append as the merge or the end. Wider scopes follow commit order: the memory that arrives later
+supersedes.
 """
 
 from __future__ import annotations
