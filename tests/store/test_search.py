@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait import open_store
+from plait import Memory, Session, open_store
 from plait.errors import InvalidValue, RowsTooNew, StoreError
 from plait.event.kinds import ScratchSet
 from plait.session.audit import verify as audit
@@ -275,3 +275,15 @@ def test_a_table_that_cannot_have_words_is_refused(table: Table) -> None:
 
     with pytest.raises(InvalidValue, match="words|order"):
         MemoryStore(source=Seeded(), projections=(Bad(),))
+
+
+def test_a_check_does_not_take_an_index_that_moved_on_for_damaged(tmp_path: Path) -> None:
+    """A connection that has searched keeps the structure of the index, and others write since."""
+    store = open_store(tmp_path / ".plait")
+    memory = Memory(store=store)
+    session = Session("Hi", user="ann", store=store)
+    for number in range(60):
+        session = memory.remember(session, f"Host {number} is of row {number % 7}.", scope="user")
+        assert memory.search("which host?", session=session) and store.check() == []
+    assert store.check_words() == []
+    store.close()

@@ -47,6 +47,7 @@ from plait.store.sqlite.folder import make_folder
 from plait.store.sqlite.rows import SqliteRows
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.store.sqlite.snapshots import SqliteSnapshots
+from plait.store.sqlite.words import look_at_indexes
 
 FILE = "store.db"
 
@@ -100,6 +101,7 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
         nothing.
         """
         with self._reader() as db:
+            look_at_indexes(db)
             whole: str = db.get("PRAGMA integrity_check(1)")
             if whole != "ok":
                 raise StoreCorrupt(self.path, whole)

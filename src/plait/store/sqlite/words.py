@@ -78,6 +78,23 @@ def _make_counts(name: str) -> str:
     )
 
 
+def look_at_indexes(db: Database) -> None:
+    """Have this connection read the structure of each index of words anew.
+
+    A connection keeps it in memory, and a search looks if another connection has written since.
+    SQLite's own check of a file does not look, and takes an index that has moved on for damaged.
+    """
+    for (name,) in db.rows(_INDEXES):
+        quoted = name.replace('"', '""')  # from the file, which may be hostile
+        db.rows(f'SELECT rowid FROM "{quoted}" WHERE "{quoted}" MATCH ? LIMIT 1', ("a",))
+
+
+_INDEXES = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'p_*'"
+    " AND sql LIKE 'CREATE VIRTUAL TABLE % USING fts5(%'"
+)
+
+
 def check_index(db: Database, name: str) -> None:
     """Have FTS5 compare the index with the words in the table; raises if they differ.
 
