@@ -26,6 +26,7 @@ from plait.event.kinds import (
     MemoryRejected,
     MemorySuperseded,
     MemorySupported,
+    Scope,
 )
 from plait.memory.instructions import instruction_in
 from plait.memory.rules import Proposal, decide
@@ -153,11 +154,19 @@ def test_a_reflection_waits_and_a_passing_verdict_makes_it_active(
 def test_words_of_a_person_stay_theirs_when_an_agent_remembers_them(
     store: Store, memory: Memory
 ) -> None:
-    session = Session("Never deploy on Fridays, please.", store=store)
-    session = memory.remember(session, "Never deploy on Fridays", evidence=2, actor="agent:coder")
-    assert state_of(memory, session) == ("active", "person")
-    session = memory.remember(session, "Never deploy on Mondays", evidence=2, actor="agent:coder")
-    assert state_of(memory, session) == ("quarantined", "instruction")
+    said = "Never deploy on Fridays. It is not true that the office is in Oslo. I live here."
+    session = Session(said, user="ann", project="shop", store=store)
+    cases: list[tuple[str, Scope, tuple[str, str]]] = [
+        ("Never deploy on Fridays", "user", ("active", "person")),
+        ("Never deploy on Fridays", "project", ("quarantined", "instruction")),
+        ("Never deploy on Mondays", "user", ("quarantined", "instruction")),
+        ("the office is in Oslo", "user", ("quarantined", "model")),
+        ("Oslo. I live", "user", ("quarantined", "model")),
+        ("I live here", "session", ("active", "person")),
+    ]
+    for text, scope, ruled in cases:
+        session = memory.remember(session, text, scope=scope, evidence=2, actor="agent:coder")
+        assert (text, *state_of(memory, session)) == (text, *ruled)
 
 
 @pytest.mark.parametrize("origin", ["web", "mcp:git", "document", "mail:inbox"])
@@ -400,3 +409,31 @@ def test_messages_of_another_session_are_ingested_with_their_speakers(
     session, hits = memory.recall(session, "Where did Ann move?")
     assert (hits[0].speaker, hits[0].text, hits[0].trust) == ("Ann", "I moved to Oslo.", "said")
     assert memory.ingest(session, talk, scope="user") == session
+
+
+def test_a_document_that_changed_replaces_what_it_said(
+    store: Store, memory: Memory, tmp_path: Path
+) -> None:
+    page = tmp_path / "guide.md"
+    session = Session("Hi", project="shop", store=store)
+    for often in ("nightly", "weekly", "nightly"):
+        page.write_text(f"Backups run {often}.\n\n" + "The shop is open. " * 60)
+        session = memory.ingest(session, page, scope="project")
+        hits = memory.search("backups run", session=session, k=9)
+        assert [often in item.text for item, _ in hits if "Backups" in item.text] == [True]
+
+
+def test_a_wider_scope_replaces_the_narrow_one(store: Store, memory: Memory) -> None:
+    session = memory.remember(Session("Hi", project="shop", store=store), TEXT)
+    session = memory.widen(session, last_item(memory, session), "project")
+    assert [(hit.text, hit.scope) for hit in memory.recall(session, "staging")[1]] == [
+        (TEXT, "project")
+    ]
+
+
+def test_standing_alone_a_memory_lends_no_words_to_the_next(store: Store, memory: Memory) -> None:
+    session = Session("Hi", user="ann", store=store)
+    for text in ("The staging VPN is called Hedgehog.", "Lunch is at noon.", "The barn is red."):
+        session = memory.remember(session, text, scope="user")
+    session, hits = memory.recall(session, "staging VPN?")
+    assert [hit.text for hit in hits] == ["The staging VPN is called Hedgehog."]

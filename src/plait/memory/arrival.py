@@ -28,11 +28,12 @@ from plait.memory.remember import (
     echoed_memory,
     is_confirmed_by,
     is_home,
+    were_retracted,
 )
 from plait.memory.rows import ARRIVING, ITEM
 from plait.memory.rules import Detector, Proposal, Ruling, decide
 from plait.memory.scopes import Overseer, Viewer
-from plait.memory.standing import change_text
+from plait.memory.standing import CONFIRMABLE, change_text
 from plait.memory.words import words_of
 from plait.session.content import text_of
 from plait.session.ports import Act, Draft
@@ -114,7 +115,8 @@ class _Arrival:
             if isinstance(body, MemoryProposed):
                 self._arrive(event, body, _verdicts_on(event.id, events))
             elif isinstance(body, MemorySupported):
-                self._confirm(event.header.causes[:1], SECOND_RUN)
+                pieces = [self._piece(ground.event) for ground in body.grounds]
+                self._confirm(event.header.causes[:1], SECOND_RUN, pieces)
             elif isinstance(body, ValidationRecorded) and body.passed:
                 self._confirm(event.header.causes, "verdict")
         return self._drafts
@@ -137,7 +139,7 @@ class _Arrival:
         row = self._waiting_row(event.id)
         if row is None or row["scope"] == "session":
             return
-        ruling = self._ruling(event, body, verdicts)
+        ruling = self._ruling(event, body, verdicts, row)
         self._add(ruling.body(), event.id)
         self._decided[event.id] = ruling.state
         if ruling.state != "active":
@@ -145,7 +147,9 @@ class _Arrival:
         for each in self._replaced(row, body):
             self._add(MemorySuperseded("key" if body.key else "writer"), each, event.id)
 
-    def _ruling(self, event: Event, body: MemoryProposed, verdicts: Sequence[Event]) -> Ruling:
+    def _ruling(
+        self, event: Event, body: MemoryProposed, verdicts: Sequence[Event], row: Row
+    ) -> Ruling:
         text = text_of(body.parts)
         pieces = [self._piece(ground.event) for ground in body.grounds]
         pieces += [piece_of(self._store, verdict) for verdict in verdicts]
@@ -157,6 +161,7 @@ class _Arrival:
             pieces,
             is_person=body.by_person,
             origin=event.header.origin,
+            was_retracted=were_retracted(self._viewer(row), words_of(text), event.id),
             echo=echoed_memory(self._session, words_of(text), upto=(event.log, before)),
         )
         return decide(proposal, self._detectors)
@@ -181,16 +186,21 @@ class _Arrival:
         found.pop(Digest(str(row["id"])), None)
         return found
 
-    def _confirm(self, memories: Collection[Digest], rule: str) -> None:
+    def _confirm(
+        self, memories: Collection[Digest], rule: str, pieces: Sequence[EvidencePiece] = ()
+    ) -> None:
         """Commit quarantined memories of wider scopes that a verdict or a second run confirms."""
         for memory in memories:
             row = self._row(memory)
             if row is None or row["scope"] == "session" or memory in self._decided:
                 continue
             viewer = self._viewer(row)
-            if viewer.standing(row).state != "quarantined":
+            standing = viewer.standing(row)
+            if standing.state != "quarantined" or standing.by is None:
                 continue
-            if rule == SECOND_RUN and not is_confirmed_by(viewer, row, self._session):
+            if standing.by.rule not in CONFIRMABLE:
+                continue
+            if rule == SECOND_RUN and not is_confirmed_by(viewer, row, self._session, pieces):
                 continue
             self._decided[memory] = "active"
             self._add(MemoryCommitted(rule), memory)

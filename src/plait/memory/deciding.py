@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plait.errors import InvalidValue, MayNotDecide, NoOwner
+from plait.errors import InvalidValue, MayNotDecide
 from plait.event import Body
 from plait.event.kinds import (
     MemoryCommitted,
@@ -85,8 +85,8 @@ def forget_in(session: S, row: Row, viewer: Viewer, reason: str, actor: str | No
     check_may(session.short, core_of(session).life.status, "forget")
     refuse_if_busy(session, "forget", "forget it in the workflow, or in a fork")
     if row["scope"] != "session" and not is_home(session):
-        step = f"a person can: plait memory forget {_short(row)}"
-        raise NoOwner(session.short, f"right to a {row['scope']}", f"a run only proposes; {step}")
+        why = f"a branch or a run forgets nothing of the {row['scope']}; a person can"
+        raise MayNotDecide(_short(row), acting_in(session, actor).actor, why)
     if viewer.standing(row).state in ("retracted", "rejected"):
         raise InvalidValue("memory", f"{_short(row)} is forgotten already", "leave it")
     act = acting_in(session, actor)

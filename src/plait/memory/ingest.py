@@ -13,10 +13,18 @@ from typing import Literal
 
 from plait.errors import InvalidValue
 from plait.event import Event
-from plait.event.kinds import EvidenceAttached, MemoryKind, MessageSaid, ModelReplied, Scope
-from plait.ids import digest
+from plait.event.kinds import (
+    EvidenceAttached,
+    MemoryKind,
+    MemoryRetracted,
+    MessageSaid,
+    ModelReplied,
+    Scope,
+)
+from plait.ids import Digest
 from plait.inside import is_inside
 from plait.memory.evidence import is_visible, piece_of
+from plait.memory.instructions import instruction_in
 from plait.memory.remember import (
     TEXT_MAX,
     Statement,
@@ -24,9 +32,12 @@ from plait.memory.remember import (
     is_home,
     proposal_body,
     rows_with,
+    were_retracted,
 )
+from plait.memory.rows import ITEM
 from plait.memory.rules import Detector, Proposal, Ruling, decide
 from plait.memory.scopes import owner_in, viewer_of
+from plait.memory.standing import DOCUMENT
 from plait.memory.words import words_digest, words_of
 from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -36,11 +47,12 @@ from plait.session.life import check_may
 from plait.session.ports import Act, Draft, is_bound
 from plait.session.value import S, SessionValue, core_of
 from plait.session.views import message_of
-from plait.store import shared_names
+from plait.store import Row, shared_names
 
 PIECE_MAX = 800  # characters of a piece of a document
 DOCUMENT_MAX = 16 << 20  # bytes
 INGEST = "service:ingest"
+_ALL = 2**31
 _MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 _OPEN = "ingest it in the workflow, with the value that its forward has, or in a fork"
 
@@ -58,18 +70,25 @@ def ingest_document(
     if kind not in ("resource", "skill"):
         raise InvalidValue("kind", f"{kind!r} is not one", "use resource or skill")
     text, content = read_document(path)
-    name = path.name
-    source = f"{name}#{digest(b'plait/document/1', content)[:12]}"
+    name, source = path.name, path.as_posix()
     as_kind: MemoryKind = "procedure" if kind == "skill" else "resource"
     batch = _Batch(session, scope, names, detectors, actor, source)
     parts, blobs = pack([file(content, name)], "document")
-    pieces = [Statement(each, scope, as_kind, source=source) for each in pieces_of_text(text)]
+    pieces = [
+        Statement(part, scope, as_kind, source=source)
+        for piece in pieces_of_text(text)
+        for part in _harmless_parts(piece)
+    ]
     if not pieces:
         raise InvalidValue("path", f"{name} has no words", "pass a text file")
     attached = Draft(EvidenceAttached(name, parts), batch.act._replace(origin="document"))
     drafts = [draft for each in pieces for draft in batch.piece_drafts(each)]
+    gone = batch.gone_drafts(pieces)
+    if not drafts and gone:
+        return append_drafts(session, gone)
     if not drafts:
         return session  # every piece of it is there already
+    drafts += gone
     return append_drafts(session, [attached, *drafts], blobs=blobs)
 
 
@@ -140,9 +159,33 @@ class _Batch:
         self._count = max(self._count, 1) + 1
         if self._may_decide:
             text = statement.text
-            proposal = Proposal(text, statement.kind, statement.scope, (), False, "document")
+            was_retracted = were_retracted(self._viewer, words_of(text))
+            proposal = Proposal(
+                text, statement.kind, statement.scope, (), False, "document", was_retracted
+            )
             drafts.append(self._decision(self._vouched(decide(proposal, self._detectors))))
         return drafts
+
+    def gone_drafts(self, statements: Sequence[Statement]) -> list[Draft]:
+        """Return the retractions of pieces that an earlier version of the document had."""
+        if not self._may_decide:
+            return []
+        here = {words_digest(words_of(each.text)) for each in statements}
+        rows = self._store.rows(
+            "memory", ITEM, {"source": self._source}, order="number", limit=_ALL
+        )
+        reason = "the document does not have it any more"
+        return [
+            Draft(
+                MemoryRetracted(DOCUMENT, reason),
+                Act(INGEST, "program", self.act.behalf, self.act.call, (Digest(str(row["id"])),)),
+            )
+            for row in rows
+            if row["same"] not in here and self._viewer.may_see(row) and self._is_held(row)
+        ]
+
+    def _is_held(self, row: Row) -> bool:
+        return self._viewer.standing(row).state in ("active", "quarantined", "proposed")
 
     def message_drafts(self, statement: Statement, event: Event) -> list[Draft]:
         """Return the drafts of a message, which cite its event."""
@@ -155,13 +198,16 @@ class _Batch:
         self._count += 1
         if self._may_decide:
             text = statement.text
-            proposal = Proposal(text, statement.kind, statement.scope, [piece], False, origin)
+            was_retracted = were_retracted(self._viewer, words_of(text))
+            proposal = Proposal(
+                text, statement.kind, statement.scope, [piece], False, origin, was_retracted
+            )
             drafts.append(self._decision(decide(proposal, self._detectors)))
         return drafts
 
     def _vouched(self, ruling: Ruling) -> Ruling:
         if self._is_person and ruling.rule == "origin":
-            return Ruling("active", "document", "a person ingested it")
+            return Ruling("active", DOCUMENT, "a person ingested it")
         return ruling
 
     def _decision(self, ruling: Ruling) -> Draft:
@@ -176,10 +222,7 @@ class _Batch:
         if same in self._seen:
             return True
         self._seen.add(same)
-        return any(
-            self._viewer.standing(row).state in ("active", "quarantined", "proposed")
-            for row in rows_with(self._viewer, "same", same)
-        )
+        return any(self._is_held(row) for row in rows_with(self._viewer, "same", same))
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────
@@ -199,6 +242,16 @@ def pieces_of_text(text: str, size_max: int = PIECE_MAX) -> list[str]:
             held = f"{held}\n\n{part}" if held else part
     pieces.append(held)
     return [piece for piece in pieces if words_of(piece)]
+
+
+def _harmless_parts(piece: str) -> list[str]:
+    """Return a piece, or its lines, if it reads like an instruction: one bad line must not hold
+    back the others, and is not approved with them.
+    """
+    if instruction_in(piece) is None:
+        return [piece]
+    lines = [line.strip() for line in piece.splitlines()]
+    return [line for line in lines if words_of(line)]
 
 
 def _parts_of(text: str, size_max: int) -> Iterator[str]:

@@ -93,12 +93,13 @@ def item_of(store: Store, row: Row, viewer: Viewer) -> MemoryItem:
     """Return the memory of a row, as this reader sees it."""
     owner = str(row["owner"]).partition(":")[2]
     shown = {name: row[name] for name in _AS_THEY_ARE}
-    known = {**shown, "store": store.address, "owner": owner, "key": row["key"] or ""}
+    known = {**shown, "store": store.address, "owner": owner}
+    known |= {name: row[name] or "" for name in ("key", "source")}
     return msgspec.convert({**known, "standing": viewer.standing(row)}, MemoryItem, strict=False)
 
 
 _AS_THEY_ARE = (
-    "id log seq scope kind trust text time actor speaker source importance valid_from valid_until"
+    "id log seq scope kind trust text time actor speaker importance valid_from valid_until"
     " expires review_by supports weakened"
 ).split()
 
@@ -134,7 +135,7 @@ def hit_of(store: Store, score: Score) -> Hit:
         score.marks,
         body.speaker,
         body.key,
-        body.source or header.log,
+        body.source,
     )
 
 
@@ -156,7 +157,7 @@ def hit_of_row(store: Store, row: Row, score: Score) -> Hit:
         score.marks,
         str(row["speaker"]),
         str(row["key"] or ""),
-        str(row["source"]),
+        str(row["source"] or ""),
     )
 
 

@@ -42,6 +42,7 @@ from plait.memory.rollback import RollbackPlan, plan_rollback
 from plait.memory.rows import ITEM
 from plait.memory.rules import Detector
 from plait.memory.scopes import Overseer, Viewer, check_scopes, owners_of, viewer_of
+from plait.memory.standing import STATES
 from plait.memory.tools import memory_tools
 from plait.memory.vector_finder import VectorFinder, Vectors
 from plait.memory.vectors import Embedder
@@ -149,6 +150,7 @@ class Memory:
             str(row["text"]),
             scope=scope,
             evidence=event,
+            supersedes=event,
             kind=body.kind,
             key=body.key,
             speaker=body.speaker,
@@ -280,6 +282,10 @@ class Memory:
         limit: int = _ALL,
     ) -> list[MemoryItem]:
         """Return memories, latest first: those a session may see, or, without one, all."""
+        if state is not None and state not in STATES:
+            raise InvalidValue(
+                "state", f"{state!r} is not one", f"use one of {', '.join(STATES)}, or None for all"
+            )
         store, viewer = self._reader(None, session)
         found: list[MemoryItem] = []
         for row in store.rows("memory", ITEM, order="number", descending=True, limit=_ALL):

@@ -31,8 +31,9 @@ from plait.ids import Digest, LogId, Micros
 from plait.inside import is_inside
 from plait.memory.evidence import EvidencePiece, lowest_trust, memories_read, pieces_of
 from plait.memory.rows import DECISION_KINDS, ITEM, decode_grounds
-from plait.memory.rules import Detector, Proposal, decide, detected_ruling
+from plait.memory.rules import Detector, Proposal, decide, detected_ruling, is_quoted
 from plait.memory.scopes import Viewer, owner_in
+from plait.memory.standing import CONFIRMABLE, DOCUMENT
 from plait.memory.words import words_digest, words_of
 from plait.session.acting import Because, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -48,8 +49,6 @@ KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
 _OPEN = "remember it in the workflow, with the value that its forward has, or in a fork"
 SECOND_RUN = "second run"
 _LATEST = 1000  # memories with the same words or key that are looked at
-# A second run that says the same confirms what these rules held back.
-_CONFIRMABLE = frozenset({"reflection", "origin", "model", "unconfirmed"})
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -66,6 +65,9 @@ class Statement(msgspec.Struct, frozen=True):
     valid_until: Micros | None = None
     expires: Micros | None = None
     review_by: Micros | None = None
+
+
+_AUTHOR_TRUST: dict[str, Trust] = {"human": "said", "program": "observed", "tool": "observed"}
 
 
 class _Author(NamedTuple):
@@ -139,7 +141,8 @@ class _Remembering:
             detectors = () if self._writer.is_person else self._detectors
             found = detected_ruling(self._statement.text, detectors)
             return [proposal] if found is None else [proposal, self._decision(found.body(), 0)]
-        ruling = decide(self._proposal(was_retracted=state == "retracted"), self._detectors)
+        was_retracted = were_retracted(self._viewer, self._words)
+        ruling = decide(self._proposal(was_retracted=was_retracted), self._detectors)
         drafts = [proposal, self._decision(ruling.body(), 0)]
         if ruling.state == "active":
             rule = "key" if self._statement.key else "writer"
@@ -156,6 +159,10 @@ class _Remembering:
         trusts: list[Trust] = [piece.trust for piece in self._pieces]
         if self._writer.is_person:
             trusts.append("said")
+        elif "verdict" not in sorts and not any(
+            [is_quoted(statement.text, piece) for piece in self._pieces]
+        ):
+            trusts.append(_AUTHOR_TRUST.get(self._writer.act.origin, "unchecked"))
         return proposal_body(
             msgspec.structs.replace(statement, kind=kind),
             self._owner,
@@ -214,7 +221,9 @@ class _Remembering:
             return drafts
         if self._writer.is_person:
             return [*drafts, self._decision(MemoryCommitted(""), memory)]
-        if state == "quarantined" and is_confirmed_by(self._viewer, known, self._session):
+        if state == "quarantined" and is_confirmed_by(
+            self._viewer, known, self._session, self._pieces
+        ):
             return [*drafts, self._decision(MemoryCommitted(SECOND_RUN), memory)]
         return drafts
 
@@ -260,13 +269,31 @@ def active_with_key(viewer: Viewer, key: str) -> list[Row]:
     return [row for row in rows if viewer.standing(row).state == "active"]
 
 
-def is_confirmed_by(viewer: Viewer, known: Row, session: SessionValue) -> bool:
-    """True if this session is a second, independent run, and the memory waits for one."""
+def is_confirmed_by(
+    viewer: Viewer, known: Row, session: SessionValue, pieces: Sequence[EvidencePiece]
+) -> bool:
+    """True if this session is a second, independent run, and the memory waits for one.
+
+    Text from outside that is read twice is the same text: it needs evidence of another sort.
+    """
     by = viewer.standing(known).by
-    if by is None or by.rule not in _CONFIRMABLE:
+    if by is None or by.rule not in CONFIRMABLE:
+        return False
+    if by.rule == "origin" and all([piece.sort in ("document", "model") for piece in pieces]):
         return False
     path = core_of(session).state.story.path
     return not any(span.log == known["log"] for span in path)
+
+
+def were_retracted(viewer: Viewer, words: Sequence[str], memory: str = "") -> bool:
+    """True if another memory with these words was taken back."""
+    for row in rows_with(viewer, "same", words_digest(words)):
+        standing = viewer.standing(row)
+        if standing.state == "retracted" and row["id"] != memory:
+            # a document that lost it may have it again
+            if standing.by is None or standing.by.rule != DOCUMENT:
+                return True
+    return False
 
 
 def echoed_memory(

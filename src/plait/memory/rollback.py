@@ -7,8 +7,8 @@ inverse of a rollback is a rollback, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -340,19 +340,21 @@ def _roots_of_author(store: Store, name: str) -> tuple[str, list[Row]]:
 
 
 def _roots_of_source(store: Store, name: str) -> tuple[str, list[Row]]:
-    """Return the memories of a source: by its whole name, or by the name or path of a document,
-    which may have been ingested in several versions.
-    """
+    """Return the memories of a source: by its whole name, else all documents of that file name."""
     rows = store.rows("memory", ITEM, {"source": name}, order="number", limit=_ALL)
-    start = f"{Path(name).name}#"
-    before = start
-    while not rows or before != start:
-        page = store.rows("memory", ITEM, order="source", before=before, limit=1)
-        if not page or not str(page[0]["source"]).startswith(start):
-            break
-        before = str(page[0]["source"])
-        rows += store.rows("memory", ITEM, {"source": before}, order="number", limit=_ALL)
+    if not rows:
+        found = [each for each in _sources(store) if PurePath(each).name == name]
+        for each in found:
+            rows += store.rows("memory", ITEM, {"source": each}, order="number", limit=_ALL)
     return f"the memories of {name}", _some(rows, name)
+
+
+def _sources(store: Store) -> Iterator[str]:
+    """Yield the name of each source once."""
+    before = ""
+    while page := store.rows("memory", ITEM, order="source", before=before, limit=1):
+        before = str(page[0]["source"])
+        yield before
 
 
 def _some(rows: list[Row], name: str) -> list[Row]:

@@ -259,7 +259,7 @@ def item_row(number: int, event: Event, body: MemoryProposed) -> Row:
         "same": words_digest(words),
         "key": body.key or None,
         "speaker": body.speaker,
-        "source": body.source or header.log,
+        "source": body.source or None,
         "importance": body.importance,
         "valid_from": body.valid_from,
         "valid_until": body.valid_until,

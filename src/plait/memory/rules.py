@@ -6,6 +6,7 @@ record. A resumed or replayed run takes the recorded decision. A detector can on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
@@ -61,8 +62,9 @@ def decide(proposal: Proposal, detectors: Sequence[Detector] = ()) -> Ruling:
         return Ruling("active", "person")
     if proposal.echo:
         return Ruling("rejected", "echo", f"it repeats {proposal.echo[:8]}, which was recalled")
-    quoted = [piece for piece in proposal.pieces if _is_quoted(proposal.text, piece)]
-    if any(piece.sort == "word" for piece in quoted):
+    quoted = [piece for piece in proposal.pieces if is_quoted(proposal.text, piece)]
+    is_own = proposal.scope in ("session", "user")  # what one person says binds no others
+    if is_own and any(piece.sort == "word" for piece in quoted):
         return Ruling("active", "person", "a person said it in these words")
     if (sign := instruction_in(proposal.text)) is not None:
         return Ruling("quarantined", "instruction", f"it reads like an instruction: {sign}")
@@ -102,10 +104,25 @@ def _decide_by_evidence(proposal: Proposal, *, is_quote: bool) -> Ruling:
 _OWN = ("program", "tool", "model")
 
 
-def _is_quoted(text: str, piece: EvidencePiece) -> bool:
-    """True if a text stands in a piece of evidence, word by word."""
+def is_quoted(text: str, piece: EvidencePiece) -> bool:
+    """True if a text stands in a piece of evidence as one or more whole sentences.
+
+    A part of a sentence may say the opposite: "it is not true that …".
+    """
     words = words_of(text)
-    return bool(words) and f" {' '.join(words)} " in f" {' '.join(words_of(piece.text))} "
+    sentences = [words_of(sentence) for sentence in _SENTENCE_ENDS.split(piece.text)]
+    for first in range(len(sentences)):
+        said: list[str] = []
+        for sentence in sentences[first:]:
+            said += sentence
+            if said == words:
+                return bool(words)
+            if len(said) >= len(words):
+                break
+    return False
+
+
+_SENTENCE_ENDS = re.compile(r"[.!?;\n。！？]+(?=\s|$)|[;\n。！？]")
 
 
 def _detected(detector: Detector, text: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ from plait.memory.rows import VERDICT, MemoryDecision
 from plait.store import Row
 
 State = Literal["proposed", "active", "quarantined", "rejected", "superseded", "retracted"]
+STATES: tuple[State, ...] = get_args(State)
 
 
 class MemoryStanding(msgspec.Struct, frozen=True):
@@ -37,8 +38,14 @@ _GATED: dict[str, State] = {
 }
 _RETRACTED, _RESTORED = MemoryRetracted.__name__, MemoryRestored.__name__
 _SUPERSEDED = MemorySuperseded.__name__
+DOCUMENT = "document"  # the rule of pieces that a person ingested, and that a document lost
 ROLLBACK = "rollback"  # the rule of retractions and restorations in a rollback
 AGAIN = "undone"  # the rule by which a memory is superseded again, once its rollback is undone
+
+
+# The rules whose quarantine a passing verdict or a second run lifts. What reads like an
+# instruction, what a detector objects to and what was taken back before waits for a person.
+CONFIRMABLE = frozenset({"reflection", "origin", "model", "unconfirmed"})
 
 
 def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
@@ -54,7 +61,7 @@ def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
         if kind in _GATED:
             gated, by = _GATED[kind], decision
         elif kind == VERDICT:
-            if gated == "quarantined":
+            if gated == "quarantined" and by is not None and by.rule in CONFIRMABLE:
                 gated, by = "active", decision
         elif kind == _RETRACTED:
             retractions.append(decision)

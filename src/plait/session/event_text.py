@@ -25,7 +25,25 @@ def event_text(event: Event) -> str:
     except PlaitError as error:
         return f"(unreadable: {error})"
     text_of_kind = TEXTS.get(event.kind)
-    return text_of_kind(body) if text_of_kind is not None else _other_text(event.kind, body)
+    text = text_of_kind(body) if text_of_kind is not None else _other_text(event.kind, body)
+    if event.kind in _ABOUT_A_MEMORY and event.header.causes:
+        return f"m:{event.header.causes[0][:8]} {text}"
+    return text
+
+
+# These name their memory by their first cause.
+_ABOUT_A_MEMORY = frozenset(
+    kind.__name__
+    for kind in (
+        k.MemoryCommitted,
+        k.MemoryQuarantined,
+        k.MemoryRejected,
+        k.MemorySupported,
+        k.MemorySuperseded,
+        k.MemoryRetracted,
+        k.MemoryRestored,
+    )
+)
 
 
 def _json(value: Json) -> str:
