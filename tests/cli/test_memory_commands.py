@@ -510,6 +510,10 @@ def test_a_document_is_ingested_in_pieces(shell: Shell, house: House, tmp_path: 
     )
     assert "no session was opened" in shell(*words)
     assert commits(shell) == before
+    path.write_text(f"{ORDER}{' It pays.' * 60}\n")
+    less = shell.json(*words)
+    assert (less["opened"], less["known"], less["retracted"]) == (True, 1, 1)
+    path.write_text(f"{'Staging is rebuilt every night. ' * 20}\n\n{ORDER}{' It pays.' * 60}\n")
     text = shell("memory", "ingest", "deploy.md", "--kind", "skill")
     assert "opened session " in text and "2 pieces: 1 active, 1 quarantined" in text
     assert {each["kind"] for each in shell.jsonl("memory", "ls", "--scope", "session")} == {

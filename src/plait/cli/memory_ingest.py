@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -65,13 +65,11 @@ def memory_ingest(
     You vouch for the document. A piece that reads like an instruction waits all the same:
     `plait memory pending` shows it.
     """
-    from plait.memory.ingest import pieces_of_text, read_document
-
     if session is not None and (user is not None or project is not None):
         raise click.UsageError("--user and --project are of a session that is opened, not of S.")
     if os.path.isdir(path):  # a folder as . has no name of its own
         raise InvalidValue("path", f"{path} is a folder", "pass the path of a text file")
-    pieces = pieces_of_text(read_document(path)[0])
+    pieces = _pieces_of(path)
     if not pieces:  # before a session is opened for it
         raise InvalidValue("path", f"{path.name} has no words", "pass a text file")
     if session is None:
@@ -105,43 +103,37 @@ def _check_owner(scope: str, user: str | None, project: str | None) -> None:
 # ── known already ────────────────────────────────────────────────────────────────────────────
 
 
+def _pieces_of(path: Path) -> list[str]:
+    """Return the pieces in which a document is remembered: one that reads like an instruction goes
+    line by line.
+    """
+    from plait.memory.ingest import pieces_of_text, read_document
+    from plait.memory.instructions import instruction_in
+    from plait.memory.words import words_of
+
+    return [
+        part
+        for piece in pieces_of_text(read_document(path)[0])
+        for part in ([piece] if instruction_in(piece) is None else piece.splitlines())
+        if words_of(part)
+    ]
+
+
 def _is_known(store: Store, path: Path, pieces: Sequence[str], owner: str) -> bool:
     """True if an owner has every piece of a document, and no other piece of it: nothing would be
     written, and no session needs to be opened for it.
     """
+    from plait.memory.remember import rows_with
     from plait.memory.scopes import Viewer
-
-    viewer = Viewer(store, (owner,), ())
-    here = [_words_in(piece) for piece in pieces]
-    if not all(_are_held(viewer, [piece]) or _are_held(viewer, lines) for piece, lines in here):
-        return False
-    known = {same for piece, lines in here for same in (piece, *lines)}
-    return all(row["same"] in known for row in _rows_of_document(viewer, path, owner))
-
-
-def _words_in(piece: str) -> tuple[Digest, list[Digest]]:
-    """Return the words of a piece, and those of its lines: a piece of which a line reads like an
-    instruction is remembered line by line.
-    """
     from plait.memory.words import words_digest, words_of
 
-    lines = [words_of(line) for line in piece.splitlines()]
-    return words_digest(words_of(piece)), [words_digest(words) for words in lines if words]
-
-
-def _are_held(viewer: Viewer, words: Sequence[Digest]) -> bool:
-    from plait.memory.remember import rows_with
-
-    return all(
-        any(_is_held(viewer, row) for row in rows_with(viewer, "same", same)) for same in words
-    )
-
-
-def _rows_of_document(viewer: Viewer, path: Path, owner: str) -> Iterator[Row]:
-    for row in viewer.store.rows("memory", ITEM, {"owner": owner}, order="number", limit=_ALL):
-        name = str(row["source"]).partition("#")[0]
-        if name in (path.name, path.as_posix()) and _is_held(viewer, row):
-            yield row
+    viewer = Viewer(store, (owner,), ())
+    here = {words_digest(words_of(piece)) for piece in pieces}
+    if not all(any(_is_held(viewer, row) for row in rows_with(viewer, "same", s)) for s in here):
+        return False
+    wanted = {"source": path.as_posix(), "owner": owner}
+    rows = store.rows("memory", ITEM, wanted, order="number", limit=_ALL)
+    return all(row["same"] in here for row in rows if _is_held(viewer, row))
 
 
 def _is_held(viewer: Viewer, row: Row) -> bool:

@@ -27,7 +27,7 @@ from plait.cli.memory_text import (
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.cli.terminal import when
 from plait.event import Event
-from plait.ids import Digest, LogId, Micros, short
+from plait.ids import Digest, Micros
 from plait.session.event_text import event_text
 from plait.store import Store
 
@@ -89,7 +89,6 @@ class _MemoryPage:
             for word, time in (("from", item.valid_from), ("until", item.valid_until))
             if time is not None
         )
-        source = short(LogId(item.source)) if item.source == item.log else item.source
         rows = [
             ("memory", item.id, ACCENT),
             ("state", self._state_text(), STRONG if item.state in WAITING else ""),
@@ -99,7 +98,7 @@ class _MemoryPage:
             ("written", f"{out.time(item.time)} by {item.actor} in {self._place(item)}", ""),
             ("key", item.key, ""),
             ("speaker", item.speaker, ""),
-            ("source", source if item.source != item.log else "", ""),
+            ("source", item.source, ""),
             ("importance", str(item.importance or ""), ""),
             ("valid", valid, ""),
             ("expires", _time_text(item.expires, out.now), ""),
