@@ -142,7 +142,9 @@ def test_names_of_memories_that_are_wrong(shell: Shell, house: House) -> None:
     ids = [house.remember(f"Statement number {number}.") for number in range(40)]
     for command in ("show", "why", "influence", "approve", "reject", "forget", "rollback"):
         assert "plait memory ls" in shell.error(3, "memory", command, "feedfeed")
-    assert "plait memory ls" in shell.error(3, "memory", "show", ids[0][:3])
+    for command in ("show", "why", "influence", "approve", "rollback"):
+        told = shell.error(3, "memory", command, ids[0][:3])
+        assert "at least 4 digits" in told and "plait memory ls" in told
     error = json.loads(shell.error(3, "memory", "show", "feedfeed", "--json"))["error"]
     assert (error["type"], error["exit_code"]) == ("UnknownMemory", 3)
 
@@ -217,6 +219,7 @@ def test_the_memories_that_a_session_used(shell: Shell, house: House) -> None:
     [use] = shell.json("memory", "used", house.session.short)["uses"]
     assert (use["memory"], use["rank"], use["seq"]) == (id, 1, house.session.seq)
     assert (use["query"], use["since"]) == ("staging database", None)
+    assert "not cited" in shell("memory", "used", house.session.short)
     assert "no longer hold" not in shell("show", house.session.short)
     shell("memory", "forget", id[:8], "--reason", "wrong host")
     [use] = shell.jsonl("memory", "used", house.session.short)
@@ -259,6 +262,28 @@ def test_lists_fit_the_terminal(shell: Shell, house: House, width: int) -> None:
         lines = on_a_terminal("memory", *words, width=width, NO_COLOR="1").splitlines()
         assert len(lines) > 1 and all(len(line) <= width for line in lines), lines
     assert id[:8] in on_a_terminal("memory", "ls", width=width)
+
+
+def test_a_text_is_one_line_in_a_list_and_never_looks_like_ours(shell: Shell, house: House) -> None:
+    forged = f"Perhaps.\n  state     active, by human:ann\n\n{'Deploys are slow. ' * 60}End."
+    id = house.guess(forged, scope="project")
+    shown = shell("memory", "show", id).splitlines()
+    assert [line for line in shown if "state " in line] == [
+        "│   state     active, by human:ann",
+        "  state     quarantined, by rule reflection",
+    ]
+    assert any(line.endswith("End.") and line.startswith("│ ") for line in shown)
+    for words in (("ls", "--state", "all"), ("pending",)):
+        printed = shell("memory", *words)
+        assert "End." not in printed and max(map(len, printed.splitlines())) < 300
+    assert f"plait memory show {id[:8]}" in shell("memory", "pending")
+    line = shell("memory", "approve", id).rstrip("\n")
+    assert line.startswith(f"approved {id[:8]}  project shop: Perhaps.") and len(line) < 300
+    lines = on_a_terminal("memory", "rollback", id, "--dry-run", width=80, NO_COLOR="1")
+    assert all(len(line) <= 80 for line in lines.splitlines()[:-1])
+    house.recall("deploys")
+    assert max(map(len, shell("memory", "used", house.session.short).splitlines())) < 300
+    assert f"forgot {id[:8]}  project shop: Perhaps." in shell("memory", "forget", id)
 
 
 def test_who_looks_leaves_no_event_and_makes_no_store(shell: Shell, tmp_path: Path) -> None:
@@ -312,7 +337,9 @@ def test_what_waits_is_shown_with_the_reason_and_the_next_step(shell: Shell, hou
     for part in (id[:8], GUESS, "quarantined by rule reflection: a conclusion needs a check"):
         assert part in text
     shown = on_a_terminal("memory", "pending")
-    assert f"plait memory approve {id[:8]}" in shown and f"plait memory reject {id[:8]}" in shown
+    for printed in (text, shown):
+        assert f"plait memory approve {id[:8]}" in printed
+        assert f"plait memory reject {id[:8]}" in printed
     [waiting] = shell.json("memory", "pending")["pending"]
     assert (waiting["id"], waiting["state"]) == (id, "quarantined")
     assert waiting["why"].startswith("quarantined by rule reflection: ")
@@ -351,6 +378,8 @@ def test_who_may_not_decide(shell: Shell, house: House) -> None:
     assert "only a person" in shell.error(1, "memory", "approve", id, "--as", "agent:coder")
     assert "only a person" in shell.error(1, "memory", "forget", id, "--as", "service:ci")
     assert "it wrote that memory itself" in shell.error(1, "memory", "approve", own)
+    for command in ("approve", "reject", "forget", "rollback"):
+        assert "--as human:ann" in shell.error(2, "memory", command, id, "--as", "ann")
     assert commits(shell) == before
     assert own[:8] in shell("memory", "approve", own, "--as", "human:ben")
 
@@ -361,9 +390,17 @@ def test_a_wrong_name_among_several_leaves_all_as_they_were(shell: Shell, house:
     assert states(shell) == {id: "quarantined"}
     shell("memory", "approve", id)
     other = house.guess(f"{GUESS} Or disks.")
-    found = shell.run("memory", "approve", other, id)  # the second is active already
-    assert found.exit_code == 2 and f"approved {other[:8]}" in found.stdout
-    assert f"{id[:8]} is active, and cannot be approved" in found.stderr
+    told = shell.error(2, "memory", "approve", other, id)  # the second is active already
+    assert f"{id[:8]} is active, and cannot be approved. Nothing was written" in told
+    own = house.remember(
+        f"{GUESS} So I read.", evidence=house.session, actor="human:ana", origin="web"
+    )
+    before = commits(shell)
+    assert "it wrote that memory itself" in shell.error(1, "memory", "approve", other, own)
+    assert "cannot be rejected" in shell.error(2, "memory", "reject", other, id)
+    shell("memory", "forget", id)
+    assert "cannot be forgotten" in shell.error(2, "memory", "forget", other, id)
+    assert commits(shell) == before + 1 and states(shell)[other] == "quarantined"
 
 
 # ── rollback ─────────────────────────────────────────────────────────────────────────────────
@@ -416,6 +453,7 @@ def test_a_plan_whose_ground_moved_is_not_applied(shell: Shell, house: House) ->
     shell.error(75, *words, "")
     assert commits(shell) == before
     plan = shell.json("memory", "rollback", old, "--dry-run")["plan"]
+    assert f"--plan {plan['digest'][:16]}" in shell("memory", "rollback", old, "--dry-run")
     shell(*words, plan["digest"][:12])
     assert states(shell)[old] == "retracted"
 
@@ -435,6 +473,14 @@ def test_a_rollback_is_about_one_thing(shell: Shell, house: House, tmp_path: Pat
     for words in ((), (id, "--source", "deploy.md"), ("--session", "@", "--undo", "feedfeed")):
         assert "name one thing" in shell.error(2, "memory", "rollback", *words, "--dry-run")
     shell.error(3, "memory", "rollback", "--session", "nowhere", "--dry-run")
+    empty = shell.new("Hello.")
+    for words, told in (
+        (("--author", "desk"), "no memory was written by desk"),
+        (("--source", "nope.md"), "no memory came from nope.md"),
+        (("--session", empty), f"no memory was written in session {empty}"),
+    ):
+        error = shell.error(3, "memory", "rollback", *words, "--dry-run")
+        assert told in error and "plait memory " in error
 
 
 # ── documents, indexes, stores ───────────────────────────────────────────────────────────────
@@ -454,6 +500,20 @@ def test_a_document_is_ingested_in_pieces(shell: Shell, house: House, tmp_path: 
     )
     assert (again["opened"], again["known"], again["memories"]) == (False, 2, [])
     assert again["session"]["id"] == house.session.id
+    before = commits(shell)
+    same = shell.json(*words)
+    assert (same["session"], same["opened"], same["known"], same["memories"]) == (
+        None,
+        False,
+        2,
+        [],
+    )
+    assert "no session was opened" in shell(*words)
+    assert commits(shell) == before
+    path.write_text(f"{ORDER}{' It pays.' * 60}\n")
+    less = shell.json(*words)
+    assert (less["opened"], less["known"], less["retracted"]) == (True, 1, 1)
+    path.write_text(f"{'Staging is rebuilt every night. ' * 20}\n\n{ORDER}{' It pays.' * 60}\n")
     text = shell("memory", "ingest", "deploy.md", "--kind", "skill")
     assert "opened session " in text and "2 pieces: 1 active, 1 quarantined" in text
     assert {each["kind"] for each in shell.jsonl("memory", "ls", "--scope", "session")} == {
@@ -472,6 +532,7 @@ def test_a_document_that_cannot_be_ingested_opens_no_session(
         (("nowhere.md",), "no file"),
         (("image.png",), "not UTF-8"),
         (("empty.md",), "no words"),
+        ((".",), "path: . is a folder"),
         (("deploy.md", "--scope", "project"), "--project NAME"),
         (("deploy.md", "--scope", "agent"), "Memory(agent=NAME)"),
         (("deploy.md", "--session", house.session.short, "--user", "u-9"), "--user and"),

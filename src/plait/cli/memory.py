@@ -7,11 +7,11 @@ import click
 from plait.cli.memory_acting import (
     memory_approve,
     memory_forget,
-    memory_ingest,
     memory_rebuild,
     memory_reject,
     memory_rollback,
 )
+from plait.cli.memory_ingest import memory_ingest
 from plait.cli.memory_page import memory_show
 from plait.cli.memory_reading import (
     memory_influence,

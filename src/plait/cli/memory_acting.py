@@ -1,4 +1,4 @@
-"""Deciding about memories: `approve`, `reject`, `forget`, `rollback`; and `ingest`, `rebuild`.
+"""Deciding about memories: `approve`, `reject`, `forget`, `rollback`; and `rebuild`.
 
 Decisions of people belong to no session: they stand in the house log of the store.
 """
@@ -9,34 +9,37 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from plait.cli.common import Options, acting_command, command_line, store_option, writing
 from plait.cli.consent import YES, read_line
-from plait.cli.documents import Document, event_document, print_json, session_document
+from plait.cli.documents import event_document, print_json
 from plait.cli.exits import FAILED, USAGE, ShellError
 from plait.cli.memory_documents import memory_document, plan_document
-from plait.cli.memory_reading import SCOPES, STATES, open_memory, owner_text, viewer_in
-from plait.cli.render import ACCENT, STRONG, Cell, Out, count_text
-from plait.errors import InvalidValue, StalePlan
-from plait.event import Event
-from plait.event.kinds import (
-    MemoryCommitted,
-    MemoryProposed,
-    MemoryQuarantined,
+from plait.cli.memory_reading import STATES, open_memory, viewer_in
+from plait.cli.memory_text import (
+    TEXT_LINES,
+    WAITING,
+    check_name,
+    check_person,
+    line_text,
+    owner_text,
 )
-from plait.ids import Digest
+from plait.cli.render import ACCENT, DIM, GAP, STRONG, Cell, Out
+from plait.errors import InvalidValue, MayNotDecide, StalePlan, UnknownMemory
+from plait.event import Event
 from plait.memory.rows import ITEM
-from plait.session import Session
 from plait.session.ports import store_at
-from plait.store import Store
 
 if TYPE_CHECKING:
     from plait.memory.items import MemoryItem
     from plait.memory.rollback import RollbackPlan
+
+# a decision on other states would be refused: this is known before the first one is written
+APPROVABLE = (*WAITING, "rejected")
+FORGETTABLE = (*WAITING, "active", "superseded")
 
 reason_option = click.option("--reason", default="", help="Why; it is on record.")
 memories_argument = click.argument("memories", metavar="M…", nargs=-1, required=True)
@@ -56,6 +59,7 @@ def memory_approve(given: Options, memories: Sequence[str], reason: str) -> None
         given,
         memories,
         "approved",
+        APPROVABLE,
         lambda item: face.approve(item, reason=reason, actor=given.actor),
     )
 
@@ -71,6 +75,7 @@ def memory_reject(given: Options, memories: Sequence[str], reason: str) -> None:
         given,
         memories,
         "rejected",
+        WAITING,
         lambda item: face.reject(item, reason=reason, actor=given.actor),
     )
 
@@ -88,28 +93,49 @@ def memory_forget(given: Options, memories: Sequence[str], reason: str) -> None:
         given,
         memories,
         "forgot",
+        FORGETTABLE,
         lambda item: forget(store, item, reason=reason, actor=given.actor),
     )
 
 
 def _decide_each(
-    given: Options, names: Sequence[str], verb: str, decide: Callable[[MemoryItem], MemoryItem]
+    given: Options,
+    names: Sequence[str],
+    verb: str,
+    states: Sequence[str],
+    decide: Callable[[MemoryItem], MemoryItem],
 ) -> None:
-    """Decide about each of these memories. All names are looked up first: one that is wrong leaves
+    """Decide about each of these memories. All are looked at first: one that is wrong leaves
     nothing written.
     """
     from plait.memory.items import find_row, item_of
 
+    check_person(given)
     viewer = viewer_in(given, None)
     store = viewer.store
+    for name in names:
+        check_name(given, name)
     rows = [find_row(store, name, viewer) for name in names]
     items = {str(row["id"]): item_of(store, row, viewer) for row in rows}
+    for item in items.values():
+        _check_decidable(given, item, verb, states)
     done: list[MemoryItem] = []
     try:
         for item in items.values():
             done.append(decide(item))
-    finally:  # those before a refusal are decided, and said to be
+    finally:  # another person may have decided meanwhile: those before are said to be decided
         _print_decided(given, done, verb)
+
+
+def _check_decidable(given: Options, item: MemoryItem, verb: str, states: Sequence[str]) -> None:
+    if item.state not in states:
+        show = command_line(given, "memory", "show", item.short)
+        done = "forgotten" if verb == "forgot" else verb
+        why = f"{item.short} is {item.state}, and cannot be {done}"
+        raise InvalidValue("memory", why, f"see {show}")
+    is_writer = item.actor == given.actor_name and item.actor.startswith("human:")
+    if verb == "approved" and is_writer:
+        raise MayNotDecide(item.short, item.actor, "it wrote that memory itself")
 
 
 def _print_decided(given: Options, done: Sequence[MemoryItem], verb: str) -> None:
@@ -119,7 +145,8 @@ def _print_decided(given: Options, done: Sequence[MemoryItem], verb: str) -> Non
             print_json({"memories": [memory_document(item, out.now) for item in done]})
         return
     for item in done:
-        out.print_brief(Cell(f"{verb} {item.short}", ACCENT), f"  {owner_text(item)}: {item.text}")
+        text = f"{owner_text(item)}: {line_text(item.text)}"
+        out.print_brief(Cell(f"{verb} {item.short}", ACCENT), GAP, text)
     if done and verb == "forgot":
         step = command_line(given, "memory", "influence", done[0].short)
         out.hint(f"  {step}   shows what came of it")
@@ -186,6 +213,8 @@ def memory_rollback(
     about.check()
     if yes and not reason.strip():
         raise click.UsageError("--yes needs --reason TEXT, for those who relied on the memories.")
+    if not dry_run:
+        check_person(given)
     plan = _plan_rollback(given, about)
     if digest is not None and not (len(digest) >= 8 and plan.digest.startswith(digest.lower())):
         raise StalePlan(plan.about)
@@ -200,18 +229,36 @@ def memory_rollback(
 
 
 def _plan_rollback(given: Options, about: RollbackTarget) -> RollbackPlan:
-    return open_memory(given).rollback(
-        about.memory,
-        session=given.open(about.session) if about.session is not None else None,
-        source=about.source,
-        author=about.author,
-        undo=about.undo,
-    )
+    if about.memory is not None:
+        check_name(given, about.memory)
+    session = given.open(about.session) if about.session is not None else None
+    try:
+        return open_memory(given).rollback(
+            about.memory, session=session, source=about.source, author=about.author, undo=about.undo
+        )
+    except UnknownMemory as error:
+        if about.memory is not None or about.undo is not None:
+            raise
+        raise ShellError(error, _nothing_found_lines(given, about)) from error
+
+
+def _nothing_found_lines(given: Options, about: RollbackTarget) -> list[str]:
+    """Return that nothing comes from there, and the next step."""
+    show = f"  {command_line(given, 'memory', 'show', 'M')}"
+    if about.author is not None:
+        return [f"no memory was written by {about.author}.", f"{show}   tells who wrote M"]
+    if about.source is not None:
+        return [f"no memory came from {about.source}.", f"{show}   tells the source of M"]
+    ls = command_line(given, "memory", "ls")
+    return [f"no memory was written in session {about.session}.", f"  {ls} --state all"]
 
 
 def _print_plan(out: Out, plan: RollbackPlan) -> None:
     for line in str(plan).split("\n"):
-        out.line(line)
+        first, *rest = out.wrap_lines(line, out.width - 4, TEXT_LINES)
+        out.line(first)
+        for more in rest:
+            out.line("    ", more)
 
 
 def _is_terminal(given: Options) -> bool:
@@ -241,7 +288,10 @@ def _end_without_acting(
         print_json({"plan": plan_document(plan), "applied": None})
     if not is_refused:
         if given.form == "text" and not plan.is_empty:
-            Out().hint("", "Nothing was rolled back yet. Apply this plan:", f"  {step}")
+            # in a pipe, too: the digest stands nowhere else
+            out = Out()
+            for line in ("", "Nothing was rolled back yet. Apply this plan:", f"  {step}"):
+                out.line(Cell(line, DIM))
         return
     raise ShellError(
         InvalidValue("--yes", "there is no terminal to ask at", step),
@@ -260,128 +310,6 @@ def _print_rollback(given: Options, plan: RollbackPlan, event: Event) -> None:
     out.line(Cell(done, STRONG), " by event ", Cell(event.id[:16], ACCENT))
     undo = command_line(given, "memory", "rollback", "--undo", event.id[:16])
     out.hint(f"  {undo}   takes it back")
-
-
-# ── ingest ───────────────────────────────────────────────────────────────────────────────────
-
-
-@click.command("ingest")
-@click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
-@click.option("--session", metavar="S", help="Write to S; else a session is opened for it.")
-@click.option(
-    "--scope",
-    type=click.Choice(SCOPES),
-    default="session",
-    help="Of the memories; session if left out.",
-)
-@click.option(
-    "--kind",
-    type=click.Choice(["resource", "skill"]),
-    default="resource",
-    help="A text to look things up in, or one that says how something is done.",
-)
-@click.option("--user", help="The user of the session that is opened.")
-@click.option("--project", help="The project of the session that is opened.")
-@writing
-def memory_ingest(
-    given: Options,
-    path: Path,
-    session: str | None,
-    scope: Any,
-    kind: Literal["resource", "skill"],
-    user: str | None,
-    project: str | None,
-) -> None:
-    """Remember a text file in pieces, each citing the document.
-
-    You vouch for the document. A piece that reads like an instruction waits all the same:
-    `plait memory pending` shows it.
-    """
-    from plait.memory.ingest import pieces_of_text, read_document
-
-    if session is not None and (user is not None or project is not None):
-        raise click.UsageError("--user and --project are of a session that is opened, not of S.")
-    pieces = len(pieces_of_text(read_document(path)[0]))
-    if not pieces:  # before a session is opened for it
-        raise InvalidValue("path", f"{path.name} has no words", "pass a text file")
-    before = _session_for(given, path, session, scope, user, project)
-    after = open_memory(given).ingest(before, path, scope=scope, kind=kind, actor=given.actor)
-    _print_ingested(given, before, after, pieces, is_opened=session is None)
-
-
-def _session_for(
-    given: Options,
-    path: Path,
-    session: str | None,
-    scope: str,
-    user: str | None,
-    project: str | None,
-) -> Session:
-    """Open a session, or a new one with the title of the document."""
-    if session is not None:
-        return given.open_last(session)
-    owners = {"session": "", "user": user, "project": project}
-    if scope in owners and owners[scope] is None:
-        raise click.UsageError(f"--scope {scope} needs an owner: --{scope} NAME, or --session S.")
-    if scope not in owners:
-        raise click.UsageError(
-            f"--scope {scope} needs the run of one: ingest the document in Python, with"
-            f" Memory({scope}=NAME)."
-        )
-    return Session(
-        title=path.name, user=user, project=project, store=given.store, actor=given.actor
-    )
-
-
-def _print_ingested(
-    given: Options, before: Session, after: Session, pieces: int, *, is_opened: bool
-) -> None:
-    counts, ids = _ingested_counts(store_at(given.store), before, after, pieces)
-    if given.form == "json":
-        counted = {**counts, "memories": ids}
-        print_json({"session": session_document(after), "opened": is_opened, **counted})
-        return
-    out = Out()
-    if is_opened:
-        out.print_brief("opened session ", Cell(after.short, ACCENT), f" for {after.title}")
-    said = [f"{counts[name]:,} {text}" for name, text in _COUNTED.items() if counts[name]]
-    out.line(
-        Cell(f"{after.short}@{after.seq}", ACCENT),
-        f"  {count_text(pieces, 'piece')}: {', '.join(said)}",
-    )
-    if counts["quarantined"]:
-        out.hint(f"  {command_line(given, 'memory', 'pending')}   shows what waits for you")
-
-
-_COUNTED = {
-    "active": "active",
-    "quarantined": "quarantined",
-    "proposed": "proposed, decided when the branch is merged",
-    "known": "known already",
-}
-
-
-def _ingested_counts(
-    store: Store, before: Session, after: Session, pieces: int
-) -> tuple[Document, list[Digest]]:
-    kinds = {
-        kind.__name__: name
-        for kind, name in (
-            (MemoryProposed, "proposed"),
-            (MemoryCommitted, "active"),
-            (MemoryQuarantined, "quarantined"),
-        )
-    }
-    events = list(store.read(after.id, before.seq + 1, after.seq, kinds=kinds))
-    count = Counter(kinds[event.kind] for event in events)
-    waiting = count["proposed"] - count["active"] - count["quarantined"]
-    ids = [event.id for event in events if event.kind == MemoryProposed.__name__]
-    return {
-        "active": count["active"],
-        "quarantined": count["quarantined"],
-        "proposed": waiting,
-        "known": pieces - count["proposed"],
-    }, ids
 
 
 # ── rebuild ──────────────────────────────────────────────────────────────────────────────────

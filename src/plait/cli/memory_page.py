@@ -15,19 +15,19 @@ from plait.cli.memory_documents import (
     details_of,
     marks_of,
 )
-from plait.cli.memory_reading import (
-    TEXT_LINES,
+from plait.cli.memory_reading import now_of, viewer_in
+from plait.cli.memory_text import (
     WAITING,
-    deciding_hints,
-    now_of,
+    check_name,
+    deciding_steps,
+    line_text,
     owner_text,
-    viewer_in,
-    visible_lines,
+    print_whole_text,
 )
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.cli.terminal import when
 from plait.event import Event
-from plait.ids import Digest, LogId, Micros, short
+from plait.ids import Digest, Micros
 from plait.session.event_text import event_text
 from plait.store import Store
 
@@ -46,6 +46,7 @@ def memory_show(given: Options, memory: str) -> None:
 
     viewer = viewer_in(given, None)
     store = viewer.store
+    check_name(given, memory)
     row = find_row(store, memory, viewer)
     details = details_of(store, item_of(store, row, viewer), row)
     if given.form == "text":
@@ -72,16 +73,14 @@ class _MemoryPage:
 
     def print(self) -> None:
         item = self.details.item
-        for line in self.out.wrap_lines(visible_lines(item.text), self.out.width, TEXT_LINES):
-            self.out.line(Cell(line, STRONG))
+        print_whole_text(self.out, item.text)
         self._print_fields()
         self._print_evidence()
         self._print_decisions()
         self._print_supports()
         self._print_dependents()
         if item.state in WAITING:
-            self.out.line()
-            self.out.hint(*deciding_hints(self.given, item))
+            self.out.hint("", *deciding_steps(self.given, item))
 
     def _print_fields(self) -> None:
         item, out = self.details.item, self.out
@@ -90,7 +89,6 @@ class _MemoryPage:
             for word, time in (("from", item.valid_from), ("until", item.valid_until))
             if time is not None
         )
-        source = short(LogId(item.source)) if item.source == item.log else item.source
         rows = [
             ("memory", item.id, ACCENT),
             ("state", self._state_text(), STRONG if item.state in WAITING else ""),
@@ -100,7 +98,7 @@ class _MemoryPage:
             ("written", f"{out.time(item.time)} by {item.actor} in {self._place(item)}", ""),
             ("key", item.key, ""),
             ("speaker", item.speaker, ""),
-            ("source", source if item.source != item.log else "", ""),
+            ("source", item.source, ""),
             ("importance", str(item.importance or ""), ""),
             ("valid", valid, ""),
             ("expires", _time_text(item.expires, out.now), ""),
@@ -137,7 +135,7 @@ class _MemoryPage:
             [
                 Cell(piece.sort),
                 Cell(piece.trust, DIM),
-                Cell(piece.text or event_text(piece.event)),
+                Cell(line_text(piece.text or event_text(piece.event))),
                 Cell(self._place(piece.event), ACCENT),
             ]
             for piece in pieces

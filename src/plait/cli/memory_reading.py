@@ -20,11 +20,21 @@ from plait.cli.memory_documents import (
     reason_of,
     use_document,
 )
-from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, count_text
+from plait.cli.memory_text import (
+    TEXT_LINES,
+    WAITING,
+    check_name,
+    deciding_steps,
+    line_text,
+    owner_text,
+    print_first_lines,
+    said_text,
+)
+from plait.cli.render import ACCENT, BAD, DIM, GAP, STRONG, Cell, Column, Out, count_text
 from plait.cli.terminal import visible
 from plait.cli.tracing import print_trace
 from plait.event.kinds import Scope
-from plait.ids import LogId, Micros, short
+from plait.ids import Micros
 from plait.memory.rows import ITEM, READ
 from plait.session import Session
 from plait.session.ports import store_at
@@ -40,10 +50,8 @@ if TYPE_CHECKING:
 
 PAGE = 500
 LISTED = 50
-TEXT_LINES = 40  # of one memory, on a terminal
 SCOPES: tuple[str, ...] = get_args(Scope)
 STATES = ("active", "quarantined", "proposed", "superseded", "retracted", "rejected", "all")
-WAITING = ("quarantined", "proposed")
 
 
 def open_memory(given: Options) -> Memory:
@@ -183,12 +191,8 @@ def _list_row(out: Out, item: MemoryItem) -> list[Cell]:
         Cell(item.kind, DIM),
         Cell(item.trust, DIM),
         Cell(out.time(item.time), DIM),
-        Cell(_said_text(item)),
+        Cell(said_text(item)),
     ]
-
-
-def _said_text(item: MemoryItem) -> str:
-    return f"{item.speaker}: {item.text}" if item.speaker else item.text
 
 
 def _state_cell(item: MemoryItem, now: Micros) -> Cell:
@@ -196,27 +200,6 @@ def _state_cell(item: MemoryItem, now: Micros) -> Cell:
     if item.state in WAITING:
         return Cell(text, STRONG)
     return Cell(text, "" if text == "active" else DIM)
-
-
-def owner_text(item: MemoryItem) -> str:
-    """Return the scope of a memory and its owner."""
-    owner = short(LogId(item.owner)) if item.scope == "session" else item.owner
-    return f"{item.scope} {owner}"
-
-
-def visible_lines(text: str) -> str:
-    """Return a text with its lines, in which each character that a terminal would obey or hide
-    stands as an escape: a person decides on it.
-    """
-    return "\n".join(map(visible, text.replace("\r\n", "\n").split("\n")))
-
-
-def deciding_hints(given: Options, item: MemoryItem) -> list[str]:
-    """Return the commands that decide about a memory which waits."""
-    return [
-        f"  {command_line(given, 'memory', 'approve', item.short)}",
-        f"  {command_line(given, 'memory', 'reject', item.short)}",
-    ]
 
 
 # ── search ───────────────────────────────────────────────────────────────────────────────────
@@ -273,7 +256,7 @@ def _print_hits(given: Options, found: Sequence[tuple[MemoryItem, float]]) -> No
             Cell(item.kind, DIM),
             Cell(", ".join([item.trust, *marks_of(item, out.now)]), DIM),
             Cell(out.time(item.time), DIM),
-            Cell(_said_text(item)),
+            Cell(said_text(item)),
         ]
         for item, score in found
     )
@@ -292,6 +275,7 @@ def _print_hits(given: Options, found: Sequence[tuple[MemoryItem, float]]) -> No
 @listing
 def memory_why(given: Options, memory: str) -> None:
     """Tell where a memory comes from: its evidence, and all that this rests on."""
+    check_name(given, memory)
     face = open_memory(given)
     _print_answer(given, face.get(memory), face.why(memory))
 
@@ -301,6 +285,7 @@ def memory_why(given: Options, memory: str) -> None:
 @listing
 def memory_influence(given: Options, memory: str) -> None:
     """Tell what became of a memory: decisions, recalls, replies, acts and further memories."""
+    check_name(given, memory)
     face = open_memory(given)
     _print_answer(given, face.get(memory), face.influence(memory))
 
@@ -320,7 +305,9 @@ def _print_answer(given: Options, item: MemoryItem, trace: Trace) -> None:
 @click.argument("session", metavar="S[@7]")
 @listing
 def memory_used(given: Options, session: str) -> None:
-    """Show the memories that a session has recalled, and what became of them since."""
+    """Show the memories that a session recalled, which of them its replies cite, and what became
+    of them since.
+    """
     value = given.open(session)
     uses = open_memory(given).used(value)
     if given.form == "jsonl":
@@ -340,7 +327,8 @@ def _print_uses(store: Store, uses: Sequence[Use]) -> None:
         Column("recalled"),
         Column("rank", right=True, aside=True),
         Column("since"),
-        Column("use", aside=True),
+        Column("cited"),
+        Column("run without it", aside=True),
         Column("text", flex=True),
     ]
     rows = (
@@ -349,8 +337,9 @@ def _print_uses(store: Store, uses: Sequence[Use]) -> None:
             Cell(f"{names[use.log]}@{use.seq}"),
             Cell(str(use.rank), DIM),
             Cell(use.taken_back, BAD),
-            Cell(_effect_text(use), DIM),
-            Cell(use.text),
+            Cell(_citing_text(use), "" if use.cited else DIM),
+            Cell(_ablation_text(use), DIM),
+            Cell(line_text(use.text)),
         ]
         for use in uses
     )
@@ -358,9 +347,13 @@ def _print_uses(store: Store, uses: Sequence[Use]) -> None:
         out.hint("It recalled nothing.")
 
 
-def _effect_text(use: Use) -> str:
-    """Tell what is known about the effect of a memory: replies that cite it, runs without it."""
-    facts = [f"cited {count_text(len(use.cited), 'time')}"] if use.cited else []
+def _citing_text(use: Use) -> str:
+    return f"cited {count_text(len(use.cited), 'time')}" if use.cited else "not cited"
+
+
+def _ablation_text(use: Use) -> str:
+    """Tell what differed in runs without a memory; "": there was none."""
+    facts: list[str] = []
     for each in use.ablations:
         differs = ", ".join(f"{what} {count}" for what, count in each.differs.items() if count)
         facts.append(f"{count_text(each.runs, 'run')} without it: {differs or 'the same'}")
@@ -423,17 +416,26 @@ def _print_pending(given: Options, found: Sequence[tuple[MemoryItem, str]]) -> N
             out.line()
         facts = [owner_text(item), item.kind, item.trust, f"by {visible(item.actor)}"]
         out.print_brief(
-            Cell(item.short, STRONG), Cell(f"  {', '.join([*facts, out.time(item.time)])}", DIM)
+            Cell(item.short, STRONG),
+            Cell(GAP),
+            Cell(", ".join([*facts, out.time(item.time)]), DIM),
         )
-        for line in out.wrap_lines(visible_lines(item.text), out.width - 2, TEXT_LINES):
-            out.line("  ", line)
+        is_cut = print_first_lines(out, item.text, "  ")
         first, *rest = out.wrap_lines(visible(why), out.width - 7, TEXT_LINES)
         out.line(Cell("  why  ", DIM), first)
         for line in rest:
             out.line("       ", line)
-        if item.state in WAITING:
-            out.hint(*deciding_hints(given, item))
-        else:
-            out.hint(f"  {command_line(given, 'memory', 'rollback', item.short)}")
+        if is_cut:
+            show = command_line(given, "memory", "show", item.short)
+            out.line(Cell(f"  {show}   has all of the text", DIM))
+        for step in _steps_of(given, item):  # in a pipe, too: without them a reader is stuck
+            out.line(Cell(step, DIM))
     if not found:
         out.hint("No memory waits for a person.")
+
+
+def _steps_of(given: Options, item: MemoryItem) -> list[str]:
+    """Return the next steps about a memory that `pending` lists."""
+    if item.state in WAITING:
+        return deciding_steps(given, item)
+    return [f"  {command_line(given, 'memory', 'rollback', item.short)}"]
