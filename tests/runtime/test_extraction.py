@@ -131,7 +131,8 @@ class Compacting(Workflow):
 def test_killed_at_every_write_it_proposes_each_once() -> None:
     quiet = Simulation(seed=5, crash_at=10**6)
     steps = [kind for kind in kinds(quiet.run(Compacting, "go")) if kind.startswith("Memory")]
-    assert steps == ["MemoryProposed", "MemoryQuarantined", "MemoryProposed", "MemoryCommitted"]
+    # the program said it, not a person
+    assert steps == ["MemoryProposed", "MemoryQuarantined"] * 2
     for moment in range(1, quiet.moments + 1):
         simulation = Simulation(seed=5, crash_at=moment)
         done = simulation.run(Compacting, "go")

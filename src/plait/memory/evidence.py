@@ -8,6 +8,7 @@ their path: if one of those is taken back, they count no more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -97,7 +98,7 @@ def _may_cite(session: SessionValue, event: Event) -> bool:
 
 def piece_of(store: Store, event: Event) -> EvidencePiece:
     """Return an event as a piece of evidence."""
-    sort = sort_of(event)
+    sort = sort_of(store, event)
     memories: tuple[Digest, ...] = ()
     trust: Trust = _TRUST_OF[sort]
     if sort == "memory":
@@ -127,7 +128,7 @@ def _repeats_arguments(store: Store, event: Event, text: str) -> bool:
     return False
 
 
-def sort_of(event: Event) -> Sort:
+def sort_of(store: Store, event: Event) -> Sort:
     """Return the sort of a piece of evidence."""
     body = event.body
     if event.kind in _ABOUT_MEMORIES:
@@ -141,8 +142,7 @@ def sort_of(event: Event) -> Sort:
         return "failure"
     if isinstance(body, k.ToolReturned):
         return "result"
-    # code of a run may use the name of a person
-    is_person = event.actor.startswith("human:") and event.header.run is None
+    is_person = event.actor.startswith("human:") and not _is_words_of_run(store, event)
     if isinstance(body, _ANSWERS):
         return "word" if is_person else "program"
     if isinstance(body, (k.ModelReplied, k.ModelAsked, k.RunFinished, k.CallFinished)):
@@ -150,6 +150,21 @@ def sort_of(event: Event) -> Sort:
     if is_person and origin == "human":
         return "word"
     return "model" if origin == "model" or event.actor.startswith("agent:") else "program"
+
+
+def _is_words_of_run(store: Store, event: Event) -> bool:
+    """True if code of a run wrote an event, perhaps in the name of a person. A message that the run
+    took from its inbox is the person's.
+    """
+    if event.header.run is None:
+        return False
+    inbox = inbox_of(event.log)
+    for cause in event.header.causes:
+        with suppress(PlaitError):
+            said = store.event(cause)
+            if said.log == inbox and said.header.run is None and said.actor == event.actor:
+                return False
+    return True
 
 
 _TRUST_OF: dict[Sort, Trust] = {

@@ -64,7 +64,7 @@ from plait.session.finding import address_of
 from plait.session.life import Life, check_may
 from plait.session.merge import is_about_files
 from plait.session.merging import Resolve, merge_into
-from plait.session.ports import Draft, Position, host, is_bound, writer_of
+from plait.session.ports import UNNAMED, Draft, Position, host, is_bound, writer_of
 from plait.session.reading import Reading
 from plait.session.state import FactKind, PendingKind, state_digest
 from plait.session.value import next_value, open_run_of, value_with
@@ -110,10 +110,12 @@ class Session(Reading):
             durability=recorded_durability(durability, writer.store(address)),
         )
         parts, blobs = pack(content, "content")
-        drafts = [Draft(opened, act_of(who))]
+        known = writer.acting(address)
+        # code of a run may open a session in the name of a person; its words are the program's
+        origin = "program" if known is not UNNAMED else None
+        drafts = [Draft(opened, act_of(who, origin=origin))]
         if parts:
-            causes = writer.acting(address).causes
-            drafts.append(Draft(MessageSaid("user", parts), act_of(who, causes)))
+            drafts.append(Draft(MessageSaid("user", parts), act_of(who, known.causes, origin)))
         position = writer.begin(address, drafts, blobs=blobs)
         core = Core(position, life=Life(), user=user or "", busy=False)
         object.__setattr__(self, "_core", core)
