@@ -112,12 +112,13 @@ def test_what_lost_its_evidence_before_and_rests_on_nothing_that_falls_stays(
 def test_one_that_is_rolled_back_itself_is_not_held_by_one_that_stands(
     memory: Memory, session: Session, store: Store
 ) -> None:
-    session, base = told(memory, session, BASE)
+    wide: dict[str, Any] = {"scope": "project"}  # others may cite it
+    session, base = told(memory, session, BASE, **wide)
     other = Session("Hi", user="ann", project="shop", store=store)
     event = session.events[base.seq - 1]
-    other, stands = told(memory, other, "I checked staging.", evidence=event)
-    session, two = derived(memory, session, "Tests write elsewhere.", stands)
-    other, three = derived(memory, other, "Elsewhere is far.", two)
+    other, stands = told(memory, other, "I checked staging.", evidence=event, **wide)
+    session, two = derived(memory, session, "Tests write elsewhere.", stands, **wide)
+    other, three = derived(memory, other, "Elsewhere is far.", two, **wide)
     plan = memory.rollback(session=session)
     assert plan.retracted == (base.id, two.id, three.id) and plan.weakened == (stands.id,)
 
