@@ -139,20 +139,30 @@ class NaiveMemory:
             for id, memory in memories.items()
             if self.standing(memory).state in ("retracted", "rejected")
         }
+        reached = self._reach(roots, {*memories}, bases)
+        held = memories.keys() - reached - dead
+        while True:
+            more = {
+                id
+                for id in reached - roots - dead - held
+                if any(held.issuperset(each) for each in bases[id])
+            }
+            # none of those that fall leads to it: its evidence was gone before
+            more = more or reached - held - self._reach(roots, reached - held, bases)
+            if not more:
+                break
+            held |= more
+        return {id for id in reached - held if not self._is_gone(memories[id])}
+
+    def _reach(
+        self, roots: set[Digest], among: set[Digest], bases: dict[Digest, list[tuple[Digest, ...]]]
+    ) -> set[Digest]:
+        """Return all that rests on these memories, by way of memories among some."""
         reached, size = {*roots}, 0
         while len(reached) > size:
             size = len(reached)
-            reached |= {id for id, some in bases.items() if reached & {*sum(some, ())}}
-        held = memories.keys() - reached - dead
-        size = -1
-        while len(held) > size:
-            size = len(held)
-            held |= {
-                id
-                for id in reached - roots - dead
-                if any(held.issuperset(each) for each in bases[id])
-            }
-        return {id for id in reached - held if not self._is_gone(memories[id])}
+            reached |= {id for id in among if reached & {*sum(bases[id], ())}}
+        return reached
 
     def _is_gone(self, memory: Event) -> bool:
         """True if no reader is left who sees a memory in another state."""

@@ -408,11 +408,11 @@ class ReadingMachine(MemoryMachine):
             if all(time > now for time in ends) and (body.valid_from or 0) <= now:
                 in_time.add(memory.id)
         after, hits = self.memory.recall(tip, QUERY, k=100)
+        self.keep(after)
         assert {hit.id for hit in hits} == active & in_time
         recalled: Any = after.events[-1].body
         assert {each.memory for each in (*recalled.left_out, *recalled.candidates)} <= visible
         assert after.events[-1].header.causes == tuple(hit.id for hit in hits)
-        self.keep(after)
 
     @rule()
     def stand_by_evidence(self) -> None:

@@ -92,6 +92,36 @@ def test_memories_do_not_hold_each_other_up_in_a_circle(memory: Memory, session:
     assert plan.retracted == (base.id, one.id, two.id) and not plan.weakened
 
 
+def test_what_lost_its_evidence_before_and_rests_on_nothing_that_falls_stays(
+    memory: Memory, session: Session
+) -> None:
+    session, base = told(memory, session, BASE)
+    session, gone = told(memory, session, "Backups run at night.")
+    session, middle = derived(memory, session, "Tests write elsewhere.", base)
+    session, hits = memory.recall(session, "tests and backups", k=2)
+    assert {hit.id for hit in hits} == {gone.id, middle.id}
+    session = record_reply(session)
+    session, drawn = told(memory, session, "Both are slow.", evidence=session, actor="agent:a")
+    memory.forget(gone)  # and with it the only evidence that the last one has
+    memory.remember(session, "Tests write elsewhere.")  # a person says so, too
+    plan = memory.rollback(base)
+    assert plan.retracted == (base.id,) and plan.weakened == (middle.id,)
+    assert memory.rollback(gone).retracted == (drawn.id,)
+
+
+def test_one_that_is_rolled_back_itself_is_not_held_by_one_that_stands(
+    memory: Memory, session: Session, store: Store
+) -> None:
+    session, base = told(memory, session, BASE)
+    other = Session("Hi", user="ann", project="shop", store=store)
+    event = session.events[base.seq - 1]
+    other, stands = told(memory, other, "I checked staging.", evidence=event)
+    session, two = derived(memory, session, "Tests write elsewhere.", stands)
+    other, three = derived(memory, other, "Elsewhere is far.", two)
+    plan = memory.rollback(session=session)
+    assert plan.retracted == (base.id, two.id, three.id) and plan.weakened == (stands.id,)
+
+
 def test_what_a_person_wrote_or_a_verdict_confirmed_stays(memory: Memory, session: Session) -> None:
     session, base = told(memory, session, BASE)
     event = session.events[base.seq - 1]

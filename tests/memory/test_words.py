@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait.ids import digest
 from plait.memory.stemmer import base_form, stem_of
-from plait.memory.words import WORD_LENGTH_MAX, query_words, words_digest, words_of
+from plait.memory.words import WORD_LENGTH_MAX, query_words, sentences_of, text_digest, words_of
 
 ROOT = Path(__file__).parents[2]
 # The digest of the words of a text that is fixed.
@@ -121,20 +122,35 @@ def test_a_long_word_is_cut() -> None:
     assert readable_words("ж" * 500) == ["ж" * WORD_LENGTH_MAX]
 
 
-def test_texts_with_the_same_words_have_the_same_digest() -> None:
-    one, two = (
-        words_of("The staging database is read-only."),
-        words_of("the Staging database: is read only"),
+def test_texts_that_say_the_same_have_the_same_digest() -> None:
+    one = text_digest("The staging database is read-only.")
+    assert (
+        one
+        == text_digest("  the STAGING database\n is read-only")
+        == text_digest("ｔhe staging database is read-only!")
     )
-    assert words_digest(one) == words_digest(two) == words_digest(iter(two))
-    assert words_digest(one) != words_digest(one[1:])
-    assert words_digest(["ab", "c"]) != words_digest(["a", "bc"])
+    for other in ("The staging database isn't read-only.", "The staging database is read only."):
+        assert text_digest(other) != one
+    for pair in (("We do ship", "We don't ship"), ("-5", "5"), ("C++", "C#"), ("1.5", "1,5")):
+        assert text_digest(pair[0]) != text_digest(pair[1])
+
+
+def test_sentences_are_whole() -> None:
+    text = "Version 3.11 is in. Is it? It is not true; no!\nLast line"
+    assert sentences_of(text) == [
+        "version 3.11 is in",
+        "is it?",
+        "it is not true",
+        "no",
+        "last line",
+    ]
 
 
 def test_the_words_of_version_1_do_not_change() -> None:
     """An index holds them. If this digest has to change, `WORDS_VERSION` has to change with it."""
     text = (ROOT / "LICENSE").read_text() + "Żółć, 東京都の猫 – she’s won! हिन्दी สวัสดี ＡＢＣ Ёлка"
-    assert words_digest(words_of(text, "Ann")) == GOLDEN
+    words = " ".join(words_of(text, "Ann"))
+    assert digest(b"plait/words/1\n", words.encode()) == GOLDEN
 
 
 def test_irregular_forms_have_a_base() -> None:

@@ -28,13 +28,13 @@ from plait.memory.remember import (
     echoed_memory,
     is_confirmed_by,
     is_home,
+    replaced_by,
     were_retracted,
 )
 from plait.memory.rows import ARRIVING, ITEM
 from plait.memory.rules import Detector, Proposal, Ruling, decide
-from plait.memory.scopes import Overseer, Viewer
+from plait.memory.scopes import Overseer, Viewer, owners_of
 from plait.memory.standing import CONFIRMABLE, change_text
-from plait.memory.words import words_of
 from plait.session.content import text_of
 from plait.session.ports import Act, Draft
 from plait.session.state import Known, Span
@@ -161,8 +161,8 @@ class _Arrival:
             pieces,
             is_person=body.by_person,
             origin=event.header.origin,
-            was_retracted=were_retracted(self._viewer(row), words_of(text), event.id),
-            echo=echoed_memory(self._session, words_of(text), upto=(event.log, before)),
+            was_retracted=were_retracted(self._viewer(row), text, event.id),
+            echo=echoed_memory(self._session, text, upto=(event.log, before)),
         )
         return decide(proposal, self._detectors)
 
@@ -195,6 +195,8 @@ class _Arrival:
             if row is None or row["scope"] == "session" or memory in self._decided:
                 continue
             viewer = self._viewer(row)
+            if not self._may_judge(row):
+                continue
             standing = viewer.standing(row)
             if standing.state != "quarantined" or standing.by is None:
                 continue
@@ -204,6 +206,13 @@ class _Arrival:
                 continue
             self._decided[memory] = "active"
             self._add(MemoryCommitted(rule), memory)
+            for each in replaced_by(viewer, row):
+                self._add(MemorySuperseded("key"), each, memory)
+
+    def _may_judge(self, row: Row) -> bool:
+        """True if the session sees a memory. Names of agents and workflows are anybody's."""
+        owners = {f"{scope}:{name}" for scope, name in owners_of(self._session).items()}
+        return row["scope"] in ("agent", "workflow") or row["owner"] in owners
 
     def _waiting_row(self, memory: Digest) -> Row | None:
         row = self._row(memory)

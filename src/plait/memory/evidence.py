@@ -18,6 +18,8 @@ from plait.event import kinds as k
 from plait.event.kinds import Ground, Trust
 from plait.ids import Digest, LogId, inbox_of
 from plait.memory.rows import DECISION_KINDS, ITEM, READ, decode_ids
+from plait.memory.scopes import owners_of, viewer_of
+from plait.memory.words import plain_text
 from plait.session.acting import Because, causes_of
 from plait.session.content import text_of, unpack
 from plait.session.core import Core
@@ -42,6 +44,9 @@ _NEVER = {
     k.MemoryUsed.__name__: "it says that a memory was used",
 }
 _ABOUT_MEMORIES = DECISION_KINDS | {k.MemoryProposed.__name__, k.MemorySupported.__name__}
+RECALL_TOOL = "recall"
+_REQUESTS = frozenset({k.ToolRequested.__name__})
+_REQUEST_AHEAD = 256  # events before a result among which its request is looked for
 _ANSWERS = (k.ApprovalGranted, k.ApprovalDenied, k.QuestionAnswered, k.ToolResolved)
 
 
@@ -72,12 +77,22 @@ def pieces_of(session: SessionValue, evidence: Because) -> list[EvidencePiece]:
     found: list[EvidencePiece] = []
     for id in causes_of(session, evidence, "evidence"):
         event = store.event(id)
+        if not is_visible(core, event) or not _may_cite(session, event):
+            raise UnknownEvent(id)  # as if it did not exist
         if event.kind in _NEVER:
             raise NotEvidence(f"event {event.seq}", _NEVER[event.kind])
-        if not is_visible(core, event):
-            raise UnknownEvent(id)  # as if it did not exist
         found.append(piece_of(store, event))
     return found
+
+
+def _may_cite(session: SessionValue, event: Event) -> bool:
+    """True if a memory that is cited as evidence may be seen, too."""
+    if event.kind != k.MemoryProposed.__name__:
+        return True
+    viewer = viewer_of(session, owners_of(session))
+    rows = viewer.store.rows("memory", ITEM, {"id": event.id}, limit=1)
+    scope = rows[0]["scope"] if rows else ""
+    return scope in ("agent", "workflow") or any(viewer.may_see(row) for row in rows)
 
 
 def piece_of(store: Store, event: Event) -> EvidencePiece:
@@ -91,9 +106,25 @@ def piece_of(store: Store, event: Event) -> EvidencePiece:
         memories = (event.id,) if is_itself else event.header.causes[:1]
         rows = store.rows("memory", ITEM, {"id": memories[0]}, limit=1) if memories else []
         trust = msgspec.convert(rows[0]["trust"], Trust) if rows else "unchecked"
-    elif sort == "model":
+    text = text_of_event(event, store.get_blob)
+    if sort == "result" and _repeats_arguments(store, event, text):
+        sort, trust = "model", "unchecked"
+    if sort == "model":
         memories = memories_shown(store, event)
-    return EvidencePiece(event, sort, trust, text_of_event(event, store.get_blob), memories)
+    return EvidencePiece(event, sort, trust, text, memories)
+
+
+def _repeats_arguments(store: Store, event: Event, text: str) -> bool:
+    """True if a result only repeats the arguments that a model gave, or comes out of memory."""
+    call, first = event.header.call, max(1, event.seq - _REQUEST_AHEAD)
+    for asked in store.read(event.log, first, event.seq - 1, kinds=_REQUESTS, reverse=True):
+        body = asked.body
+        if asked.header.call == call and isinstance(body, k.ToolRequested):
+            if not asked.actor.startswith("agent:"):
+                return False
+            given = plain_text(msgspec.json.encode(body.arguments).decode())
+            return body.tool == RECALL_TOOL or plain_text(text) in given
+    return False
 
 
 def sort_of(event: Event) -> Sort:
@@ -101,16 +132,17 @@ def sort_of(event: Event) -> Sort:
     body = event.body
     if event.kind in _ABOUT_MEMORIES:
         return "memory"
+    origin = event.header.origin
+    if origin not in ORDINARY:
+        return "document"
     if isinstance(body, k.ValidationRecorded):
         return "verdict" if body.passed else "failure"
     if isinstance(body, (k.ToolFailed, k.ModelFailed, k.RunFailed, k.ToolUnknown)):
         return "failure"
-    origin = event.header.origin
-    if origin not in ORDINARY:
-        return "document"
     if isinstance(body, k.ToolReturned):
         return "result"
-    is_person = event.actor.startswith("human:")
+    # code of a run may use the name of a person
+    is_person = event.actor.startswith("human:") and event.header.run is None
     if isinstance(body, _ANSWERS):
         return "word" if is_person else "program"
     if isinstance(body, (k.ModelReplied, k.ModelAsked, k.RunFinished, k.CallFinished)):

@@ -44,6 +44,7 @@ class Book:
         self._rows: dict[Digest, Row | None] = {}
         self._standings: dict[Digest, MemoryStanding] = {}
         self._effects: dict[Digest, list[Event]] = {}
+        self._dependents: dict[Digest, list[Digest]] = {}
 
     def add(self, rows: Iterable[Row]) -> list[Digest]:
         """Take in rows that were read already; return their ids."""
@@ -101,8 +102,10 @@ class Book:
 
     def dependents(self, memory: Digest) -> list[Digest]:
         """Return the memories that have evidence which rests on a memory."""
-        rows = self.store.rows("memory", REST, {"base": memory}, limit=_ALL)
-        return [Digest(str(row["memory"])) for row in rows]
+        if memory not in self._dependents:
+            rows = self.store.rows("memory", REST, {"base": memory}, limit=_ALL)
+            self._dependents[memory] = [Digest(str(row["memory"])) for row in rows]
+        return self._dependents[memory]
 
     def bases(self, memory: Digest) -> list[tuple[Digest, ...]]:
         """Return, for each piece of evidence for a memory, the memories that it rests on."""
@@ -153,18 +156,31 @@ def fall_of(book: Book, roots: Sequence[Digest]) -> Fall:
     """Find what falls with some memories."""
     affected = [each for each in _closure(book, roots) if each not in set(roots)]
     out = {*roots, *affected}
-    waiting = deque(affected)
+    waiting: Iterable[Digest] = affected
     while waiting:
-        memory = waiting.popleft()
-        if memory not in out or book.is_dead(memory) or not is_held(book, memory, out):
-            continue
-        out.discard(memory)
-        waiting.extend([each for each in book.dependents(memory) if each in out])
-    out.update(roots)
+        _bring_back(book, out, roots, waiting)
+        # One may have lost its evidence before, and rest here only on memories that stand.
+        strays = out - {*_closure(book, roots, out)}
+        out -= strays
+        waiting = [each for stray in sorted(strays) for each in book.dependents(stray)]
     retracted = [each for each in (*roots, *affected) if each in out and not book.is_gone(each)]
     newly = {each for each in out if not book.is_dead(each)}
     weakened = [each for each in affected if each not in out and _has_lost(book, each, newly)]
     return Fall(out, tuple(dict.fromkeys(retracted)), tuple(weakened))
+
+
+def _bring_back(
+    book: Book, out: set[Digest], roots: Sequence[Digest], candidates: Iterable[Digest]
+) -> None:
+    """Take those out of `out` that have live evidence, and so on with what rests on them."""
+    waiting = deque(candidates)
+    while waiting:
+        memory = waiting.popleft()
+        if memory not in out or memory in roots or book.is_dead(memory):
+            continue
+        if is_held(book, memory, out):
+            out.discard(memory)
+            waiting.extend(book.dependents(memory))
 
 
 def is_held(
@@ -187,12 +203,16 @@ def _has_lost(book: Book, memory: Digest, newly: Set[Digest]) -> bool:
     return False
 
 
-def _closure(book: Book, roots: Iterable[Digest]) -> list[Digest]:
-    """Return some memories and all that rest on them, directly or not, nearest first."""
+def _closure(book: Book, roots: Iterable[Digest], among: Set[Digest] | None = None) -> list[Digest]:
+    """Return some memories and all that rest on them, directly or not, nearest first; `among`:
+    through these alone.
+    """
     found = dict.fromkeys(roots)
     queue = deque(found)
     while queue:
         for memory in book.dependents(queue.popleft()):
+            if among is not None and memory not in among:
+                continue
             if memory not in found and book.row(memory) is not None:
                 found[memory] = None
                 queue.append(memory)

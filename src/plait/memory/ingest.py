@@ -38,7 +38,7 @@ from plait.memory.rows import ITEM
 from plait.memory.rules import Detector, Proposal, Ruling, decide
 from plait.memory.scopes import owner_in, viewer_of
 from plait.memory.standing import DOCUMENT
-from plait.memory.words import words_digest, words_of
+from plait.memory.words import text_digest, words_of
 from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.content import file, pack
@@ -159,7 +159,7 @@ class _Batch:
         self._count = max(self._count, 1) + 1
         if self._may_decide:
             text = statement.text
-            was_retracted = were_retracted(self._viewer, words_of(text))
+            was_retracted = were_retracted(self._viewer, text)
             proposal = Proposal(
                 text, statement.kind, statement.scope, (), False, "document", was_retracted
             )
@@ -170,7 +170,7 @@ class _Batch:
         """Return the retractions of pieces that an earlier version of the document had."""
         if not self._may_decide:
             return []
-        here = {words_digest(words_of(each.text)) for each in statements}
+        here = {text_digest(each.text) for each in statements}
         rows = self._store.rows(
             "memory", ITEM, {"source": self._source}, order="number", limit=_ALL
         )
@@ -198,7 +198,7 @@ class _Batch:
         self._count += 1
         if self._may_decide:
             text = statement.text
-            was_retracted = were_retracted(self._viewer, words_of(text))
+            was_retracted = were_retracted(self._viewer, text)
             proposal = Proposal(
                 text, statement.kind, statement.scope, [piece], False, origin, was_retracted
             )
@@ -218,7 +218,7 @@ class _Batch:
     def _is_known(self, text: str) -> bool:
         """True if these words are there from this source: it is ingested again."""
         check_statement(Statement(text))
-        same = words_digest(words_of(text))
+        same = text_digest(text)
         if same in self._seen:
             return True
         self._seen.add(same)

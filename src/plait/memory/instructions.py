@@ -8,6 +8,7 @@ for a person, and a text that passes by mistake steers an agent.
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _VERBS = (
     "run|execute|call|invoke|use|send|post|upload|email|mail|forward|transfer|pay|wire|delete|drop"
@@ -29,7 +30,7 @@ _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             ),
             (
                 "it speaks as the system",
-                r"(^|\n)\W*(system|developer|assistant|admin)\s*(\(.*\))?:",
+                r"(^|\n)\W{0,20}(system|developer|assistant|admin)\s*(\(.*\))?:",
             ),
             (
                 "it has markup of a prompt",
@@ -60,13 +61,13 @@ _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             ),
             (
                 "it begins with an order",
-                rf"(^|[.!?:;]\s+|\n\W*)(then |now |first |next |please )?"
+                rf"(^|[.!?:;]\s+|\n\W{0, 20})(then |now |first |next |please )?"
                 rf"({_VERBS})\s+(the|this|that|these|all|any|every|each|it|its|him|her|them|me|us|your|"
                 rf"our|my|a|an|to|no|with|as|out|up|off|on|every\w*|any\w*|only|https?://|[`'\"$/~-])",
             ),
             (
                 "it orders always or never",
-                r"(^|[.!?:;]\s+|\n\W*)(always|never|do not|don't|please|you)\s+\w+",
+                r"(^|[.!?:;]\s+|\n\W{0,20})(always|never|do not|don't|please|you)\s+\w+",
             ),
             (
                 "it asks for secrets",
@@ -88,8 +89,11 @@ _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
                 r"|\beval\(|\bexec\(|\bos\.system\(|\|\s*(ba)?sh\b|\bbase64\s+(-d|--decode)",
             ),
             (
-                "it hides characters",
-                "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\U000e0000-\U000e007f]",
+                "it sets earlier instructions aside",
+                r"\b(ignorier\w*|vergiss|missachte\w*)\b.{0,40}\b(anweisung|regel|vorgabe)"
+                r"|\b(ignore[rz]?|oublie[rz]?)\b.{0,40}\b(consignes?|instructions?|règles?)\b"
+                r"|\b(ignora\w*|olvida\w*)\b.{0,40}\b(instrucciones|reglas|istruzioni|regole)\b"
+                r"|(忽略|无视|無視).{0,20}(指令|指示|规则|規則)",
             ),
         )
     ]
@@ -98,4 +102,21 @@ _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 
 def instruction_in(text: str) -> str | None:
     """Return the sign by which a text reads like an instruction. None: it does not."""
-    return next((name for name, sign in _INSTRUCTIONS if sign.search(text)), None)
+    if _hides_characters(text):
+        return "it hides characters"
+    plain = unicodedata.normalize("NFKC", text)
+    return next((name for name, sign in _INSTRUCTIONS if sign.search(plain)), None)
+
+
+def _hides_characters(text: str) -> bool:
+    """True if a text has characters that a reader does not see. Those of emoji are common."""
+    if text.isascii():
+        return False
+    return any(
+        letter in _FILLERS or (unicodedata.category(letter) == "Cf" and letter not in _OF_EMOJI)
+        for letter in text
+    )
+
+
+_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+_OF_EMOJI = frozenset("\u200d")

@@ -29,12 +29,14 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, LogId, Micros
 from plait.inside import is_inside
+from plait.journal.writer import direct_writer
 from plait.memory.evidence import EvidencePiece, lowest_trust, memories_read, pieces_of
-from plait.memory.rows import DECISION_KINDS, ITEM, decode_grounds
+from plait.memory.instructions import instruction_in
+from plait.memory.rows import DECISION_KINDS, ITEM, decode_grounds, decode_ids
 from plait.memory.rules import Detector, Proposal, decide, detected_ruling, is_quoted
-from plait.memory.scopes import Viewer, owner_in
-from plait.memory.standing import CONFIRMABLE, DOCUMENT
-from plait.memory.words import words_digest, words_of
+from plait.memory.scopes import Viewer, owner_in, path_of
+from plait.memory.standing import CONFIRMABLE, DOCUMENT, reason_out_of_time
+from plait.memory.words import plain_text, text_digest, words_of
 from plait.session.acting import Because, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.arguments import check_choice
@@ -44,6 +46,7 @@ from plait.session.ports import Act, Draft, is_bound, writer_of
 from plait.session.value import S, SessionValue, core_of, position_of
 from plait.store import Row, shared_names
 
+NAME_MAX = 1000  # characters of a key, a speaker or a source
 TEXT_MAX = 4000  # bytes: a memory is a statement; a document is ingested in pieces
 KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
 _OPEN = "remember it in the workflow, with the value that its forward has, or in a fork"
@@ -68,6 +71,9 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 _AUTHOR_TRUST: dict[str, Trust] = {"human": "said", "program": "observed", "tool": "observed"}
+
+
+_RESTATED = ("key", "importance", "valid_from", "valid_until", "expires", "review_by")
 
 
 class _Author(NamedTuple):
@@ -123,7 +129,7 @@ class _Remembering:
         self._row_owner = f"{statement.scope}:{owner}"
         is_wide = statement.scope != "session"
         owners = (self._row_owner,) if is_wide else ()
-        path = () if is_wide else core_of(session).state.story.path
+        path = () if is_wide else path_of(core_of(session))
         self._viewer = Viewer(self._store, owners, path)
 
     def drafts(self, supersedes: Sequence[Digest]) -> list[Draft]:
@@ -134,14 +140,14 @@ class _Remembering:
         if known is not None and state == "rejected" and not self._writer.is_person:
             body = MemoryRejected("again", "the same words were rejected before")
             return [self._decision(body, Digest(str(known["id"])))]
-        replaced = self._replaced(supersedes)
+        replaced = self._replaced([*supersedes, *self._restated()])
         proposal = Draft(self._proposed(replaced), self._act(self._evidence()))
         if self._statement.scope != "session" and not is_home(self._session):
             # the rules at the end of the run do not know the detectors of this memory
             detectors = () if self._writer.is_person else self._detectors
             found = detected_ruling(self._statement.text, detectors)
             return [proposal] if found is None else [proposal, self._decision(found.body(), 0)]
-        was_retracted = were_retracted(self._viewer, self._words)
+        was_retracted = were_retracted(self._viewer, self._statement.text)
         ruling = decide(self._proposal(was_retracted=was_retracted), self._detectors)
         drafts = [proposal, self._decision(ruling.body(), 0)]
         if ruling.state == "active":
@@ -182,23 +188,55 @@ class _Remembering:
             self._writer.is_person,
             self._writer.act.origin,
             was_retracted,
-            "" if self._writer.is_person else echoed_memory(self._session, self._words),
+            "" if self._writer.is_person else echoed_memory(self._session, statement.text),
         )
 
     def _replaced(self, supersedes: Sequence[Digest]) -> tuple[Digest, ...]:
         """Return the memories that this one replaces: those named, and the one with its key."""
         found = list(supersedes)
+        for memory in found:
+            for row in self._store.rows("memory", ITEM, {"id": memory}, limit=1):
+                if row["scope"] != "session" and row["owner"] != self._row_owner:
+                    raise InvalidValue(
+                        "supersedes",
+                        f"{memory[:8]} belongs to another {row['scope']}",
+                        f"remember it with scope={row['scope']!r}",
+                    )
         if self._statement.key:
             for row in active_with_key(self._viewer, self._statement.key):
                 found.append(Digest(str(row["id"])))
         return tuple(dict.fromkeys(found))
 
     def _same_words(self) -> Row | None:
-        """Return the memory of the same owner that has these very words, and is not replaced."""
-        for row in rows_with(self._viewer, "same", words_digest(self._words)):
-            if self._viewer.standing(row).state != "superseded":
+        """Return the memory of the same owner that says the very same, and still holds.
+
+        A person who says it again with another key or other limits says something new.
+        """
+        now = direct_writer().source(self._store.address).now(self._session.id, self._session.seq)
+        for row in rows_with(self._viewer, "same", text_digest(self._statement.text)):
+            if self._viewer.standing(row).state == "superseded":
+                continue
+            if reason_out_of_time(row, now, now) is None and not self._is_restated(row):
                 return row
         return None
+
+    def _restated(self) -> list[Digest]:
+        """Return the active memories that this one states anew."""
+        rows = rows_with(self._viewer, "same", text_digest(self._statement.text))
+        return [
+            Digest(str(row["id"]))
+            for row in rows
+            if self._viewer.standing(row).state == "active" and self._is_restated(row)
+        ]
+
+    def _is_restated(self, row: Row) -> bool:
+        if not self._writer.is_person:
+            return False
+        stated = self._statement
+        return any(
+            (value := getattr(stated, name)) not in (None, "") and value != row[name]
+            for name in _RESTATED
+        )
 
     def _support(self, known: Row, state: str) -> list[Draft]:
         """Return the further evidence for a memory that says the same already."""
@@ -214,17 +252,20 @@ class _Remembering:
         is_other_person = self._writer.is_person and known["actor"] != self._writer.act.actor
         if known["log"] == self._session.id and is_same and not is_other_person:
             return []  # a tool that is run again says it again
-        body = MemorySupported(words_digest(self._words), grounds)
+        body = MemorySupported(text_digest(self._statement.text), grounds)
         drafts = [Draft(body, self._act((memory, *self._evidence())))]
         may_decide = self._statement.scope == "session" or is_home(self._session)
         if not may_decide or state == "active":
             return drafts
-        if self._writer.is_person:
-            return [*drafts, self._decision(MemoryCommitted(""), memory)]
-        if state == "quarantined" and is_confirmed_by(
+        is_confirmed = state == "quarantined" and is_confirmed_by(
             self._viewer, known, self._session, self._pieces
-        ):
-            return [*drafts, self._decision(MemoryCommitted(SECOND_RUN), memory)]
+        )
+        if not self._writer.is_person and not is_confirmed:
+            return drafts
+        rule = "" if self._writer.is_person else SECOND_RUN
+        drafts.append(self._decision(MemoryCommitted(rule), memory))
+        for each in replaced_by(self._viewer, known):
+            drafts.append(self._decision(MemorySuperseded("key"), each, memory))
         return drafts
 
     def _evidence(self) -> tuple[Digest, ...]:
@@ -269,25 +310,44 @@ def active_with_key(viewer: Viewer, key: str) -> list[Row]:
     return [row for row in rows if viewer.standing(row).state == "active"]
 
 
+def replaced_by(viewer: Viewer, row: Row) -> list[Digest]:
+    """Return the memories that one replaces when it is committed: named by it, or by its key."""
+    found = dict.fromkeys(decode_ids(str(row["supersedes"])))
+    if row["key"]:
+        for other in active_with_key(viewer, str(row["key"])):
+            found.setdefault(Digest(str(other["id"])))
+    found.pop(Digest(str(row["id"])), None)
+    return list(found)
+
+
 def is_confirmed_by(
     viewer: Viewer, known: Row, session: SessionValue, pieces: Sequence[EvidencePiece]
 ) -> bool:
     """True if this session is a second, independent run, and the memory waits for one.
 
-    Text from outside that is read twice is the same text: it needs evidence of another sort.
+    It is independent if the two share no log, no run and no memory that both rest on, and if it is
+    no session that code of a run has opened for itself. Text from outside that is read twice is the
+    same text: it needs evidence of another sort.
     """
     by = viewer.standing(known).by
     if by is None or by.rule not in CONFIRMABLE:
         return False
     if by.rule == "origin" and all([piece.sort in ("document", "model") for piece in pieces]):
         return False
-    path = core_of(session).state.story.path
-    return not any(span.log == known["log"] for span in path)
+    if not is_bound(session.run) and is_inside(session.store, shared_names):
+        return False
+    if known["run"] is not None and known["run"] == session.run:
+        return False
+    core = core_of(session)
+    logs = {*core.state.covers, *[span.log for span in path_of(core)]}
+    bases = {base for ground in decode_grounds(str(known["grounds"])) for base in ground.memories}
+    shared = bases & {base for piece in pieces for base in piece.memories}
+    return known["log"] not in logs and not shared
 
 
-def were_retracted(viewer: Viewer, words: Sequence[str], memory: str = "") -> bool:
-    """True if another memory with these words was taken back."""
-    for row in rows_with(viewer, "same", words_digest(words)):
+def were_retracted(viewer: Viewer, text: str, memory: str = "") -> bool:
+    """True if another memory that says the same was taken back."""
+    for row in rows_with(viewer, "same", text_digest(text)):
         standing = viewer.standing(row)
         if standing.state == "retracted" and row["id"] != memory:
             # a document that lost it may have it again
@@ -296,18 +356,16 @@ def were_retracted(viewer: Viewer, words: Sequence[str], memory: str = "") -> bo
     return False
 
 
-def echoed_memory(
-    session: SessionValue, words: Sequence[str], upto: tuple[LogId, int] | None = None
-) -> str:
-    """Return the memory that was recalled before on the path and has all of these words, or whose
-    words all are among these. "": there is none. `upto`: before that event of the path.
+def echoed_memory(session: SessionValue, text: str, upto: tuple[LogId, int] | None = None) -> str:
+    """Return the memory that was recalled before on the path and that a text repeats, alone or
+    among other words. "": there is none. `upto`: before that event of the path.
     """
-    said = f" {' '.join(words)} "
+    said = f" {plain_text(text)} "
     store = core_of(session).store
     for memory in _recalled_before(session, upto):
         for row in store.rows("memory", ITEM, {"id": memory}, limit=1):
-            known = f" {' '.join(words_of(str(row['text'])))} "
-            if len(known) > 2 and (known in said or said in known):
+            known = f" {plain_text(str(row['text']))}"
+            if known in said or said.rstrip() in f"{known} ":
                 return memory
     return ""
 
@@ -342,8 +400,10 @@ def _follow_recording(
     """
     writer, here = writer_of(session.run), position_of(session)
     first = writer.recorded(here)
-    if first is None or first.kind not in _FIRST:
+    if first is None:
         return None
+    if first.kind not in _FIRST:
+        return session  # it was remembered already then, and nothing was written
     act = acting_in(session, actor, (), origin)
     body = first.body
     if isinstance(body, MemoryProposed):
@@ -351,7 +411,7 @@ def _follow_recording(
         stated = msgspec.structs.replace(statement, kind=kind)
         body = proposal_body(stated, owner, body.trust, body.grounds, body.supersedes)
     elif isinstance(body, MemorySupported):
-        body = MemorySupported(words_digest(words_of(statement.text)), body.grounds)
+        body = MemorySupported(text_digest(statement.text), body.grounds)
     drafts = [Draft(body, act._replace(causes=first.header.causes))]
     while (step := writer.recorded(here, len(drafts))) is not None and _belongs_to(step, first):
         drafts.append(
@@ -405,7 +465,13 @@ def check_statement(statement: Statement) -> None:
         raise InvalidValue("text", f"{text!r:.40} has no words", "pass a sentence")
     check_choice("kind", statement.kind, KINDS)
     for name in ("key", "speaker", "source"):
-        check_text(getattr(statement, name), name)
+        value = getattr(statement, name)
+        if not isinstance(value, str) or len(value) > NAME_MAX or not value.isprintable():
+            step = f"pass one line of at most {NAME_MAX} characters"
+            raise InvalidValue(name, f"{value!r:.40} is no name", step)
+        check_text(value, name)
+    if instruction_in(statement.speaker) is not None:
+        raise InvalidValue("speaker", f"{statement.speaker!r:.40} is no name", "pass a name")
     importance = statement.importance
     if importance is not None and (type(importance) is not int or not 1 <= importance <= 10):
         raise InvalidValue("importance", f"{importance!r} is not from 1 to 10", "pass 1 to 10")

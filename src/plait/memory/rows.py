@@ -28,7 +28,7 @@ from plait.event.kinds import (
     ValidationRecorded,
 )
 from plait.ids import Digest, LogId
-from plait.memory.words import WORDS_VERSION, words_digest, words_of
+from plait.memory.words import WORDS_VERSION, text_digest, words_of
 from plait.session.content import text_of
 from plait.store import Row, Rows, Table
 
@@ -214,12 +214,14 @@ class MemoryRows:
         row, body = rows.get(ITEM, memory), event.body
         if row is None or not isinstance(body, ValidationRecorded) or not body.passed:
             return
+        rows.put(ARRIVING, {"log": event.log, "seq": event.seq})
+        if row["scope"] != "session" and event.header.run is not None:
+            return  # a run only proposes to wider scopes: its end decides
         place = event.log, event.seq
         decision = MemoryDecision(number, VERDICT, *place, "", f"verdict {body.name}", event.actor)
         known = decode_decisions(str(row["decisions"]))
         row = {**row, "decisions": _encode([*known, decision]).decode(), "plain": 0}
         rows.put(ITEM, row)
-        rows.put(ARRIVING, {"log": event.log, "seq": event.seq})
 
     def _support(
         self, rows: Rows, number: int, event: Event, memory: Digest, grounds: tuple[Ground, ...]
@@ -256,7 +258,7 @@ def item_row(number: int, event: Event, body: MemoryProposed) -> Row:
         "trust": body.trust,
         "text": text,
         "words": _words_text(words, body.speaker),
-        "same": words_digest(words),
+        "same": text_digest(text),
         "key": body.key or None,
         "speaker": body.speaker,
         "source": body.source or None,

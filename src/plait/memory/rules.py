@@ -6,7 +6,6 @@ record. A resumed or replayed run takes the recorded decision. A detector can on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
@@ -20,7 +19,7 @@ from plait.event.kinds import (
 )
 from plait.memory.evidence import EvidencePiece
 from plait.memory.instructions import instruction_in
-from plait.memory.words import words_of
+from plait.memory.words import sentences_of
 
 Detector = Callable[[str], str | None]
 """Reads the text of a proposal; returns the reason why it must not be active, or None."""
@@ -107,22 +106,13 @@ _OWN = ("program", "tool", "model")
 def is_quoted(text: str, piece: EvidencePiece) -> bool:
     """True if a text stands in a piece of evidence as one or more whole sentences.
 
-    A part of a sentence may say the opposite: "it is not true that …".
+    A part of a sentence may say the opposite ("it is not true that …"); a question says nothing.
     """
-    words = words_of(text)
-    sentences = [words_of(sentence) for sentence in _SENTENCE_ENDS.split(piece.text)]
-    for first in range(len(sentences)):
-        said: list[str] = []
-        for sentence in sentences[first:]:
-            said += sentence
-            if said == words:
-                return bool(words)
-            if len(said) >= len(words):
-                break
-    return False
-
-
-_SENTENCE_ENDS = re.compile(r"[.!?;\n。！？]+(?=\s|$)|[;\n。！？]")
+    wanted, said = sentences_of(text), sentences_of(piece.text)
+    if not wanted or any(sentence.endswith("?") for sentence in wanted):
+        return False
+    count = len(wanted)
+    return any(said[at : at + count] == wanted for at in range(len(said) - count + 1))
 
 
 def _detected(detector: Detector, text: str) -> str | None:

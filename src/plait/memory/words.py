@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 from plait.ids import Digest, digest
@@ -90,9 +90,26 @@ def query_words(text: str) -> list[str]:
     return list(dict.fromkeys(map(_word, telling or tokens)))
 
 
-def words_digest(words: Iterable[str]) -> Digest:
-    """Return a digest that two texts share if they have the same words in the same order."""
-    return digest(b"plait/words/1\n", " ".join(words).encode())
+def plain_text(text: str) -> str:
+    """Return a text as it is compared with another: case, width and blanks folded, and no signs of
+    the end. It keeps everything that may change its meaning.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(folded.split()).strip(" .!;\"'“”‘’")
+
+
+def text_digest(text: str) -> Digest:
+    """Return a digest that two texts share if they say the same in the same words."""
+    return digest(b"plait/text/1\n", plain_text(text).encode())
+
+
+def sentences_of(text: str) -> list[str]:
+    """Divide a text into sentences, as they are compared. A question keeps its mark."""
+    return [plain for each in _SENTENCE_ENDS.split(text) if (plain := plain_text(each))]
+
+
+# A point inside a number or a name ends no sentence.
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?;。！？])\s+|\n+|(?<=[。！？])")
 
 
 def _stems(text: str) -> list[str]:
