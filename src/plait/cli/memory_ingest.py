@@ -125,10 +125,10 @@ def _is_known(store: Store, path: Path, pieces: Sequence[str], owner: str) -> bo
     """
     from plait.memory.remember import rows_with
     from plait.memory.scopes import Viewer
-    from plait.memory.words import words_digest, words_of
+    from plait.memory.words import text_digest
 
     viewer = Viewer(store, (owner,), ())
-    here = {words_digest(words_of(piece)) for piece in pieces}
+    here = {text_digest(piece) for piece in pieces}
     if not all(any(_is_held(viewer, row) for row in rows_with(viewer, "same", s)) for s in here):
         return False
     wanted = {"source": path.as_posix(), "owner": owner}
