@@ -108,7 +108,7 @@ def test_a_list_as_a_session_sees_it(shell: Shell, house: House) -> None:
 def test_all_about_one_memory(shell: Shell, house: House) -> None:
     old = house.remember(READ_ONLY, scope="project", key="staging", evidence=house.session)
     house.recall()
-    new = house.remember(WRITABLE, scope="project", key="staging", expires=1, review_by=1)
+    new = house.remember(WRITABLE, scope="project", key="staging", review_by=1)
     house.memory.remember(
         Session("Hello.", project="shop", store=shell.address), WRITABLE, scope="project"
     )
@@ -128,7 +128,9 @@ def test_all_about_one_memory(shell: Shell, house: House) -> None:
     )
     after = shell.json("memory", "show", new)
     assert (after["supersedes"], after["supports"], len(after["supported"])) == ([old], 1, 1)
-    assert after["marks"] == ["expired", "stale"]
+    assert after["marks"] == ["stale"]
+    over = house.remember("The sale is on.", expires=1)
+    assert shell.json("memory", "show", over)["marks"] == ["expired"]
     text = shell("memory", "show", old[:4])
     for part in (READ_ONLY, old, "superseded, by rule key", "project shop", "1 time, last"):
         assert part in text
@@ -232,7 +234,7 @@ def test_the_memories_that_a_session_used(shell: Shell, house: House) -> None:
 
 
 def test_nothing_hostile_reaches_a_terminal(shell: Shell, house: House) -> None:
-    house.remember(HOSTILE, scope="project", key="deploys", speaker="e\x1b[31mve")
+    house.remember(HOSTILE, scope="project", key="deploys")
     guess = house.guess(f"Perhaps: {HOSTILE}", scope="project")
     house.recall("deploys")
     id = house.remember(HOSTILE + " And more.", scope="project", key="deploys")

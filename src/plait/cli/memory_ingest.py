@@ -179,7 +179,7 @@ _COUNTED = {
     "quarantined": "quarantined",
     "proposed": "proposed, decided when the branch is merged",
     "known": "known already",
-    "retracted": "taken back, since the document has them no more",
+    "retracted": "gone, and taken back",
 }
 
 
