@@ -22,6 +22,7 @@ from plait.memory.provenance import (
     Absence,
     Presence,
     Use,
+    VisibleEvents,
     reason_absent,
     reason_present,
     uses_of,
@@ -50,7 +51,7 @@ from plait.session.acting import Because
 from plait.session.finding import address_of
 from plait.session.ports import BINDINGS, store_at
 from plait.session.provenance import influence, why
-from plait.session.trace import Trace
+from plait.session.trace import MayShow, Trace
 from plait.session.value import S, SessionValue, core_of
 from plait.store import Store
 from plait.tool import Tool
@@ -303,14 +304,17 @@ class Memory:
     def why(self, memory: Named, *, session: SessionValue | None = None, limit: int = 100) -> Trace:
         """Walk back from a memory to its evidence, and to all that this rests on."""
         store, event = self._event(memory, session)
-        return why(store, (), event.log, [event], f"memory {event.id[:8]}", limit, is_far=False)
+        about, may_show = f"memory {event.id[:8]}", self._may_show(session)
+        events = [event]
+        return why(store, (), event.log, events, about, limit, is_far=False, may_show=may_show)
 
     def influence(
         self, memory: Named, *, session: SessionValue | None = None, limit: int = 200
     ) -> Trace:
         """Walk forward from a memory: to decisions, recalls, replies, acts and further memories."""
         store, event = self._event(memory, session)
-        return influence(store, event, f"memory {event.id[:8]}", limit)
+        about, may_show = f"memory {event.id[:8]}", self._may_show(session)
+        return influence(store, event, about, limit, may_show=may_show)
 
     def why_present(self, session: SessionValue, memory: Named) -> Presence:
         """Tell by which recalls, rules and evidence a memory was in a session."""
@@ -401,6 +405,9 @@ class Memory:
 
     def _viewer(self, session: SessionValue) -> Viewer:
         return viewer_of(session, self.names_of(session))
+
+    def _may_show(self, session: SessionValue | None) -> MayShow | None:
+        return None if session is None else VisibleEvents(session, self._viewer(session)).has
 
     def _reader(self, memory: Named | None, session: SessionValue | None) -> tuple[Store, Viewer]:
         if session is not None:
