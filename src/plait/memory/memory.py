@@ -303,18 +303,16 @@ class Memory:
 
     def why(self, memory: Named, *, session: SessionValue | None = None, limit: int = 100) -> Trace:
         """Walk back from a memory to its evidence, and to all that this rests on."""
-        store, event = self._event(memory, session)
-        about, may_show = f"memory {event.id[:8]}", self._may_show(session)
-        events = [event]
+        store, event, may_show = self._event(memory, session)
+        events, about = [event], f"memory {event.id[:8]}"
         return why(store, (), event.log, events, about, limit, is_far=False, may_show=may_show)
 
     def influence(
         self, memory: Named, *, session: SessionValue | None = None, limit: int = 200
     ) -> Trace:
         """Walk forward from a memory: to decisions, recalls, replies, acts and further memories."""
-        store, event = self._event(memory, session)
-        about, may_show = f"memory {event.id[:8]}", self._may_show(session)
-        return influence(store, event, about, limit, may_show=may_show)
+        store, event, may_show = self._event(memory, session)
+        return influence(store, event, f"memory {event.id[:8]}", limit, may_show=may_show)
 
     def why_present(self, session: SessionValue, memory: Named) -> Presence:
         """Tell by which recalls, rules and evidence a memory was in a session."""
@@ -406,9 +404,6 @@ class Memory:
     def _viewer(self, session: SessionValue) -> Viewer:
         return viewer_of(session, self.names_of(session))
 
-    def _may_show(self, session: SessionValue | None) -> MayShow | None:
-        return None if session is None else VisibleEvents(session, self._viewer(session)).has
-
     def _reader(self, memory: Named | None, session: SessionValue | None) -> tuple[Store, Viewer]:
         if session is not None:
             viewer = self._viewer(session)
@@ -416,9 +411,13 @@ class Memory:
         store = self._store_for(memory)
         return store, Overseer(store)
 
-    def _event(self, memory: Named, session: SessionValue | None) -> tuple[Store, Event]:
+    def _event(
+        self, memory: Named, session: SessionValue | None
+    ) -> tuple[Store, Event, MayShow | None]:
+        """Return the event of a memory, and the events around it that the reader may see."""
         store, viewer = self._reader(memory, session)
-        return store, store.event(Digest(str(find_row(store, memory, viewer)["id"])))
+        event = store.event(Digest(str(find_row(store, memory, viewer)["id"])))
+        return store, event, None if session is None else VisibleEvents(session, viewer).has
 
     def _ids(self, session: SessionValue, named: Named | Sequence[Named]) -> list[Digest]:
         every = [named] if isinstance(named, (str, MemoryItem, Hit, Event)) else named
