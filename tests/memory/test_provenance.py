@@ -203,3 +203,44 @@ def test_the_work_of_a_question_follows_what_rests_on_a_memory_and_not_the_store
     other = Session("Hi", user="ann", store=sqlite)
     other, last = read_five_times(other)
     assert calls(last) <= few * 1.1
+
+
+def test_a_session_is_shown_no_events_that_it_may_not_see(store: Store, memory: Memory) -> None:
+    """A memory of the project leads to a query, a memory and evidence that are another user's."""
+    alone = Session("Ann alone.", user="ann", store=store).say("My doctor broke staging.")
+    ann = Session("Ann", user="ann", project="shop", store=store)
+    ann, item = written(memory, ann, scope="project", evidence=alone)
+    ann, _ = memory.recall(ann, "is staging down as my divorce is?")
+    recalled = ann.events[-1]
+    ann, own = written(memory, ann, "Bob broke it.", scope="user", evidence=item.id)
+    ann, common = written(memory, ann, "Staging lags.", scope="project", evidence=item.id)
+    memory.forget(common, actor="human:zoe")
+    bob = Session("Bob", user="bob", project="shop", store=store)
+    back, forth = memory.why(item, session=bob), memory.influence(item, session=bob)
+    assert [step.id for step in back if step.kind == "MemoryProposed"] == [item.id]
+    shown = {step.id for step in forth}
+    assert {item.id, common.id} <= shown and not {recalled.id, own.id} & shown
+    assert "MemoryRetracted" in {step.kind for step in forth}, "a person's word is for all"
+    for secret in ("doctor", "divorce", "Bob broke"):
+        assert secret not in f"{back}{forth}{memory.why_present(bob, item)}"
+    assert memory.why_present(bob, item).evidence == ()
+    # what is left out takes no place of what is shown, and does not tell of itself
+    few = memory.influence(item, session=bob, limit=len(forth))
+    assert few == forth and few.complete
+    # her own session, and the person who has the store, see all of it
+    for reader in (ann, None):
+        steps = {step.id for step in memory.influence(item, session=reader)}
+        assert {recalled.id, own.id, common.id} <= steps
+        assert "doctor" in str(memory.why(item, session=reader))
+    assert "doctor" in str(memory.why_present(ann, item))
+
+
+def test_a_memory_of_a_session_is_shown_along_its_path_alone(
+    memory: Memory, session: Session
+) -> None:
+    session, base = written(memory, session, scope="project")
+    session, item = written(memory, session, "Staging sleeps.", evidence=base.id)
+    other = Session("Ho", user="ann", project="shop", store=session.store)
+    assert item.id not in {step.id for step in memory.influence(base, session=other)}
+    fork = session.fork("side")
+    assert item.id in {step.id for step in memory.influence(base, session=fork)}

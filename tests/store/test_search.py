@@ -193,8 +193,8 @@ def test_an_index_that_is_not_of_its_rows_is_named(tmp_path: Path) -> None:
     raw = RawSql(tmp_path / "store.db")
     raw("UPDATE p_notes__note SET [from] = 'green' WHERE key = 'a'")
     assert [str(fault) for fault in audit(store)] == []
-    (fault,) = audit(store, state=True)
-    assert "notes.note" in str(fault)
+    row, words = audit(store, state=True)
+    assert "note row of 'a' says from is 'green'" in str(row) and "notes.note" in str(words)
     store.rebuild("notes")
     assert store.check_words() == [] and find_notes(store, "red") == ["a"]
     raw(f"INSERT INTO {INDEX}(rowid, [from]) VALUES (9, 'planted')")

@@ -22,6 +22,7 @@ from plait.memory.provenance import (
     Absence,
     Presence,
     Use,
+    VisibleEvents,
     reason_absent,
     reason_present,
     uses_of,
@@ -50,7 +51,7 @@ from plait.session.acting import Because
 from plait.session.finding import address_of
 from plait.session.ports import BINDINGS, store_at
 from plait.session.provenance import influence, why
-from plait.session.trace import Trace
+from plait.session.trace import MayShow, Trace
 from plait.session.value import S, SessionValue, core_of
 from plait.store import Store
 from plait.tool import Tool
@@ -302,15 +303,16 @@ class Memory:
 
     def why(self, memory: Named, *, session: SessionValue | None = None, limit: int = 100) -> Trace:
         """Walk back from a memory to its evidence, and to all that this rests on."""
-        store, event = self._event(memory, session)
-        return why(store, (), event.log, [event], f"memory {event.id[:8]}", limit, is_far=False)
+        store, event, may_show = self._event(memory, session)
+        events, about = [event], f"memory {event.id[:8]}"
+        return why(store, (), event.log, events, about, limit, is_far=False, may_show=may_show)
 
     def influence(
         self, memory: Named, *, session: SessionValue | None = None, limit: int = 200
     ) -> Trace:
         """Walk forward from a memory: to decisions, recalls, replies, acts and further memories."""
-        store, event = self._event(memory, session)
-        return influence(store, event, f"memory {event.id[:8]}", limit)
+        store, event, may_show = self._event(memory, session)
+        return influence(store, event, f"memory {event.id[:8]}", limit, may_show=may_show)
 
     def why_present(self, session: SessionValue, memory: Named) -> Presence:
         """Tell by which recalls, rules and evidence a memory was in a session."""
@@ -409,9 +411,13 @@ class Memory:
         store = self._store_for(memory)
         return store, Overseer(store)
 
-    def _event(self, memory: Named, session: SessionValue | None) -> tuple[Store, Event]:
+    def _event(
+        self, memory: Named, session: SessionValue | None
+    ) -> tuple[Store, Event, MayShow | None]:
+        """Return the event of a memory, and the events around it that the reader may see."""
         store, viewer = self._reader(memory, session)
-        return store, store.event(Digest(str(find_row(store, memory, viewer)["id"])))
+        event = store.event(Digest(str(find_row(store, memory, viewer)["id"])))
+        return store, event, None if session is None else VisibleEvents(session, viewer).has
 
     def _ids(self, session: SessionValue, named: Named | Sequence[Named]) -> list[Digest]:
         every = [named] if isinstance(named, (str, MemoryItem, Hit, Event)) else named

@@ -15,19 +15,23 @@ from plait.event import Event
 from plait.event.kinds import (
     Ground,
     MemoryCommitted,
+    MemoryProposed,
     MemoryRecalled,
+    MemorySupported,
     MemoryUsed,
     Purpose,
+    RecallFailed,
     Scope,
     Trust,
 )
-from plait.ids import Digest, LogId, short
-from plait.memory.evidence import Sort, piece_of
+from plait.ids import Digest, LogId, house_of, short
+from plait.memory.evidence import Sort, is_visible, piece_of
 from plait.memory.falling import Book, effects_of
 from plait.memory.items import ID_MIN, SHORT, Named, digits_of, find_row
 from plait.memory.readers import RECALLED, USED, citing_replies
 from plait.memory.recall import Finder, Question, Ranking, check_question, search, time_of
 from plait.memory.rows import (
+    DECISION_KINDS,
     ITEM,
     READ,
     SUPPORT,
@@ -40,12 +44,16 @@ from plait.memory.scopes import Viewer, owners_of, viewer_of
 from plait.memory.standing import change_text, reason_out_of_time
 from plait.memory.words import query_words
 from plait.session.event_text import event_text
+from plait.session.listing import session_row
 from plait.session.state import Known
 from plait.session.value import SessionValue, core_of
 from plait.store import Row, Store
 
 _ALL = 2**31
 _TEXT_MAX = 100
+_PROPOSED = MemoryProposed.__name__
+_QUERIES = frozenset({RECALLED, RecallFailed.__name__})
+_ABOUT_ONE = DECISION_KINDS | {MemorySupported.__name__}  # their first cause is the memory
 
 
 class Citing(msgspec.Struct, frozen=True):
@@ -173,6 +181,45 @@ class Use(msgspec.Struct, frozen=True):
         return f"[m:{self.memory[:SHORT]}] {text}  ({'; '.join(facts)})"
 
 
+class VisibleEvents:
+    """The events that a session may be shown as the provenance of a memory."""
+
+    def __init__(self, session: SessionValue, viewer: Viewer) -> None:
+        self._core, self._viewer = core_of(session), viewer
+        self._known = Known(self._core.state.story.path)
+        self._house = house_of(viewer.store.id)
+        self._logs: dict[LogId, bool] = {}  # is any event visible that is not on the path
+
+    def has(self, event: Event) -> bool:
+        """True if the session may see an event; a memory, and each word about it, only if it may
+        see that memory; a query only if its own user asked.
+        """
+        if event.kind == _PROPOSED:
+            return self._has_memory(event.id)
+        if event.kind in _QUERIES and not self._is_of_user(event):
+            return False
+        if event.kind not in _ABOUT_ONE:
+            return self._is_visible(event)
+        # persons decide in the house log, for all who see the memory
+        is_near = event.log == self._house or self._is_visible(event)
+        return is_near and all([self._has_memory(cause) for cause in event.header.causes[:1]])
+
+    def _has_memory(self, id: Digest) -> bool:
+        rows = self._viewer.store.rows("memory", ITEM, {"id": id}, limit=1)
+        return any(self._viewer.may_see(row) for row in rows)
+
+    def _is_of_user(self, event: Event) -> bool:
+        row = session_row(self._viewer.store, event.log)
+        return self._known.has(event.log, event.seq) or row.get("user") == self._core.opening.user
+
+    def _is_visible(self, event: Event) -> bool:
+        if self._known.has(event.log, event.seq):
+            return True
+        if event.log not in self._logs:
+            self._logs[event.log] = is_visible(self._core, event)
+        return self._logs[event.log]
+
+
 # ── present ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -189,7 +236,7 @@ def reason_present(session: SessionValue, memory: Named, viewer: Viewer) -> Pres
         str(row["text"]),
         tuple(recalls),
         _activation(viewer, row),
-        tuple(_evidence(store, row)),
+        tuple(_evidence(store, row, VisibleEvents(session, viewer))),
         _replies(store, effects),
         change_text(viewer.standing(row)),
     )
@@ -252,7 +299,7 @@ def _decider(decision: MemoryDecision) -> str:
     return f"{decision.actor}  {place}"
 
 
-def _evidence(store: Store, row: Row) -> Iterator[Support]:
+def _evidence(store: Store, row: Row, visible: VisibleEvents) -> Iterator[Support]:
     id, book = Digest(str(row["id"])), Book(store)
     grounds = decode_grounds(str(row["grounds"]))
     if not grounds:  # a document, attached in the same append, or nothing but a person's word
@@ -261,7 +308,9 @@ def _evidence(store: Store, row: Row) -> Iterator[Support]:
         for support in store.rows("memory", SUPPORT, {"memory": id}, limit=_ALL):
             grounds += decode_grounds(str(support["grounds"]))
     for ground in dict.fromkeys(grounds):
-        piece = piece_of(store, store.event(ground.event))
+        if not visible.has(found := store.event(ground.event)):
+            continue
+        piece = piece_of(store, found)
         is_live = not any(book.is_dead(base) for base in ground.memories)
         event = piece.event
         place = event.log, event.seq

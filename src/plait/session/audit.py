@@ -2,8 +2,9 @@
 
 `plait.store.verify_store` recomputes ids, links, commitments, index columns and blobs. Here the
 rows by which sessions are listed are folded again and compared, and every recorded tree is
-followed; asked for the state too, so are the graph's rows, every snapshot, and the digests that
-closed sessions and finished runs carry. `Audit.unchecked_parts` names the rest.
+followed; asked for the state too, so are the rows of every other projection that this process has
+attached, every snapshot, and the digests that closed sessions and finished runs carry.
+`Audit.unchecked_parts` names the rest.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from plait.store import (
     Scalar,
     Store,
     StoreFault,
+    Table,
     Unchecked,
     ancestry,
     verify_log,
@@ -36,6 +38,7 @@ from plait.workspace.check import TreeCheck
 from plait.workspace.gc import TREE_KINDS, trees_in
 
 _ALL = 2**31
+_SAID_MAX = 100  # letters of a value in the text of a fault
 
 # Parts that no store can check by itself, and parts that may differ without being an edit.
 _ALWAYS = (
@@ -51,14 +54,16 @@ _ALWAYS = (
     Unchecked("how equal content is compressed", "hashes are over the content"),
 )
 _STATE = Unchecked(
-    "snapshots, rows of the graph, words of rows, and state digests in events",
+    "snapshots, rows other than those of sessions and inboxes, words of rows, and state digests in"
+    " events",
     "only --state folds everything again",
 )
 _AFTER_A_FAULT = Unchecked(
     "states, and what follows the first fault of a session", "they rest on what is broken"
 )
 _OTHERS = Unchecked(
-    "other sessions, the schema, counts, and blobs that only others point to",
+    "other sessions, rows other than those of sessions, the schema, counts, and blobs that only"
+    " others point to",
     "only one session was asked for",
 )
 
@@ -100,7 +105,11 @@ class Audit:
         yield from self._row_faults(SessionRows(), logs)
         if logs is None:
             yield from self._row_faults(InboxRows(), None)
-            yield from self._row_faults(GraphRows(), None, compare=self._state and not found)
+            others = {each.name: each for each in (GraphRows(), *store.attached())}
+            for each in others.values():
+                if each.name not in (SessionRows.name, InboxRows.name):
+                    compare = self._state and not found
+                    yield from self._row_faults(each, None, compare=compare)
         try:
             if self._state and logs is None:
                 yield from [StoreFault(None, 0, fault) for fault in store.check_words()]
@@ -130,7 +139,7 @@ class Audit:
     def _row_faults(
         self, projection: Projection, logs: Sequence[LogId] | None, *, compare: bool = True
     ) -> list[StoreFault]:
-        """Compare the rows of one of our own projections, if they are of its version."""
+        """Compare the rows of a projection, if they are of its version."""
         store, name = self._store, projection.name
         try:
             store.rows(name, projection.tables[0].name, limit=0)
@@ -258,9 +267,9 @@ def _verify_rows(
         for row in _rows(store, projection.name, table.name, logs):
             wanted = due.pop(tuple([row[column] for column in table.key]), None)
             if wanted != row:
-                yield _row_fault(table.name, row, wanted)
+                yield _row_fault(table, row, wanted)
         for row in due.values():
-            yield StoreFault(LogId(str(row["log"])), 1, f"its {table.name} row is missing")
+            yield _fault_at(table, row, "is missing")
 
 
 def _rows(store: Store, projection: str, table: str, logs: Sequence[LogId] | None) -> list[Row]:
@@ -287,16 +296,27 @@ def _events_of(
                 yield record.number, Event(record.raw, record.salt, record.content)
 
 
-def _row_fault(name: str, row: Row, wanted: Row | None) -> StoreFault:
-    log = LogId(str(row["log"]))
+def _row_fault(table: Table, row: Row, wanted: Row | None) -> StoreFault:
     if wanted is None:
-        return StoreFault(log, 1, f"a {name} row stands there that no event made")
+        return _fault_at(table, row, "stands there, and no event made it")
     column = next(column for column in row if row[column] != wanted[column])
-    place = wanted.get("place")
+    says, due = f"{row[column]!r:.{_SAID_MAX}}", f"{wanted[column]!r:.{_SAID_MAX}}"
+    if says == due:
+        says = "another"  # they differ further on
+    return _fault_at(table, wanted, f"says {column} is {says}, its events say {due}")
+
+
+def _fault_at(table: Table, row: Row, what: str) -> StoreFault:
+    """Return a fault of a row, at the place of the session that it is about, if it names one."""
+    log = row.get("log")
+    if not isinstance(log, str):
+        key = ", ".join([f"{row[column]!r:.{_SAID_MAX}}" for column in table.key])
+        return StoreFault(None, 0, f"the {table.name} row of {key} {what}")
+    place, seq = row.get("place"), row.get("seq")
+    if isinstance(place, int):
+        seq = place + 1
     return StoreFault(
-        log,
-        place + 1 if isinstance(place, int) else 1,
-        f"its {name} row says {column} is {row[column]!r}, its events say {wanted[column]!r}",
+        LogId(log), seq if isinstance(seq, int) else 1, f"its {table.name} row {what}"
     )
 
 

@@ -31,7 +31,7 @@ from plait.event.kinds import (
 from plait.ids import LogId
 from plait.session.graph_rows import CAUSE_DIGITS
 from plait.session.state import Span
-from plait.session.trace import Prompted, Trace, TraceWalk, event_causes, event_details
+from plait.session.trace import MayShow, Prompted, Trace, TraceWalk, event_causes, event_details
 from plait.store import Row, Store
 
 _ASKED = ModelAsked.__name__
@@ -63,6 +63,7 @@ _WRITTEN_BY_TOOLS = frozenset(
     }
 )
 _RESULTS = frozenset(kind.__name__ for kind in (ToolReturned, ToolFailed, ToolResolved))
+_ALL = 2**31
 _OUTCOME_AHEAD = 4096  # events after a request among which its outcome is looked for
 _FRAMES = frozenset({SessionOpened.__name__})
 _FOLLOWERS = _MESSAGES | _WRITTEN_BY_TOOLS | {"RouteSelected"}
@@ -81,13 +82,15 @@ def why(
     prompt: Prompted | None = None,
     *,
     is_far: bool = True,
+    may_show: MayShow | None = None,
 ) -> Trace:
     """Walk back from these events, as seen from a session with this path in this log.
 
     With `prompt`, each step that asks a model carries its prompt. `is_far` goes on from events that
     only came before; else the first of them is the last step, as for a memory and its evidence.
+    Events that the reader may not see (`may_show`) are left out, and not followed.
     """
-    walk = TraceWalk(store, about, limit, prompt)
+    walk = TraceWalk(store, about, limit, prompt, may_show)
     first, *between = events
     # a choice at a merge: the sides it was between say more than its parents
     walk.add(None, "is", first, follow=not between)
@@ -164,23 +167,27 @@ def _call_asks(store: Store, event: Event) -> Iterator[tuple[str, Event]]:
 # ── forward ──────────────────────────────────────────────────────────────────────────────────
 
 
-def influence(store: Store, event: Event, about: str, limit: int) -> Trace:
+def influence(
+    store: Store, event: Event, about: str, limit: int, *, may_show: MayShow | None = None
+) -> Trace:
     """Walk forward from an event, in the store as it is now: to its effects, its outcome, its
     followers, and the branches that took it along.
+
+    Events that the reader may not see (`may_show`) are left out, and not followed.
     """
-    walk = TraceWalk(store, about, limit)
+    walk = TraceWalk(store, about, limit, may_show=may_show)
     ways: _Ways = {}
+    # rows of events that are left out take no place from those that are shown
+    rows_max = limit + 1 if may_show is None else _ALL
     walk.add(None, "is", event)
     for found in walk:
-        for row in store.rows(
-            "graph", "cause", {"cause": found.id[:CAUSE_DIGITS]}, limit=limit + 1
-        ):
+        for row in store.rows("graph", "cause", {"cause": found.id[:CAUSE_DIGITS]}, limit=rows_max):
             effect = _event_at(store, row["log"], row["seq"])
             if effect is not None and found.id in effect.header.causes:
                 walk.add(found, "seen by" if effect.kind == _ASKED else "caused", effect)
         if (outcome := _tool_outcome(store, found)) is not None:
             walk.add(found, "came of it", outcome)
-        for carrier in _carriers(store, found, limit, ways):
+        for carrier in _carriers(store, found, rows_max, ways):
             walk.add(
                 found,
                 "carried into" if carrier.kind == ForkedFrom.__name__ else "merged into",
@@ -209,7 +216,7 @@ def _tool_outcome(store: Store, request: Event) -> Event | None:
 _Ways = dict[LogId, tuple[list[Row], list[Row]]]
 
 
-def _carriers(store: Store, event: Event, limit: int, ways: _Ways) -> Iterator[Event]:
+def _carriers(store: Store, event: Event, rows_max: int, ways: _Ways) -> Iterator[Event]:
     """Yield the forks that took an event along and the merges that took it in, directly or through
     one another.
     """
@@ -218,8 +225,8 @@ def _carriers(store: Store, event: Event, limit: int, ways: _Ways) -> Iterator[E
         log, seq = queue.popleft()
         if log not in ways:
             ways[log] = (
-                store.rows("session", "session", {"parent": log}, limit=limit + 1),
-                store.rows("graph", "merge", {"log": log}, limit=limit + 1),
+                store.rows("session", "session", {"parent": log}, limit=rows_max),
+                store.rows("graph", "merge", {"log": log}, limit=rows_max),
             )
         forks, merges = ways[log]
         for row in forks:

@@ -29,6 +29,7 @@ from plait.session.ports import BINDINGS
 from plait.store import Store
 
 Prompted = Callable[[Event], Json]  # the prompt that a model was sent, by the event that asked it
+MayShow = Callable[[Event], bool]  # True: the reader of a trace may see the event
 _ASKED = ModelAsked.__name__
 _MEMORY = MemoryProposed.__name__
 
@@ -112,12 +113,21 @@ def prompt_lines(prompt: Json) -> list[str]:
 
 
 class TraceWalk:
-    """A breadth-first walk that shows every event once, as near to the first as it can be."""
+    """A breadth-first walk that shows every event once, as near to the first as it can be.
+
+    An event that may not be shown is left out and not followed, and does not count.
+    """
 
     def __init__(
-        self, store: Store, about: str, limit: int, prompt: Prompted | None = None
+        self,
+        store: Store,
+        about: str,
+        limit: int,
+        prompt: Prompted | None = None,
+        may_show: MayShow | None = None,
     ) -> None:
         self._store, self._about, self._limit, self._prompt = store, about, limit, prompt
+        self._may_show = may_show
         self._placements: dict[LogId, list[Event]] = {}
         self._branches: dict[LogId, str] = {}
         self._seen: set[Digest] = set()
@@ -126,7 +136,7 @@ class TraceWalk:
         self.full = False
 
     def add(self, under: Event | None, how: str, event: Event, *, follow: bool = True) -> None:
-        if event.id in self._seen:
+        if event.id in self._seen or (self._may_show is not None and not self._may_show(event)):
             return
         if len(self._seen) >= self._limit:
             self.full = True

@@ -319,6 +319,12 @@ class RowStore(Protocol):
         """
         ...
 
+    def attached(self) -> list[Projection]:
+        """The projections that this process has attached, for `verify`: also those whose rows a
+        newer program keeps, which `rows` refuses.
+        """
+        ...
+
     def attach(self, projections: Sequence[Projection]) -> None:
         """Keep these projections from now on, folding those anew that are missing, outdated or
         stale.

@@ -112,6 +112,9 @@ class MemoryStore(MemoryEvents):
         with self._open():
             return [fault for rows in self._rows.values() for fault in rows.word_faults()]
 
+    def attached(self) -> list[Projection]:
+        return list(self._projections.values())
+
     def attach(self, projections: Sequence[Projection]) -> None:
         for projection in projections:
             check_names(projection)

@@ -33,7 +33,7 @@ class SqliteRows(SqliteCore):
         super().__init__(connections)
         self._projections: dict[str, Projection] = {}
         self._searches: dict[tuple[str, str], WordSearch] = {}
-        self._newer: dict[str, tuple[int, int]] = {}  # the version in the file, and ours
+        self._newer: dict[str, tuple[int, Projection]] = {}  # the version in the file, and ours
 
     def rows(
         self,
@@ -112,6 +112,9 @@ class SqliteRows(SqliteCore):
             self.rebuild(projection)
         raise AssertionError("rows were folded and not read")
 
+    def attached(self) -> list[Projection]:
+        return [*self._projections.values(), *[ours for _, ours in self._newer.values()]]
+
     def attach(self, projections: Sequence[Projection]) -> None:
         self._reload_kinds()
         with self._reader() as db:
@@ -124,7 +127,7 @@ class SqliteRows(SqliteCore):
             version, stale = there.get(projection.name, (0, 1))
             if version > projection.version:
                 # kept by a newer program: foreign to us
-                self._newer[projection.name] = version, projection.version
+                self._newer[projection.name] = version, projection
                 continue
             self._projections[projection.name] = projection
             self._searches.clear()  # they have the shapes of tables
@@ -140,7 +143,8 @@ class SqliteRows(SqliteCore):
 
     def _shape(self, projection: str, table: str) -> Table:
         if projection in self._newer:
-            raise RowsTooNew(projection, *self._newer[projection])
+            version, ours = self._newer[projection]
+            raise RowsTooNew(projection, version, ours.version)
         if projection not in self._projections:
             raise UnknownRows(projection)
         for shape in self._projections[projection].tables:
