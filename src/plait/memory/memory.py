@@ -111,7 +111,7 @@ class Memory:
     ) -> S:
         """Propose a memory; the rules decide at once, or when the branch or the run arrives.
 
-        `evidence` is what `because=` takes: sessions, events, messages, positions.
+        `evidence`: sessions, events, messages, positions, as `because=` takes them elsewhere.
         """
         statement = Statement(
             text,
