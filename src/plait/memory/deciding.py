@@ -27,7 +27,7 @@ from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.house import append_to_house
 from plait.session.life import check_may
 from plait.session.ports import Act, Draft, writer_of
-from plait.session.value import S, core_of
+from plait.session.value import S, SessionValue, core_of, position_of
 from plait.store import Row, Store, shared_names
 
 _ALL = 2**31
@@ -87,12 +87,23 @@ def forget_in(session: S, row: Row, viewer: Viewer, reason: str, actor: str | No
     if row["scope"] != "session" and not is_home(session):
         why = f"a branch or a run forgets nothing of the {row['scope']}; a person can"
         raise MayNotDecide(_short(row), acting_in(session, actor).actor, why)
-    if viewer.standing(row).state in ("retracted", "rejected"):
+    memory = Digest(str(row["id"]))
+    is_dead = viewer.standing(row).state in ("retracted", "rejected")
+    if is_dead and not _is_recorded_next(session, memory):
         raise InvalidValue("memory", f"{_short(row)} is forgotten already", "leave it")
     act = acting_in(session, actor)
     body = MemoryRetracted("writer", reason)
-    memory = Digest(str(row["id"]))
     return append_drafts(session, [_draft(body, act, memory)])
+
+
+def _is_recorded_next(session: SessionValue, memory: Digest) -> bool:
+    """True if the run forgot it right here before: others may have taken it back since."""
+    step = writer_of(session.run).recorded(position_of(session))
+    return (
+        step is not None
+        and step.kind == MemoryRetracted.__name__
+        and step.header.causes[:1] == (memory,)
+    )
 
 
 def pending(store: Store, viewer: Viewer | None = None) -> list[tuple[MemoryItem, str]]:
