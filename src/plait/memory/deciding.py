@@ -18,6 +18,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, is_digest
 from plait.inside import is_inside
+from plait.memory.arguments import check_actor
 from plait.memory.items import SHORT, MemoryItem, Named, find_row, item_of, name_of
 from plait.memory.remember import active_with_key, is_home
 from plait.memory.rows import ITEM, REWIND, decode_ids
@@ -179,6 +180,7 @@ def _replaced_by(store: Store, row: Row) -> list[Digest]:
 
 def person_acting(store: Store, actor: str | None, verb: str, name: str) -> Act:
     """Return the act of a person; raises MayNotDecide for code of a run, and for other actors."""
+    check_actor(actor)
     writer = writer_of(None)
     name = name[:SHORT] if is_digest(name) else name
     who = actor or writer.principal()
