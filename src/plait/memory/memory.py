@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from plait.errors import InvalidValue, UnknownMemory
 from plait.event import Event
-from plait.event.kinds import MemoryKind, MemoryProposed, Purpose, Scope
+from plait.event.kinds import MemoryKind, MemoryProposed, MemorySupported, Purpose, Scope
 from plait.ids import Digest, Micros
 from plait.memory import deciding
 from plait.memory.arguments import (
@@ -28,7 +28,7 @@ from plait.memory.arguments import (
 )
 from plait.memory.index import Index, IndexFilling, IndexFinder, filling_after
 from plait.memory.ingest import ingest_document, ingest_session
-from plait.memory.items import Hit, MemoryItem, Named, find_row, item_of, store_of
+from plait.memory.items import Hit, MemoryItem, Named, find_row, item_of, latest_rows, store_of
 from plait.memory.provenance import (
     Absence,
     Presence,
@@ -50,7 +50,6 @@ from plait.memory.recall import (
 )
 from plait.memory.remember import Statement, remember
 from plait.memory.rollback import RollbackPlan, plan_rollback
-from plait.memory.rows import ITEM
 from plait.memory.rules import Detector
 from plait.memory.scopes import Overseer, Viewer, check_scopes, owners_of, viewer_of
 from plait.memory.standing import STATES
@@ -68,6 +67,8 @@ from plait.store import Store
 from plait.tool import Tool
 
 _ALL = 2**31
+_WIDENED = frozenset({MemoryProposed.__name__, MemorySupported.__name__})
+_PAGE = 256  # rows that a list with a limit reads at once
 
 
 class Memory:
@@ -162,14 +163,18 @@ class Memory:
             )
 
     def widen(self, session: S, memory: Named, scope: Scope, *, actor: str | None = None) -> S:
-        """Propose a memory again for a wider scope, where the rules decide anew."""
+        """Propose an active memory again for a wider scope, where the rules decide anew."""
         check_session(session)
-        row = find_row(core_of(session).store, memory, self._viewer(session))
+        viewer = self._viewer(session)
+        row = find_row(viewer.store, memory, viewer)
         event = core_of(session).store.event(Digest(str(row["id"])))
         body = event.body
         assert isinstance(body, MemoryProposed)
         if scope == body.scope:
             raise InvalidValue("scope", f"it has the scope {scope} already", "name a wider one")
+        state = viewer.standing(row).state
+        if state != "active" and not deciding.is_recorded_next(session, _WIDENED, event.id):
+            raise InvalidValue("memory", f"{event.id[:8]} is {state}", "widen an active one")
         return self.remember(
             session,
             str(row["text"]),
@@ -336,7 +341,7 @@ class Memory:
             )
         store, viewer = self._reader(None, session)
         found: list[MemoryItem] = []
-        for row in store.rows("memory", ITEM, order="number", descending=True, limit=_ALL):
+        for row in latest_rows(store, _PAGE if limit < _ALL else _ALL):
             if not viewer.may_see(row):
                 continue
             item = item_of(store, row, viewer)
