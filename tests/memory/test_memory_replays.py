@@ -9,7 +9,9 @@ import pytest
 
 from plait import Agent, Memory, ScriptedModel, Session, Store, ToolCall, Workflow, replay
 from plait.errors import InvalidValue, ReplayDiverged
-from plait.event.kinds import Scope
+from plait.event.kinds import MemoryRecalled, Scope
+from plait.testing import Simulation
+from tests.support import bodies
 
 # two pieces
 GUIDE = f"Alpha backups run at night.{' They are kept.' * 52}\n\nBeta restores run at noon."
@@ -178,3 +180,21 @@ def test_a_memory_is_one_line_of_the_recall_tool(memory: Memory, session: Sessio
     after = agent(session)
     result = str(after.effects[-1].result)
     assert result.count("\n") == 0 and "open" in result
+
+
+def test_a_recall_tool_that_is_killed_searches_on_record_once() -> None:
+    def recalls(simulation: Simulation) -> int:
+        memory = Memory()
+        session = memory.remember(simulation.session("go"), "The door is red.")
+        model = ScriptedModel([ToolCall("recall", query="door"), "done"])
+        done = simulation.run(lambda: Agent("reader", model=model, tools=memory.tools), session)
+        assert "red" in str(done.effects[-1].result)
+        return len(bodies(done, MemoryRecalled))
+
+    quiet = Simulation(seed=3, crash_at=10**6)
+    assert recalls(quiet) == 1
+    for moment in range(1, quiet.moments + 1):
+        simulation = Simulation(seed=3, crash_at=moment)
+        assert recalls(simulation) == 1, f"died at {moment}"
+        simulation.close()
+    quiet.close()

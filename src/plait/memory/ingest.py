@@ -161,17 +161,31 @@ class _Batch:
         """Return the drafts of a piece of the document that stands first in the append."""
         if self._is_known(statement.text):
             return []
-        proposed = proposal_body(statement, self._owner, "unchecked", (), ())
+        text = statement.text
+        was_retracted = were_retracted(self._viewer, words_of(text))
+        proposal = Proposal(
+            text, statement.kind, statement.scope, (), False, "document", was_retracted
+        )
+        ruling = decide(proposal, self._detectors)
+        # The rules at the arrival of a branch ask who vouches for a piece, and know no detectors:
+        # so a piece that must wait all the same is held back here.
+        is_vouched = self._is_person and ruling.rule == "origin"
+        is_held = ruling.rule != "origin" and (
+            self._is_person or ruling.rule.startswith("detector ")
+        )
+        proposed = proposal_body(
+            statement,
+            self._owner,
+            "unchecked",
+            (),
+            (),
+            by_person=is_vouched and not self._may_decide,
+        )
         # the document has no id yet: its ground is the cause of the event
         drafts = [Draft(proposed, self.act._replace(origin="document", causes=(0,)))]
         self._count = max(self._count, 1) + 1
-        if self._may_decide:
-            text = statement.text
-            was_retracted = were_retracted(self._viewer, words_of(text))
-            proposal = Proposal(
-                text, statement.kind, statement.scope, (), False, "document", was_retracted
-            )
-            drafts.append(self._decision(self._vouched(decide(proposal, self._detectors))))
+        if self._may_decide or is_held:
+            drafts.append(self._decision(self._vouched(ruling)))
         return drafts
 
     def gone_drafts(self, statements: Sequence[Statement]) -> list[Draft]:
