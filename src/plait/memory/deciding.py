@@ -6,7 +6,7 @@ as it is at the moment of the append: another person may have decided meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from plait.errors import InvalidValue, MayNotDecide
 from plait.event import Body
@@ -18,6 +18,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, is_digest
 from plait.inside import is_inside
+from plait.memory.arguments import check_actor
 from plait.memory.items import SHORT, MemoryItem, Named, find_row, item_of, name_of
 from plait.memory.remember import active_with_key, is_home
 from plait.memory.rows import ITEM, REWIND, decode_ids
@@ -27,10 +28,11 @@ from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.house import append_to_house
 from plait.session.life import check_may
 from plait.session.ports import Act, Draft, writer_of
-from plait.session.value import S, core_of
+from plait.session.value import S, SessionValue, core_of, position_of
 from plait.store import Row, Store, shared_names
 
 _ALL = 2**31
+_FORGOTTEN = frozenset({MemoryRetracted.__name__})
 _WAITING = ("quarantined", "proposed")
 
 
@@ -87,12 +89,19 @@ def forget_in(session: S, row: Row, viewer: Viewer, reason: str, actor: str | No
     if row["scope"] != "session" and not is_home(session):
         why = f"a branch or a run forgets nothing of the {row['scope']}; a person can"
         raise MayNotDecide(_short(row), acting_in(session, actor).actor, why)
-    if viewer.standing(row).state in ("retracted", "rejected"):
+    memory = Digest(str(row["id"]))
+    is_dead = viewer.standing(row).state in ("retracted", "rejected")
+    if is_dead and not is_recorded_next(session, _FORGOTTEN, memory):
         raise InvalidValue("memory", f"{_short(row)} is forgotten already", "leave it")
     act = acting_in(session, actor)
     body = MemoryRetracted("writer", reason)
-    memory = Digest(str(row["id"]))
     return append_drafts(session, [_draft(body, act, memory)])
+
+
+def is_recorded_next(session: SessionValue, kinds: Collection[str], memory: Digest) -> bool:
+    """True if the run did this to a memory right here before: others may have changed it since."""
+    step = writer_of(session.run).recorded(position_of(session))
+    return step is not None and step.kind in kinds and memory in step.header.causes
 
 
 def pending(store: Store, viewer: Viewer | None = None) -> list[tuple[MemoryItem, str]]:
@@ -100,33 +109,43 @@ def pending(store: Store, viewer: Viewer | None = None) -> list[tuple[MemoryItem
     that no finished run proposed, and those that were committed by events rewound since.
     """
     reader = viewer if viewer is not None else Overseer(store)
-    found: dict[str, tuple[MemoryItem, str]] = {}
-    for row in store.rows("memory", ITEM, order="number", limit=_ALL):
-        if not reader.may_see(row):
-            continue
-        item = item_of(store, row, reader)
-        if item.state == "quarantined":
-            by = item.standing.by
-            found[item.id] = item, f"quarantined by rule {by.rule if by else '?'}"
-        elif item.state == "proposed":
-            found[item.id] = item, "proposed by a branch or a run that has not finished"
-    for row, rewind in _rewound_rows(store):
-        if reader.may_see(row) and row["scope"] != "session":
+    rewinds = _rewinds_of(store)
+    # for one who sees all, a memory with a plain commit waits only if that was rewound
+    is_short = isinstance(reader, Overseer) and not rewinds
+    where = {"plain": 0} if is_short else None
+    found: list[tuple[MemoryItem, str]] = []
+    for row in store.rows("memory", ITEM, where, order="number", limit=_ALL):
+        if reader.may_see(row):
             item = item_of(store, row, reader)
-            if item.state == "active":
-                found[item.id] = item, f"committed by an event that was rewound at {rewind}"
-    return list(found.values())
-
-
-def _rewound_rows(store: Store) -> list[tuple[Row, int]]:
-    """Return memories whose proposal a rewind left behind, with the seq of the rewind."""
-    found: list[tuple[Row, int]] = []
-    for rewind in store.rows("memory", REWIND, limit=_ALL):
-        at, target = int(str(rewind["seq"])), int(str(rewind["target"]))
-        for row in store.rows("memory", ITEM, {"log": rewind["log"]}, order="number", limit=_ALL):
-            if target < int(str(row["seq"])) < at:
-                found.append((row, at))
+            if why := _reason_pending(item, rewinds):
+                found.append((item, why))
     return found
+
+
+_Rewinds = Mapping[str, Sequence[tuple[int, int]]]  # by log: the seq of each, and its target
+
+
+def _rewinds_of(store: Store) -> _Rewinds:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row in store.rows("memory", REWIND, limit=_ALL):
+        place = int(str(row["seq"])), int(str(row["target"]))
+        found.setdefault(str(row["log"]), []).append(place)
+    return found
+
+
+def _reason_pending(item: MemoryItem, rewinds: _Rewinds) -> str:
+    """Return why a memory waits for a person; "": it does not."""
+    by = item.standing.by
+    if item.state == "quarantined":
+        return f"quarantined by rule {by.rule if by else '?'}"
+    if item.state == "proposed":
+        return "proposed by a branch or a run that has not finished"
+    if item.state == "active" and item.scope != "session" and by is not None:
+        # the commit may stand in another log than the memory: of a merge, a support or a verdict
+        for at, target in rewinds.get(by.log, ()):
+            if target < by.seq < at:
+                return f"committed by an event that was rewound at {at}"
+    return ""
 
 
 # ── one decision ─────────────────────────────────────────────────────────────────────────────
@@ -168,6 +187,7 @@ def _replaced_by(store: Store, row: Row) -> list[Digest]:
 
 def person_acting(store: Store, actor: str | None, verb: str, name: str) -> Act:
     """Return the act of a person; raises MayNotDecide for code of a run, and for other actors."""
+    check_actor(actor)
     writer = writer_of(None)
     name = name[:SHORT] if is_digest(name) else name
     who = actor or writer.principal()

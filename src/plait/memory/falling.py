@@ -121,11 +121,25 @@ class Book:
         return found
 
     def stands_by_itself(self, memory: Digest) -> bool:
-        """True if a person wrote a memory, or a verdict on it passed."""
+        """True if a person wrote a memory, or a verdict on it passed. A copy for a wider scope
+        rests on its original: the person who widened it said nothing new.
+        """
         if any(each.kind == VERDICT for each in self.decisions(memory)):
             return True
         body = self.store.event(memory).body
-        return isinstance(body, MemoryProposed) and body.by_person
+        if not isinstance(body, MemoryProposed) or not body.by_person:
+            return False
+        return not any([self._is_copy(memory, base) for base in body.supersedes])
+
+    def _is_copy(self, memory: Digest, base: Digest) -> bool:
+        """True if a memory says what the one that it replaces says, and cites it."""
+        row, before = self.row(memory), self.row(base)
+        return (
+            row is not None
+            and before is not None
+            and row["same"] == before["same"]
+            and any([ground.event == base for ground in decode_grounds(str(row["grounds"]))])
+        )
 
     def _supports(self, memory: Digest, row: Row) -> list[Row]:
         if not row["supports"]:

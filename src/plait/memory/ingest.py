@@ -7,15 +7,18 @@ the person did not write it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from plait import secrets
 from plait.errors import InvalidValue
-from plait.event import Event
+from plait.event import Body, Event
 from plait.event.kinds import (
+    CallFinished,
     EvidenceAttached,
     MemoryKind,
+    MemoryProposed,
     MemoryRetracted,
     MessageSaid,
     ModelReplied,
@@ -34,18 +37,18 @@ from plait.memory.remember import (
     rows_with,
     were_retracted,
 )
-from plait.memory.rows import ITEM
+from plait.memory.rows import DECISION_KINDS, ITEM
 from plait.memory.rules import Detector, Proposal, Ruling, decide
 from plait.memory.scopes import owner_in, viewer_of
 from plait.memory.standing import DOCUMENT
 from plait.memory.words import text_digest, words_of
 from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
-from plait.session.content import file, pack
+from plait.session.content import file, pack, text_of
 from plait.session.events import path_events
 from plait.session.life import check_may
-from plait.session.ports import Act, Draft, is_bound
-from plait.session.value import S, SessionValue, core_of
+from plait.session.ports import Act, Draft, is_bound, writer_of
+from plait.session.value import S, SessionValue, core_of, position_of
 from plait.session.views import message_of
 from plait.store import Row, shared_names
 
@@ -82,6 +85,8 @@ def ingest_document(
     if not pieces:
         raise InvalidValue("path", f"{name} has no words", "pass a text file")
     attached = Draft(EvidenceAttached(name, parts), batch.act._replace(origin="document"))
+    if (recorded := batch.recorded_drafts(pieces, attached)) is not None:
+        return append_drafts(session, recorded, blobs=blobs) if recorded else session
     drafts = [draft for each in pieces for draft in batch.piece_drafts(each)]
     gone = batch.gone_drafts(pieces)
     if not drafts and gone:
@@ -106,7 +111,7 @@ def ingest_session(
     core = core_of(other)
     store = core.store
     batch = _Batch(session, scope, names, detectors, actor, other.id)
-    drafts: list[Draft] = []
+    said: list[tuple[Statement, Event]] = []
     for span, event in path_events(store, core.state.story.path, _MESSAGES):
         message = message_of(event, span, store.get_blob)
         if message is None:
@@ -116,8 +121,10 @@ def ingest_session(
                 "source", "the session may not see it", "pass one of the same user or project"
             )
         for text in pieces_of_text(message.text, TEXT_MAX // 4):
-            said = Statement(text, scope, speaker=message.name, source=other.id)
-            drafts += batch.message_drafts(said, event)
+            said.append((Statement(text, scope, speaker=message.name, source=other.id), event))
+    drafts = batch.recorded_drafts([statement for statement, _ in said])
+    if drafts is None:
+        drafts = [draft for each in said for draft in batch.message_drafts(*each)]
     return append_drafts(session, drafts) if drafts else session
 
 
@@ -135,6 +142,7 @@ class _Batch:
     ) -> None:
         check_may(session.short, core_of(session).life.status, "ingest")
         refuse_if_busy(session, "ingest", _OPEN)
+        self._session, self._scope = session, scope
         self._owner = owner_in(session, scope, names)
         self._store = core_of(session).store
         self._viewer = viewer_of(session, names, (scope,))
@@ -153,17 +161,31 @@ class _Batch:
         """Return the drafts of a piece of the document that stands first in the append."""
         if self._is_known(statement.text):
             return []
-        proposed = proposal_body(statement, self._owner, "unchecked", (), ())
+        text = statement.text
+        was_retracted = were_retracted(self._viewer, text)
+        proposal = Proposal(
+            text, statement.kind, statement.scope, (), False, "document", was_retracted
+        )
+        ruling = decide(proposal, self._detectors)
+        # The rules at the arrival of a branch ask who vouches for a piece, and know no detectors:
+        # so a piece that must wait all the same is held back here.
+        is_vouched = self._is_person and ruling.rule == "origin"
+        is_held = ruling.rule != "origin" and (
+            self._is_person or ruling.rule.startswith("detector ")
+        )
+        proposed = proposal_body(
+            statement,
+            self._owner,
+            "unchecked",
+            (),
+            (),
+            by_person=is_vouched and not self._may_decide,
+        )
         # the document has no id yet: its ground is the cause of the event
         drafts = [Draft(proposed, self.act._replace(origin="document", causes=(0,)))]
         self._count = max(self._count, 1) + 1
-        if self._may_decide:
-            text = statement.text
-            was_retracted = were_retracted(self._viewer, text)
-            proposal = Proposal(
-                text, statement.kind, statement.scope, (), False, "document", was_retracted
-            )
-            drafts.append(self._decision(self._vouched(decide(proposal, self._detectors))))
+        if self._may_decide or is_held:
+            drafts.append(self._decision(self._vouched(ruling)))
         return drafts
 
     def gone_drafts(self, statements: Sequence[Statement]) -> list[Draft]:
@@ -205,6 +227,59 @@ class _Batch:
             drafts.append(self._decision(decide(proposal, self._detectors)))
         return drafts
 
+    # ── a run that is taken up again ─────────────────────────────────────────────────────────
+
+    def recorded_drafts(
+        self, statements: Sequence[Statement], attached: Draft | None = None
+    ) -> list[Draft] | None:
+        """Return the drafts as they are on record: nothing is decided again. []: nothing was
+        written then. None: nothing is recorded here.
+
+        The rows have what this very run wrote, so they cannot tell what was new to it.
+        """
+        writer, here = writer_of(self._session.run), position_of(self._session)
+        first = writer.recorded(here)
+        if first is None or _is_failed_call(first):
+            return None
+        stated: dict[str, Statement] = {}
+        for each in statements:
+            stated.setdefault(secrets.hide_text(each.text), each)
+        drafts: list[Draft] = []
+        if attached is not None and first.kind == EvidenceAttached.__name__:
+            drafts.append(attached)
+        while (step := writer.recorded(here, len(drafts))) is not None:
+            draft = self._recorded_draft(step, stated)
+            if draft is None:
+                break
+            drafts.append(draft)
+        return [] if drafts == [attached] else drafts  # it was attached for another source
+
+    def _recorded_draft(self, step: Event, stated: Mapping[str, Statement]) -> Draft | None:
+        """Return the draft of a recorded step. None: it is none of this ingest."""
+        causes = step.header.causes
+        act = self.act._replace(origin=step.header.origin, causes=causes)
+        body = step.body
+        if step.actor != INGEST:
+            return None
+        if isinstance(body, MemoryProposed):
+            statement = stated.get(text_of(body.parts))
+            if statement is None or not self._is_from_source(body):
+                return None
+            return Draft(
+                proposal_body(statement, self._owner, body.trust, body.grounds, body.supersedes),
+                act,
+            )
+        if step.kind in DECISION_KINDS and self._is_from_source(self._store.event(causes[0]).body):
+            return Draft(body, act)
+        return None
+
+    def _is_from_source(self, body: Body) -> bool:
+        return isinstance(body, MemoryProposed) and (body.source, body.scope, body.owner) == (
+            self._source,
+            self._scope,
+            self._owner,
+        )
+
     def _vouched(self, ruling: Ruling) -> Ruling:
         if self._is_person and ruling.rule == "origin":
             return Ruling("active", DOCUMENT, "a person ingested it")
@@ -223,6 +298,12 @@ class _Batch:
             return True
         self._seen.add(same)
         return any(self._is_held(row) for row in rows_with(self._viewer, "same", same))
+
+
+def _is_failed_call(step: Event) -> bool:
+    """True if a step only says that a call failed: this ingest may have failed it."""
+    body = step.body
+    return isinstance(body, CallFinished) and body.failure is not None
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────

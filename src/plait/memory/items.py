@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from plait.memory.scopes import Viewer
 from plait.memory.standing import MemoryStanding
 from plait.session.content import text_of
 from plait.session.ports import store_at
-from plait.store import Row, Store
+from plait.store import Row, Scalar, Store
 
 ID_MIN = 4  # digits of an id that name a memory, if no other one begins so
 SHORT = 8  # digits that people and prompts see
@@ -204,6 +204,19 @@ def _rows_from(store: Store, digits: str) -> list[Row]:
         if len(page) < 64:
             return found
         start = str(page[-1]["id"])
+
+
+def latest_rows(store: Store, page: int) -> Iterator[Row]:
+    """Yield the rows of all memories, latest first, so many read at once."""
+    before: Scalar = None
+    while True:
+        rows = store.rows(
+            "memory", ITEM, order="number", descending=True, before=before, limit=page
+        )
+        yield from rows
+        if len(rows) < page:
+            return
+        before = rows[-1]["number"]
 
 
 def digits_of(named: Named) -> str:

@@ -7,17 +7,28 @@ store, found through rows that follow from them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from plait.errors import InvalidValue
+from plait.errors import InvalidValue, UnknownMemory
 from plait.event import Event
-from plait.event.kinds import MemoryKind, MemoryProposed, Purpose, Scope
+from plait.event.kinds import MemoryKind, MemoryProposed, MemorySupported, Purpose, Scope
 from plait.ids import Digest, Micros
 from plait.memory import deciding
+from plait.memory.arguments import (
+    check_actor,
+    check_count,
+    check_flag,
+    check_functions,
+    check_has,
+    check_labels,
+    check_score_parts,
+    check_session,
+)
 from plait.memory.index import Index, IndexFilling, IndexFinder, filling_after
 from plait.memory.ingest import ingest_document, ingest_session
-from plait.memory.items import Hit, MemoryItem, Named, find_row, item_of, store_of
+from plait.memory.items import Hit, MemoryItem, Named, find_row, item_of, latest_rows, store_of
 from plait.memory.provenance import (
     Absence,
     Presence,
@@ -33,14 +44,13 @@ from plait.memory.recall import (
     Question,
     StoreFinder,
     check_question,
-    now_in,
+    moment_of,
     recall,
     search,
     time_of,
 )
 from plait.memory.remember import Statement, remember
 from plait.memory.rollback import RollbackPlan, plan_rollback
-from plait.memory.rows import ITEM
 from plait.memory.rules import Detector
 from plait.memory.scopes import Overseer, Viewer, check_scopes, owners_of, viewer_of
 from plait.memory.standing import STATES
@@ -48,6 +58,7 @@ from plait.memory.tools import memory_tools
 from plait.memory.vector_finder import VectorFinder, Vectors
 from plait.memory.vectors import Embedder
 from plait.session.acting import Because
+from plait.session.arguments import value_text
 from plait.session.finding import address_of
 from plait.session.ports import BINDINGS, store_at
 from plait.session.provenance import influence, why
@@ -57,6 +68,8 @@ from plait.store import Store
 from plait.tool import Tool
 
 _ALL = 2**31
+_WIDENED = frozenset({MemoryProposed.__name__, MemorySupported.__name__})
+_PAGE = 256  # rows that a list with a limit reads at once
 
 
 class Memory:
@@ -77,9 +90,18 @@ class Memory:
         index: Index | None = None,  # another index; None: the store's own
         embedder: Embedder | None = None,  # vectors beside the words; None: words alone
     ) -> None:
+        check_has("index", index, "name", "put", "search", "forget")
+        check_has("embedder", embedder, "id", "size", "embed", "embed_question")
         if index is not None and embedder is not None:
             raise InvalidValue("embedder", "the index has a ranking of its own", "pass one of them")
-        self._store, self.scopes = store, check_scopes(scopes)
+        if not isinstance(store, (str, Path)):
+            check_has("store", store, "address")
+        check_labels(agent=agent, workflow=workflow)
+        check_count("k", k)
+        check_count("tokens_max", tokens_max)
+        check_functions("detectors", detectors)
+        check_score_parts(parts, weights)
+        self._store, self.scopes = store, _scopes(scopes)
         self.agent, self.workflow, self.k, self.tokens_max = agent, workflow, k, tokens_max
         self._detectors = tuple(detectors)
         self.index = index
@@ -113,6 +135,9 @@ class Memory:
 
         `evidence`: sessions, events, messages, positions, as `because=` takes them elsewhere.
         """
+        check_session(session)
+        check_labels(key=key, speaker=speaker, source=source)
+        check_actor(actor)
         statement = Statement(
             text,
             scope,
@@ -139,13 +164,18 @@ class Memory:
             )
 
     def widen(self, session: S, memory: Named, scope: Scope, *, actor: str | None = None) -> S:
-        """Propose a memory again for a wider scope, where the rules decide anew."""
-        row = find_row(core_of(session).store, memory, self._viewer(session))
+        """Propose an active memory again for a wider scope, where the rules decide anew."""
+        check_session(session)
+        viewer = self._viewer(session)
+        row = find_row(viewer.store, memory, viewer)
         event = core_of(session).store.event(Digest(str(row["id"])))
         body = event.body
         assert isinstance(body, MemoryProposed)
         if scope == body.scope:
             raise InvalidValue("scope", f"it has the scope {scope} already", "name a wider one")
+        state = viewer.standing(row).state
+        if state != "active" and not deciding.is_recorded_next(session, _WIDENED, event.id):
+            raise InvalidValue("memory", f"{event.id[:8]} is {state}", "widen an active one")
         return self.remember(
             session,
             str(row["text"]),
@@ -165,7 +195,7 @@ class Memory:
     def ingest(
         self,
         session: S,
-        source: str | Path | SessionValue,
+        source: str | PathLike[str] | SessionValue,
         *,
         scope: Scope = "session",
         kind: Literal["resource", "skill", "message"] | None = None,
@@ -174,12 +204,23 @@ class Memory:
         """Remember a document in pieces, or the messages of another session, each citing its
         source.
         """
+        check_session(session)
+        check_actor(actor)
+        if not isinstance(source, (str, PathLike, SessionValue)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            why = f"{value_text(source)} is no document"
+            raise InvalidValue("source", why, "pass the path of a text file, or a session")
         names = self.names_of(session)
         with filling_after(self._filling, session):
             if isinstance(source, SessionValue):
                 return ingest_session(session, source, scope, names, self._detectors, actor)
             return ingest_document(
-                session, Path(source), scope, kind or "resource", names, self._detectors, actor
+                session,
+                Path(source),
+                scope,
+                "resource" if kind is None else kind,
+                names,
+                self._detectors,
+                actor,
             )
 
     def forget(
@@ -191,10 +232,13 @@ class Memory:
         actor: str | None = None,
     ) -> S | MemoryItem:
         """Take one memory back: as an act of a session, or of a person, in the house log."""
+        check_labels(reason=reason)
+        check_actor(actor)
         if session is None:
             store = self._store_for(memory)
             with filling_after(self._filling, store):
                 return deciding.forget(store, memory, reason=reason, actor=actor)
+        check_session(session)
         viewer = self._viewer(session)
         row = find_row(viewer.store, memory, viewer)
         with filling_after(self._filling, session):
@@ -222,17 +266,21 @@ class Memory:
         `as_of` answers as of an earlier value, or a commit number; `valid_at` asks for what was
         true at a time. `shown` puts the hits into the prompt of the agent that asks.
         """
+        check_session(session)
+        check_labels(workflow=workflow, agent=agent)
+        check_flag("shown", shown)
+        check_actor(actor)
         question = Question(
             query,
             self.k if k is None else k,
-            check_scopes(scopes) or self.scopes,
+            _scopes(scopes) or self.scopes,
             purpose,
             workflow,
             valid_at,
             shown,
             self.tokens_max,
         )
-        at, number = _moment(session, as_of)
+        at, number = moment_of(session, as_of)
         names = owners_of(session, agent or self.agent, self.workflow)
         # another index holds what is active now: the past is looked up in the store
         finder = self.finder() if number is None else self._store_finder()
@@ -243,7 +291,7 @@ class Memory:
         query: str,
         *,
         session: SessionValue | None = None,
-        as_of: SessionValue | None = None,
+        as_of: SessionValue | int | None = None,
         k: int | None = None,
         valid_at: Micros | None = None,
     ) -> list[tuple[MemoryItem, float]]:
@@ -253,15 +301,17 @@ class Memory:
         """
         question = Question(query, self.k if k is None else k, valid_at=valid_at)
         check_question(question)
-        reader = session if session is not None else as_of
+        if session is not None:
+            check_session(session)
+        reader = as_of if session is None and isinstance(as_of, SessionValue) else session
         store = core_of(reader).store if reader is not None else self._own_store()
-        number = store.number_of(as_of.head) if as_of is not None else None
+        at, number = moment_of(reader if reader is not None else store, as_of)
         viewer = (
             Overseer(store, number)
             if reader is None
-            else viewer_of(reader, self.names_of(reader), at=as_of, number=number)
+            else viewer_of(reader, self.names_of(reader), at=at, number=number)
         )
-        now = time_of(reader, as_of) if reader is not None else now_in(store)
+        now = time_of(reader if reader is not None else store, at, number)
         is_now = reader is not None and number is None
         finder = self.finder() if is_now else self._store_finder()
         found = search(store, query, viewer, finder, now, valid_at, question.k)
@@ -283,13 +333,16 @@ class Memory:
         limit: int = _ALL,
     ) -> list[MemoryItem]:
         """Return memories, latest first: those a session may see, or, without one, all."""
+        check_count("limit", limit)
         if state is not None and state not in STATES:
             raise InvalidValue(
-                "state", f"{state!r} is not one", f"use one of {', '.join(STATES)}, or None for all"
+                "state",
+                f"{value_text(state)} is not one",
+                f"use one of {', '.join(STATES)}, or None for all",
             )
         store, viewer = self._reader(None, session)
         found: list[MemoryItem] = []
-        for row in store.rows("memory", ITEM, order="number", descending=True, limit=_ALL):
+        for row in latest_rows(store, _PAGE if limit < _ALL else _ALL):
             if not viewer.may_see(row):
                 continue
             item = item_of(store, row, viewer)
@@ -316,19 +369,23 @@ class Memory:
 
     def why_present(self, session: SessionValue, memory: Named) -> Presence:
         """Tell by which recalls, rules and evidence a memory was in a session."""
+        check_session(session)
         return reason_present(session, memory, self._viewer(session))
 
     def why_not(self, session: SessionValue, query: str, memory: Named) -> Absence:
         """Tell why a memory is not among the hits of a query, as the store is now."""
+        check_session(session)
         names = self.names_of(session)
         return reason_absent(session, query, memory, names, self.finder(), self.k)
 
     def used(self, session: SessionValue) -> list[Use]:
         """Return the memories that a session has recalled, and those that were taken back since."""
+        check_session(session)
         return uses_of(session)
 
     def ablate(self, session: SessionValue, memory: Named, **how: Any) -> Any:
         """Run a session's program again without a memory, in a branch, and tell the difference."""
+        check_session(session)
         if BINDINGS.ablation is None:
             raise InvalidValue("ablate", "nothing is bound that can run it", "import plait")
         return BINDINGS.ablation(self, session, memory, **how)
@@ -342,12 +399,14 @@ class Memory:
 
     def approve(self, memory: Named, *, reason: str = "", actor: str | None = None) -> MemoryItem:
         """Have a person commit a memory that waits. Its writer may not."""
+        check_labels(reason=reason)
         store = self._store_for(memory)
         with filling_after(self._filling, store):
             return deciding.approve(store, memory, reason=reason, actor=actor)
 
     def reject(self, memory: Named, *, reason: str = "", actor: str | None = None) -> MemoryItem:
         """Have a person reject a memory that waits, for good."""
+        check_labels(reason=reason)
         store = self._store_for(memory)
         with filling_after(self._filling, store):
             return deciding.reject(store, memory, reason=reason, actor=actor)
@@ -364,6 +423,8 @@ class Memory:
         """Plan to take back a memory, all of a session, a document or an author, or to undo an
         earlier rollback. Nothing happens before `plan.apply(reason=…)`.
         """
+        if session is not None:
+            check_session(session)
         store = core_of(session).store if session is not None else self._store_for(memory)
         return plan_rollback(
             store, memory=memory, session=session, source=source, author=author, undo=undo
@@ -406,6 +467,7 @@ class Memory:
 
     def _reader(self, memory: Named | None, session: SessionValue | None) -> tuple[Store, Viewer]:
         if session is not None:
+            check_session(session)
             viewer = self._viewer(session)
             return viewer.store, viewer
         store = self._store_for(memory)
@@ -423,6 +485,8 @@ class Memory:
         every = [named] if isinstance(named, (str, MemoryItem, Hit, Event)) else named
         if not every:
             return []
+        if not isinstance(every, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UnknownMemory(value_text(every))
         viewer = self._viewer(session)
         return [Digest(str(find_row(viewer.store, each, viewer)["id"])) for each in every]
 
@@ -434,14 +498,7 @@ class Memory:
         return store_at(address_of(self._store))
 
 
-def _moment(
-    session: SessionValue, as_of: SessionValue | int | None
-) -> tuple[SessionValue | None, int | None]:
-    """Return the value and the commit number at which a recall looks back."""
-    if as_of is None:
-        return None, None
-    if isinstance(as_of, SessionValue):
-        return as_of, core_of(session).store.number_of(as_of.head)
-    if type(as_of) is not int or as_of < 0:
-        raise InvalidValue("as_of", f"{as_of!r} is no moment", "pass a session or a commit number")
-    return None, as_of
+def _scopes(scopes: Collection[Scope] | None) -> tuple[Scope, ...] | None:
+    if scopes is not None and not isinstance(scopes, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue("scopes", f"{value_text(scopes)} is no list", "pass a list of scopes")
+    return check_scopes(scopes)

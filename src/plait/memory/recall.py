@@ -25,17 +25,20 @@ from plait.event.kinds import (
 from plait.event.strict import check_text
 from plait.ids import Digest, Micros, house_of
 from plait.journal.writer import direct_writer
+from plait.memory.arguments import check_count, check_time
 from plait.memory.items import Hit, hit_of_row, hits_of
 from plait.memory.ranking import Part, RankedRow, rank_rows
 from plait.memory.rows import ITEM, decode_ids
-from plait.memory.scopes import SCOPES, Viewer, viewer_of
+from plait.memory.scopes import SCOPES, Viewer, path_of, viewer_of
 from plait.memory.shown import fitting_hits
 from plait.memory.standing import is_stale, reason_out_of_time
 from plait.memory.words import query_words
 from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
+from plait.session.arguments import value_text
 from plait.session.life import check_may
 from plait.session.ports import Draft, writer_of
+from plait.session.state import Known
 from plait.session.value import S, SessionValue, core_of, position_of
 from plait.store import Found, FoundRow, Row, Store
 
@@ -47,6 +50,7 @@ NEAR = 2  # neighbours on each side
 _OMISSIONS_MAX = 64  # on record; a flood of quarantined texts must not fill the log
 _FAILURE_MAX = 2000  # characters
 WITHHELD = "withheld in a what-if"
+_MOMENT = "pass an earlier value of this session, or a commit number"
 _OPEN = "recall in the workflow, with the value that its forward has, or in a fork"
 
 
@@ -184,7 +188,8 @@ def search_and_rank(
     store, scopes = core_of(session).store, scopes_of(question, names)
     read = number if number is not None else store.number
     viewer = viewer_of(session, names, scopes, at=at, number=number)
-    now, withheld = time_of(session, at), writer_of(session.run).withheld(position_of(session))
+    now = time_of(session, at, number)
+    withheld = writer_of(session.run).withheld(position_of(session))
     try:
         return _searched(store, question, scopes, finder, viewer, now, read, withheld)
     except Exception as error:  # another index is code of others
@@ -397,12 +402,49 @@ def _causes_of(body: MemoryRecalled | RecallFailed) -> tuple[Digest, ...]:
     return tuple([hit.memory for hit in body.hits])
 
 
-def time_of(session: SessionValue, at: SessionValue | None = None) -> Micros:
-    """Return the time of a recall: now, or that of the event at which it looks back."""
+def moment_of(
+    reader: SessionValue | Store, as_of: SessionValue | int | None
+) -> tuple[SessionValue | None, int | None]:
+    """Return the value and the commit number at which a reader looks back.
+
+    A value shows all that is on its path, so it must be of the lineage of the session.
+    """
+    if as_of is None:
+        return None, None
+    store = core_of(reader).store if isinstance(reader, SessionValue) else reader
+    if isinstance(as_of, SessionValue):
+        if not isinstance(reader, SessionValue) or not _has_value(reader, as_of):
+            raise InvalidValue("as_of", "it is no value of this session", _MOMENT)
+        return as_of, store.number_of(as_of.head)
+    if type(as_of) is not int or not 0 <= as_of <= store.number:
+        raise InvalidValue("as_of", f"{value_text(as_of)} is no moment of this store", _MOMENT)
+    return None, as_of
+
+
+def _has_value(session: SessionValue, value: SessionValue) -> bool:
+    """True if a value is of the same lineage, or on the session's path."""
+    if value.store != session.store:
+        return False
+    mine, path = path_of(core_of(session)), core_of(value).state.story.path
+    return mine[0].log == path[0].log or Known(mine).has(value.id, value.seq)
+
+
+def time_of(
+    reader: SessionValue | Store, at: SessionValue | None = None, number: int | None = None
+) -> Micros:
+    """Return the time of a recall: now, or that of the event or the commit at which it looks
+    back.
+    """
     if at is not None:
         return core_of(at).store.event(at.head).header.time
-    here = position_of(session)
-    return direct_writer().source(here.store).now(here.id, here.seq + 1)
+    store = core_of(reader).store if isinstance(reader, SessionValue) else reader
+    if number is not None:
+        for _, event in store.feed(max(number - 1, 0), limit=1):
+            return event.header.time
+    if isinstance(reader, SessionValue):
+        here = position_of(reader)
+        return direct_writer().source(here.store).now(here.id, here.seq + 1)
+    return now_in(store)
 
 
 def now_in(store: Store) -> Micros:
@@ -420,9 +462,8 @@ def check_question(question: Question) -> None:
         raise InvalidValue(
             "query", f"it has {len(query):,} characters", f"pass at most {QUERY_MAX:,}"
         )
-    for name in ("k", "tokens_max"):
-        value = getattr(question, name)
-        if type(value) is not int or value < 1:
-            raise InvalidValue(name, f"{value!r} is not a number from 1", "pass a number from 1")
+    check_count("k", question.k)
+    check_count("tokens_max", question.tokens_max)
+    check_time("valid_at", question.valid_at)
     if question.k > K_MAX:
         raise InvalidValue("k", f"{question.k:,} are too many", f"pass at most {K_MAX:,}")

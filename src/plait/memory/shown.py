@@ -58,7 +58,7 @@ def hit_line(hit: Hit, now: Micros) -> str:
     kind = "failed attempt" if hit.kind == "failure" else hit.kind
     facts = [kind, _TRUST.get(hit.trust, hit.trust), f"{age_text(now - hit.time)} old", *hit.marks]
     who = f"{hit.speaker}: " if hit.speaker else ""
-    return f"[m:{hit.short}] ({', '.join(facts)}) {who}{' '.join(hit.text.split())}"
+    return f"[m:{hit.short}] ({', '.join(facts)}) {' '.join(f'{who}{hit.text}'.split())}"
 
 
 def age_text(age: Micros) -> str:

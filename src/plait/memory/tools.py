@@ -12,6 +12,7 @@ from plait.event import Event
 from plait.event.kinds import (
     MemoryKind,
     MemoryProposed,
+    MemoryRecalled,
     MemoryRejected,
     MemoryRetracted,
     MemorySupported,
@@ -24,7 +25,7 @@ from plait.event.kinds import (
     ValidationRecorded,
 )
 from plait.memory.evidence import text_of_event
-from plait.memory.items import Hit, find_row, item_of
+from plait.memory.items import Hit, find_row, hits_of, item_of
 from plait.memory.rows import DECISION_KINDS
 from plait.memory.scopes import viewer_of
 from plait.memory.words import words_of
@@ -68,6 +69,7 @@ _CITED = frozenset(
     for kind in (MessageSaid, ModelReplied, ToolReturned, ToolFailed, ValidationRecorded)
 )
 _REMEMBERED = frozenset(kind.__name__ for kind in (MemoryProposed, MemorySupported, MemoryRejected))
+_RECALLED = frozenset({MemoryRecalled.__name__, RecallFailed.__name__})
 _FORGOTTEN = frozenset({MemoryRetracted.__name__})
 _OUTCOMES = {
     "active": "remembered as [m:{id}]",
@@ -119,13 +121,17 @@ def memory_tools(memory: ToolMemory) -> list[Tool[..., Any]]:
             query: the question, or the words to search for
             k: how many to return at most
         """
+        if (written := _written_before(session, _RECALLED)) is not None:
+            store = core_of(session).store
+            is_found = written.kind == MemoryRecalled.__name__
+            return _recall_text(written, hits_of(store, written) if is_found else [])
         for _ in range(_TRIES):
             try:
                 after, hits = memory.recall(session, query, k=k)
             except StaleHead:
                 session = session.reload()
             else:
-                return "\n".join(map(_hit_text, hits)) or _no_hits_text(after)
+                return _recall_text(core_of(after).store.event(after.head), hits)
         raise StaleHead(session.id, session.head, session.head, session.seq)
 
     @tool(effect="pure", timeout_s=60, version=_VERSION)
@@ -170,12 +176,12 @@ def evidence_for(session: Session, text: str) -> list[Event]:
     return quoted[:3] or ([reply] if reply is not None else [core.store.event(session.head)])
 
 
-def _no_hits_text(session: Session) -> str:
-    """Return why there are no hits: a broken index must not look like an empty memory."""
-    body = core_of(session).store.event(session.head).body
+def _recall_text(event: Event, hits: Sequence[Hit]) -> str:
+    """Return a recall as the model is told. A broken index must not look like an empty memory."""
+    body = event.body
     if isinstance(body, RecallFailed):
         return f"memory could not be searched: {body.failure.kind}: {body.failure.message}"
-    return "(nothing in memory matches)"
+    return "\n".join(map(_hit_text, hits)) or "(nothing in memory matches)"
 
 
 def _written_before(session: Session, kinds: frozenset[str]) -> Event | None:
@@ -209,4 +215,7 @@ def _outcome_text(memory: ToolMemory, session: Session, news: Iterable[Event]) -
 def _hit_text(hit: Hit) -> str:
     marks = "".join(f", {mark}" for mark in hit.marks)
     who = f"{hit.speaker}: " if hit.speaker else ""
-    return f"[m:{hit.short}] ({hit.kind}, {hit.trust}{marks}) {who}{hit.text}"
+    # on one line: a text with a line break could pass for two memories
+    return (
+        f"[m:{hit.short}] ({hit.kind}, {hit.trust}{marks}) {' '.join(f'{who}{hit.text}'.split())}"
+    )
