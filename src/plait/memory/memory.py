@@ -101,7 +101,7 @@ class Memory:
         check_count("tokens_max", tokens_max)
         check_functions("detectors", detectors)
         check_score_parts(parts, weights)
-        self._store, self.scopes = store, _scopes(scopes)
+        self._store, self.scopes = store, check_scopes(scopes)
         self.agent, self.workflow, self.k, self.tokens_max = agent, workflow, k, tokens_max
         self._detectors = tuple(detectors)
         self.index = index
@@ -273,7 +273,7 @@ class Memory:
         question = Question(
             query,
             self.k if k is None else k,
-            _scopes(scopes) or self.scopes,
+            check_scopes(scopes) or self.scopes,
             purpose,
             workflow,
             valid_at,
@@ -496,9 +496,3 @@ class Memory:
 
     def _own_store(self) -> Store:
         return store_at(address_of(self._store))
-
-
-def _scopes(scopes: Collection[Scope] | None) -> tuple[Scope, ...] | None:
-    if scopes is not None and not isinstance(scopes, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue("scopes", f"{value_text(scopes)} is no list", "pass a list of scopes")
-    return check_scopes(scopes)

@@ -196,7 +196,9 @@ class _Remembering:
         found = list(supersedes)
         for memory in found:
             for row in self._store.rows("memory", ITEM, {"id": memory}, limit=1):
-                if row["scope"] != "session" and row["owner"] != self._row_owner:
+                is_other = row["scope"] != "session" and row["owner"] != self._row_owner
+                # the same statement for more readers replaces the narrow one
+                if is_other and row["same"] != text_digest(self._statement.text):
                     raise InvalidValue(
                         "supersedes",
                         f"{memory[:8]} belongs to another {row['scope']}",

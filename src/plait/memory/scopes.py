@@ -17,6 +17,7 @@ from plait.event.kinds import Place, Scope, SessionOpened
 from plait.ids import LogId, house_of
 from plait.memory.rows import VERDICT, MemoryDecision, decode_decisions
 from plait.memory.standing import MemoryStanding, standing_of
+from plait.session.arguments import value_text
 from plait.session.core import Core
 from plait.session.fold import state_at
 from plait.session.ports import writer_of
@@ -217,8 +218,8 @@ def check_scopes(scopes: Collection[Scope] | None) -> tuple[Scope, ...] | None:
     """Return scopes in their order. None: all that the session has."""
     if scopes is None:
         return None
-    if isinstance(scopes, str):
-        raise InvalidValue("scopes", f"{scopes!r} is a text", "pass a list of scopes")
+    if isinstance(scopes, str) or not isinstance(scopes, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue("scopes", f"{value_text(scopes)} is no list", "pass a list of scopes")
     for scope in scopes:
         if scope not in SCOPES:
             raise InvalidValue("scopes", f"{scope!r} is not one", f"use of {', '.join(SCOPES)}")
