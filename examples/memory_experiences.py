@@ -7,8 +7,8 @@ reflections. Taking one experience back takes its reflection, and marks the plan
     Ann goes from the garden to the harbour to the bakery to the library.
     Ben goes from the garden to the harbour to the bakery to the library.
     Cleo goes from the garden to the harbour to the bakery to the library.
-    the score of an experience: importance, own, recency, window
-    falls: Ann repairs the mirror number 183 at the harbour.
+    the score of an experience: importance, own, recency
+    falls: Ann repairs the cart number 193 at the harbour.
     falls: Ann cares about the things of the harbour.
     has less evidence: Ann goes from the garden to the harbour to the bakery to the library.
     Ann goes from the garden to th… is now marked: less evidence

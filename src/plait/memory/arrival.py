@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from plait.errors import UnknownRows
 from plait.event import Event
 from plait.event.kinds import (
     MemoryCommitted,
@@ -109,7 +110,10 @@ class _Arrival:
         self._drafts: list[Draft] = []
 
     def drafts(self) -> list[Draft]:
-        events = self._arriving()
+        try:
+            events = self._arriving()
+        except UnknownRows:  # a store that was opened without memories decides about none
+            return []
         for event in events:
             body = event.body
             if isinstance(body, MemoryProposed):
