@@ -125,12 +125,12 @@ class _Remembering:
         self._session, self._statement, self._owner = session, statement, owner
         self._pieces, self._writer, self._detectors = pieces, writer, detectors
         self._store = core_of(session).store
-        self._words = words_of(statement.text)
         self._row_owner = f"{statement.scope}:{owner}"
         is_wide = statement.scope != "session"
         owners = (self._row_owner,) if is_wide else ()
         path = () if is_wide else path_of(core_of(session))
         self._viewer = Viewer(self._store, owners, path)
+        self._same = list(rows_with(self._viewer, "same", text_digest(statement.text)))
 
     def drafts(self, supersedes: Sequence[Digest]) -> list[Draft]:
         known = self._same_words()
@@ -147,7 +147,7 @@ class _Remembering:
             detectors = () if self._writer.is_person else self._detectors
             found = detected_ruling(self._statement.text, detectors)
             return [proposal] if found is None else [proposal, self._decision(found.body(), 0)]
-        was_retracted = were_retracted(self._viewer, self._statement.text)
+        was_retracted = any([is_taken_back(self._viewer, row) for row in self._same])
         ruling = decide(self._proposal(was_retracted=was_retracted), self._detectors)
         drafts = [proposal, self._decision(ruling.body(), 0)]
         if ruling.state == "active":
@@ -215,7 +215,7 @@ class _Remembering:
         A person who says it again with another key or other limits says something new.
         """
         now = direct_writer().source(self._store.address).now(self._session.id, self._session.seq)
-        for row in rows_with(self._viewer, "same", text_digest(self._statement.text)):
+        for row in self._same:
             if self._viewer.standing(row).state == "superseded":
                 continue
             if reason_out_of_time(row, now, now) is None and not self._is_restated(row):
@@ -224,10 +224,9 @@ class _Remembering:
 
     def _restated(self) -> list[Digest]:
         """Return the active memories that this one states anew."""
-        rows = rows_with(self._viewer, "same", text_digest(self._statement.text))
         return [
             Digest(str(row["id"]))
-            for row in rows
+            for row in self._same
             if self._viewer.standing(row).state == "active" and self._is_restated(row)
         ]
 
@@ -349,13 +348,15 @@ def is_confirmed_by(
 
 def were_retracted(viewer: Viewer, text: str, memory: str = "") -> bool:
     """True if another memory that says the same was taken back."""
-    for row in rows_with(viewer, "same", text_digest(text)):
-        standing = viewer.standing(row)
-        if standing.state == "retracted" and row["id"] != memory:
-            # a document that lost it may have it again
-            if standing.by is None or standing.by.rule != DOCUMENT:
-                return True
-    return False
+    rows = rows_with(viewer, "same", text_digest(text))
+    return any([is_taken_back(viewer, row) for row in rows if row["id"] != memory])
+
+
+def is_taken_back(viewer: Viewer, row: Row) -> bool:
+    """True if a memory was taken back; a document that lost it may have it again."""
+    standing = viewer.standing(row)
+    is_lost = standing.by is not None and standing.by.rule == DOCUMENT
+    return standing.state == "retracted" and not is_lost
 
 
 def echoed_memory(session: SessionValue, text: str, upto: tuple[LogId, int] | None = None) -> str:
