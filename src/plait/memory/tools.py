@@ -32,6 +32,7 @@ from plait.memory.words import words_of
 from plait.session import Session
 from plait.session.acting import acting_in
 from plait.session.events import path_events
+from plait.session.origins import ORDINARY
 from plait.session.value import core_of
 from plait.tool import Tool, tool
 
@@ -63,6 +64,7 @@ class ToolMemory(Protocol):
 # another one in each process.
 _VERSION = "plait 1"
 _TRIES = 100  # each try lost to another writer, which is done now
+_QUOTES_MAX = 8
 _LOOKED_AT = 200  # events of the path among which a quotation is looked for
 _CITED = frozenset(
     kind.__name__
@@ -173,7 +175,11 @@ def evidence_for(session: Session, text: str) -> list[Event]:
             reply = reply or event
         elif wanted in f" {' '.join(words_of(text_of_event(event, core.store.get_blob)))} ":
             quoted.append(event)
-    return quoted[:3] or ([reply] if reply is not None else [core.store.event(session.head)])
+    # what came from outside first: results that repeat it must not hide where it came from
+    quoted.sort(key=lambda event: event.header.origin in ORDINARY)
+    return quoted[:_QUOTES_MAX] or (
+        [reply] if reply is not None else [core.store.event(session.head)]
+    )
 
 
 def _recall_text(event: Event, hits: Sequence[Hit]) -> str:
