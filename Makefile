@@ -41,6 +41,8 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/durable.py
 	$(BIN)/python benchmarks/workspace.py
 	$(BIN)/python benchmarks/sandbox.py
+	$(BIN)/python benchmarks/memory.py
+	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 
 bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside their peers, each in a process of its own
