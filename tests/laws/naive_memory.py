@@ -25,6 +25,7 @@ from plait.ids import Digest, house_of
 from plait.store import Store
 from tests.laws.naive import Naive
 
+_LIFTED = {"reflection", "origin", "model", "unconfirmed"}  # by a verdict
 _GATED = {MemoryCommitted: "active", MemoryQuarantined: "quarantined", MemoryRejected: "rejected"}
 
 
@@ -56,7 +57,7 @@ class NaiveMemory:
         """The standing for the reader that a session is; without one, by all decisions."""
         body: Any = memory.body
         path = self._path(session) if session is not None and body.scope == "session" else None
-        state, retracted = "proposed", 0
+        state, rule, retracted = "proposed", "", 0
         superseders: dict[Digest, bool] = {}  # False: lifted
         for event in self.events:
             if not self._counts(event, path, session is not None) or memory.id not in (
@@ -66,12 +67,13 @@ class NaiveMemory:
             said: Any = event.body
             causes = event.header.causes
             if isinstance(said, ValidationRecorded):
-                state = "active" if said.passed and state == "quarantined" else state
+                is_lifted = said.passed and state == "quarantined" and rule in _LIFTED
+                state = "active" if is_lifted else state
                 continue
             if causes[0] != memory.id:
                 continue
             if type(said) in _GATED:
-                state = _GATED[type(said)]
+                state, rule = _GATED[type(said)], said.rule
             elif isinstance(said, MemoryRetracted):
                 retracted += 1
             elif isinstance(said, MemorySuperseded):
