@@ -90,7 +90,7 @@ class SqliteRows(SqliteCore):
             with self._reader() as db, db.snapshot():
                 fault = lookup_fault(db, name)
             if fault is None:
-                self._connections.write(lambda db: check_index(db, name), durable=False)
+                self._connections.write(lambda db: check_index(db, name))
             return fault
         except StoreCorrupt as error:
             return error.why
