@@ -256,7 +256,7 @@ def test_the_same_words_from_elsewhere_are_support(store: Store, memory: Memory)
 def test_a_second_independent_session_confirms_what_a_model_said(
     store: Store, memory: Memory
 ) -> None:
-    def told(session: Session) -> Session:
+    def reflect(session: Session) -> Session:
         return memory.remember(
             session,
             "Retries hide it.",
@@ -266,11 +266,11 @@ def test_a_second_independent_session_confirms_what_a_model_said(
             actor="agent:a",
         )
 
-    one = told(Session("Hi", project="shop", store=store))
+    one = reflect(Session("Hi", project="shop", store=store))
     assert state_of(memory, one) == ("quarantined", "reflection")
-    again = told(one)
+    again = reflect(one)
     assert state_of(memory, again)[0] == "quarantined"  # the same session is no second opinion
-    told(Session("Ho", project="shop", store=store))
+    reflect(Session("Ho", project="shop", store=store))
     assert state_of(memory, again.reload()) == ("active", "second run")
 
 

@@ -25,7 +25,7 @@ BASE = "The staging database is read-only."
 WRONG = "wrong host"
 
 
-def told(memory: Memory, session: Session, text: str, **how: Any) -> tuple[Session, MemoryItem]:
+def written(memory: Memory, session: Session, text: str, **how: Any) -> tuple[Session, MemoryItem]:
     """A memory that was just written, after which the session is as it was, and the memory."""
     session = memory.remember(session, text, **how)
     return session, last_item(memory, session)
@@ -37,7 +37,7 @@ def derived(
     """A memory that an agent drew from others, and that a person has approved."""
     store = memory.get(bases[0]).store
     events = [Session.open(base.log, store=store).events[base.seq - 1] for base in bases]
-    session, item = told(memory, session, text, evidence=events, actor="agent:a", **how)
+    session, item = written(memory, session, text, evidence=events, actor="agent:a", **how)
     return session, memory.approve(item, actor="human:ben")
 
 
@@ -59,8 +59,8 @@ def standings(memory: Memory) -> dict[str, Any]:
 def test_what_rests_on_it_alone_falls_and_the_rest_has_less_evidence(
     memory: Memory, session: Session
 ) -> None:
-    session, base = told(memory, session, BASE, scope="project")
-    session, other = told(memory, session, "Backups run at night.", scope="project")
+    session, base = written(memory, session, BASE, scope="project")
+    session, other = written(memory, session, "Backups run at night.", scope="project")
     session, alone = derived(memory, session, "Write tests need another host.", base)
     session, far = derived(memory, session, "The other host is billed to us.", alone)
     session, both = derived(memory, session, "Restore staging from backups.", base, other)
@@ -83,7 +83,7 @@ def test_what_rests_on_it_alone_falls_and_the_rest_has_less_evidence(
 
 
 def test_memories_do_not_hold_each_other_up_in_a_circle(memory: Memory, session: Session) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
     session, one = derived(memory, session, "Tests write elsewhere.", base)
     session, two = derived(memory, session, "Elsewhere is another host.", one)
     event = session.events[two.seq - 1]
@@ -95,13 +95,13 @@ def test_memories_do_not_hold_each_other_up_in_a_circle(memory: Memory, session:
 def test_what_lost_its_evidence_before_and_rests_on_nothing_that_falls_stays(
     memory: Memory, session: Session
 ) -> None:
-    session, base = told(memory, session, BASE)
-    session, gone = told(memory, session, "Backups run at night.")
+    session, base = written(memory, session, BASE)
+    session, gone = written(memory, session, "Backups run at night.")
     session, middle = derived(memory, session, "Tests write elsewhere.", base)
     session, hits = memory.recall(session, "tests and backups", k=2)
     assert {hit.id for hit in hits} == {gone.id, middle.id}
     session = record_reply(session)
-    session, drawn = told(memory, session, "Both are slow.", evidence=session, actor="agent:a")
+    session, drawn = written(memory, session, "Both are slow.", evidence=session, actor="agent:a")
     memory.forget(gone)  # and with it the only evidence that the last one has
     memory.remember(session, "Tests write elsewhere.")  # a person says so, too
     plan = memory.rollback(base)
@@ -113,10 +113,10 @@ def test_one_that_is_rolled_back_itself_is_not_held_by_one_that_stands(
     memory: Memory, session: Session, store: Store
 ) -> None:
     wide: dict[str, Any] = {"scope": "project"}  # others may cite it
-    session, base = told(memory, session, BASE, **wide)
+    session, base = written(memory, session, BASE, **wide)
     other = Session("Hi", user="ann", project="shop", store=store)
     event = session.events[base.seq - 1]
-    other, stands = told(memory, other, "I checked staging.", evidence=event, **wide)
+    other, stands = written(memory, other, "I checked staging.", evidence=event, **wide)
     session, two = derived(memory, session, "Tests write elsewhere.", stands, **wide)
     other, three = derived(memory, other, "Elsewhere is far.", two, **wide)
     plan = memory.rollback(session=session)
@@ -124,9 +124,9 @@ def test_one_that_is_rolled_back_itself_is_not_held_by_one_that_stands(
 
 
 def test_what_a_person_wrote_or_a_verdict_confirmed_stays(memory: Memory, session: Session) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
     event = session.events[base.seq - 1]
-    session, own = told(memory, session, "I checked staging.", evidence=event)
+    session, own = written(memory, session, "I checked staging.", evidence=event)
     session, checked = derived(memory, session, "Staging has replicas.", base)
     item = session.events[checked.seq - 1]
     session = session.checks.record("probe", True, because=item)
@@ -138,10 +138,10 @@ def test_what_a_person_wrote_or_a_verdict_confirmed_stays(memory: Memory, sessio
 
 
 def test_words_of_a_model_rest_on_what_it_was_shown(memory: Memory, session: Session) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
     session, _ = memory.recall(session, "staging")
     session = record_reply(session)
-    session, drawn = told(
+    session, drawn = written(
         memory, session, "Writes go elsewhere.", evidence=session, actor="agent:a"
     )
     assert memory.rollback(base).retracted == (base.id, drawn.id)
@@ -153,8 +153,8 @@ def test_words_of_a_model_rest_on_what_it_was_shown(memory: Memory, session: Ses
 def test_a_superseded_memory_is_back_once_its_superseder_is_rolled_back(
     memory: Memory, session: Session
 ) -> None:
-    session, old = told(memory, session, "Staging is at host a.", scope="user", key="host")
-    session, new = told(memory, session, "Staging is at host b.", scope="user", key="host")
+    session, old = written(memory, session, "Staging is at host a.", scope="user", key="host")
+    session, new = written(memory, session, "Staging is at host b.", scope="user", key="host")
     assert states(memory, old, new) == ["superseded", "active"]
     plan = memory.rollback(new)
     assert plan.restored == ((old.id, new.id),)
@@ -166,9 +166,9 @@ def test_a_superseded_memory_is_back_once_its_superseder_is_rolled_back(
 def test_it_stays_superseded_while_another_one_replaces_it(
     memory: Memory, session: Session
 ) -> None:
-    session, old = told(memory, session, "Staging is at host a.", scope="user")
-    session, one = told(memory, session, "Staging is at b.", scope="user", supersedes=old)
-    session, two = told(memory, session, "Staging is at c.", scope="user", supersedes=old)
+    session, old = written(memory, session, "Staging is at host a.", scope="user")
+    session, one = written(memory, session, "Staging is at b.", scope="user", supersedes=old)
+    session, two = written(memory, session, "Staging is at c.", scope="user", supersedes=old)
     plan = memory.rollback(one)
     assert plan.restored == () and plan.retracted == (one.id,)
     plan.apply(reason=WRONG)
@@ -180,9 +180,9 @@ def test_it_stays_superseded_while_another_one_replaces_it(
 def test_the_middle_of_a_chain_does_not_bring_the_oldest_back(
     memory: Memory, session: Session
 ) -> None:
-    session, first = told(memory, session, "It is at a.", scope="user")
-    session, middle = told(memory, session, "It is at b.", scope="user", supersedes=first)
-    session, last = told(memory, session, "It is at c.", scope="user", supersedes=middle)
+    session, first = written(memory, session, "It is at a.", scope="user")
+    session, middle = written(memory, session, "It is at b.", scope="user", supersedes=first)
+    session, last = written(memory, session, "It is at c.", scope="user", supersedes=middle)
     plan = memory.rollback(middle)
     assert plan.restored == () and [each.memory for each in plan.conflicts] == [first.id]
     plan.apply(reason=WRONG)
@@ -193,10 +193,10 @@ def test_the_middle_of_a_chain_does_not_bring_the_oldest_back(
 def test_a_key_that_says_something_else_by_now_is_a_conflict(
     memory: Memory, session: Session
 ) -> None:
-    session, old = told(memory, session, "Staging is at a.", scope="user", key="host")
-    session, new = told(memory, session, "Staging is at b.", scope="user", key="host")
+    session, old = written(memory, session, "Staging is at a.", scope="user", key="host")
+    session, new = written(memory, session, "Staging is at b.", scope="user", key="host")
     memory.forget(new)
-    session, now = told(memory, session, "Staging is at c.", scope="user", key="host")
+    session, now = written(memory, session, "Staging is at c.", scope="user", key="host")
     plan = memory.rollback(new)
     assert plan.is_empty and plan.conflicts[0].memory == old.id
     assert f"m:{now.short} has its key now" in str(plan)
@@ -207,9 +207,9 @@ def test_a_key_that_says_something_else_by_now_is_a_conflict(
 def test_in_a_branch_without_the_other_superseder_it_comes_back(
     memory: Memory, session: Session
 ) -> None:
-    session, old = told(memory, session, "Staging is at a.")
-    left, one = told(memory, session.fork("left"), "Staging is at b.", supersedes=old)
-    right, _ = told(memory, session.fork("right"), "Staging is at c.", supersedes=old)
+    session, old = written(memory, session, "Staging is at a.")
+    left, one = written(memory, session.fork("left"), "Staging is at b.", supersedes=old)
+    right, _ = written(memory, session.fork("right"), "Staging is at c.", supersedes=old)
 
     def seen() -> list[str]:
         return [memory.get(old, session=each).state for each in (left, right, session)]
@@ -228,7 +228,7 @@ def test_in_a_branch_without_the_other_superseder_it_comes_back(
 def test_a_plan_whose_ground_has_moved_changes_nothing(
     memory: Memory, session: Session, store: Store
 ) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
     plan = memory.rollback(base)
     session, _ = derived(memory, session, "Write elsewhere.", base)
     before = store.number
@@ -246,7 +246,7 @@ def test_a_plan_whose_ground_has_moved_changes_nothing(
 
 
 def test_people_alone_apply_it(memory: Memory, session: Session, store: Store) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
     plan = memory.rollback(base)
     before = store.number
     with pytest.raises(MayNotDecide):
@@ -265,7 +265,7 @@ def test_people_alone_apply_it(memory: Memory, session: Session, store: Store) -
 
 
 def test_names_that_mean_nothing(memory: Memory, session: Session) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
     with pytest.raises(UnknownMemory):
         memory.rollback("0123456789abcdef")
     with pytest.raises(UnknownMemory):
@@ -287,9 +287,9 @@ def test_all_of_a_session_a_document_or_an_author(
     notes.write_text("Staging is at host a.\n\n" + "Backups run at night. " * 60)
     session = memory.ingest(session, notes)
     pieces = [event.id for event in events_of(session, MemoryProposed)]
-    session, own = told(memory, session, "Hosts are rented.", evidence=2, actor="agent:a")
+    session, own = written(memory, session, "Hosts are rented.", evidence=2, actor="agent:a")
     other = Session("Hi", user="ann", store=store)
-    other, there = told(memory, other, "Hosts are slow.", evidence=2, actor="agent:a")
+    other, there = written(memory, other, "Hosts are slow.", evidence=2, actor="agent:a")
     assert memory.rollback(source=str(notes)).retracted == tuple(pieces)
     assert memory.rollback(source="notes.md").retracted == tuple(pieces)
     assert memory.rollback(session=session).retracted == (*pieces, own.id)
@@ -304,9 +304,9 @@ def test_all_of_a_session_a_document_or_an_author(
 
 
 def test_the_inverse_leaves_all_as_it_was(memory: Memory, session: Session, store: Store) -> None:
-    session, old = told(memory, session, "Staging is at a.", scope="user", key="host")
-    session, new = told(memory, session, "Staging is at b.", scope="user", key="host")
-    session, other = told(memory, session, "Backups run.", scope="user")
+    session, old = written(memory, session, "Staging is at a.", scope="user", key="host")
+    session, new = written(memory, session, "Staging is at b.", scope="user", key="host")
+    session, other = written(memory, session, "Backups run.", scope="user")
     session, drawn = derived(memory, session, "Host b is slow.", new, scope="user")
     session, both = derived(memory, session, "Backups are at b.", new, other, scope="user")
     before = standings(memory)
@@ -329,11 +329,11 @@ def test_the_inverse_leaves_all_as_it_was(memory: Memory, session: Session, stor
 
 
 def test_what_was_said_since_is_not_undone(memory: Memory, session: Session) -> None:
-    session, old = told(memory, session, "Staging is at a.", scope="user", key="host")
-    session, new = told(memory, session, "Staging is at b.", scope="user", key="host")
+    session, old = written(memory, session, "Staging is at a.", scope="user", key="host")
+    session, new = written(memory, session, "Staging is at b.", scope="user", key="host")
     session, drawn = derived(memory, session, "Host b is slow.", new, scope="user")
     (event, *_) = memory.rollback(new).apply(reason=WRONG)
-    session, now = told(memory, session, "Staging is at c.", scope="user", key="host")
+    session, now = written(memory, session, "Staging is at c.", scope="user", key="host")
     undo = memory.rollback(undo=event)
     assert undo.is_empty and [each.memory for each in undo.conflicts] == [new.id, drawn.id]
     assert states(memory, old, new, drawn, now) == [
@@ -347,7 +347,7 @@ def test_what_was_said_since_is_not_undone(memory: Memory, session: Session) -> 
 def test_a_branch_keeps_its_own_decision_through_a_rollback_and_back(
     memory: Memory, session: Session
 ) -> None:
-    session, item = told(memory, session, BASE)
+    session, item = written(memory, session, BASE)
     branch = memory.forget(item, session=session.fork("branch"))
     assert isinstance(branch, Session)
 
@@ -367,7 +367,7 @@ def test_a_branch_keeps_its_own_decision_through_a_rollback_and_back(
 def test_an_open_run_hears_through_its_inbox_and_its_model_reads_it(
     memory: Memory, session: Session, store: Store
 ) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
     model = ScriptedModel(["noted"])
 
     class Program(Workflow):
@@ -394,7 +394,7 @@ def test_an_open_run_hears_through_its_inbox_and_its_model_reads_it(
 def test_a_finished_run_is_told_by_marks_and_no_message(
     memory: Memory, session: Session, store: Store
 ) -> None:
-    session, base = told(memory, session, BASE)
+    session, base = written(memory, session, BASE)
 
     class Program(Workflow):
         def forward(self, session: Session) -> Session:
