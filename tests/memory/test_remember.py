@@ -411,6 +411,14 @@ def test_messages_of_another_session_are_ingested_with_their_speakers(
     assert memory.ingest(session, talk, scope="user") == session
 
 
+def test_questions_and_words_for_a_project_are_ingested_too(store: Store, memory: Memory) -> None:
+    talk = Session("Where is the key?", user="ann", project="shop", store=store)
+    session = Session("notes", user="ann", project="shop", store=store)
+    session = memory.ingest(session, talk, scope="user")
+    session = memory.ingest(session, talk, scope="project")
+    assert [item.state for item in memory.items(session, state=None)] == ["active", "active"]
+
+
 def test_a_document_that_changed_replaces_what_it_said(
     store: Store, memory: Memory, tmp_path: Path
 ) -> None:

@@ -224,7 +224,10 @@ class _Batch:
             proposal = Proposal(
                 text, statement.kind, statement.scope, [piece], False, origin, was_retracted
             )
-            drafts.append(self._decision(decide(proposal, self._detectors)))
+            ruling = decide(proposal, self._detectors)
+            if self._is_person and piece.sort == "word" and ruling.rule == "unconfirmed":
+                ruling = Ruling("active", DOCUMENT, "a person ingested it")
+            drafts.append(self._decision(ruling))
         return drafts
 
     # ── a run that is taken up again ─────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ from plait.event.kinds import (
 )
 from plait.memory.evidence import EvidencePiece
 from plait.memory.instructions import instruction_in
-from plait.memory.words import sentences_of
+from plait.memory.words import plain_text, sentences_of
 
 Detector = Callable[[str], str | None]
 """Reads the text of a proposal; returns the reason why it must not be active, or None."""
@@ -108,6 +108,8 @@ def is_quoted(text: str, piece: EvidencePiece) -> bool:
 
     A part of a sentence may say the opposite ("it is not true that …"); a question says nothing.
     """
+    if plain_text(text) == plain_text(piece.text):
+        return True  # all of it
     wanted, said = sentences_of(text), sentences_of(piece.text)
     if not wanted or any(sentence.endswith("?") for sentence in wanted):
         return False
