@@ -104,19 +104,10 @@ def _check_owner(scope: str, user: str | None, project: str | None) -> None:
 
 
 def _pieces_of(path: Path) -> list[str]:
-    """Return the pieces in which a document is remembered: one that reads like an instruction goes
-    line by line.
-    """
-    from plait.memory.ingest import pieces_of_text, read_document
-    from plait.memory.instructions import instruction_in
-    from plait.memory.words import words_of
+    """Return the pieces in which a document is remembered."""
+    from plait.memory.ingest import pieces_of_document, read_document
 
-    return [
-        part
-        for piece in pieces_of_text(read_document(path)[0])
-        for part in ([piece] if instruction_in(piece) is None else piece.splitlines())
-        if words_of(part)
-    ]
+    return pieces_of_document(read_document(path)[0])
 
 
 def _is_known(store: Store, path: Path, pieces: Sequence[str], owner: str) -> bool:

@@ -20,8 +20,8 @@ from plait.ids import Digest, is_digest
 from plait.inside import is_inside
 from plait.memory.arguments import check_actor
 from plait.memory.items import SHORT, MemoryItem, Named, find_row, item_of, name_of
-from plait.memory.remember import active_with_key, is_home
-from plait.memory.rows import ITEM, REWIND, decode_ids
+from plait.memory.remember import is_home, replaced_by
+from plait.memory.rows import ITEM, REWIND
 from plait.memory.scopes import Overseer, Viewer
 from plait.session.acting import act_of, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -49,7 +49,7 @@ def approve(
         if row["actor"] == act.actor:
             raise MayNotDecide(_short(row), act.actor, "it wrote that memory itself")
         memory = Digest(str(row["id"]))
-        replaced = _replaced_by(store, row)
+        replaced = replaced_by(Viewer(store, (str(row["owner"]),), ()), row)
         return [
             _draft(MemoryCommitted("", reason), act, memory),
             *[_draft(MemorySuperseded("key"), act, each, memory) for each in replaced],
@@ -172,17 +172,6 @@ def _decide(
 
     append_to_house(store.address, drafts(check()), check=check)
     return item_of(store, find_row(store, memory, viewer), viewer)
-
-
-def _replaced_by(store: Store, row: Row) -> list[Digest]:
-    """Return the memories that one replaces when it is committed."""
-    found = dict.fromkeys(decode_ids(str(row["supersedes"])))
-    if row["key"]:
-        viewer = Viewer(store, (str(row["owner"]),), ())
-        for other in active_with_key(viewer, str(row["key"])):
-            found.setdefault(Digest(str(other["id"])))
-    found.pop(Digest(str(row["id"])), None)
-    return list(found)
 
 
 def person_acting(store: Store, actor: str | None, verb: str, name: str) -> Act:

@@ -77,11 +77,7 @@ def ingest_document(
     as_kind: MemoryKind = "procedure" if kind == "skill" else "resource"
     batch = _Batch(session, scope, names, detectors, actor, source)
     parts, blobs = pack([file(content, name)], "document")
-    pieces = [
-        Statement(part, scope, as_kind, source=source)
-        for piece in pieces_of_text(text)
-        for part in _harmless_parts(piece)
-    ]
+    pieces = [Statement(each, scope, as_kind, source=source) for each in pieces_of_document(text)]
     if not pieces:
         raise InvalidValue("path", f"{name} has no words", "pass a text file")
     attached = Draft(EvidenceAttached(name, parts), batch.act._replace(origin="document"))
@@ -326,6 +322,11 @@ def pieces_of_text(text: str, size_max: int = PIECE_MAX) -> list[str]:
             held = f"{held}\n\n{part}" if held else part
     pieces.append(held)
     return [piece for piece in pieces if words_of(piece)]
+
+
+def pieces_of_document(text: str) -> list[str]:
+    """Return the pieces in which a document is remembered."""
+    return [part for piece in pieces_of_text(text) for part in _harmless_parts(piece)]
 
 
 def _harmless_parts(piece: str) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
 from plait.errors import AmbiguousMemory, PlaitError, UnknownMemory
 from plait.event import Event
 from plait.event.kinds import MemoryKind, MemoryProposed, MemoryRecalled, Scope, Score, Trust
-from plait.ids import Digest, LogId, Micros, is_digest, short
+from plait.ids import Digest, LogId, Micros, is_digest
 from plait.memory.rows import ITEM
 from plait.memory.scopes import Viewer
 from plait.memory.standing import MemoryStanding
@@ -238,7 +238,3 @@ def store_of(named: Named, store: Store | None) -> Store | None:
     if isinstance(named, (MemoryItem, Hit)):
         return store_at(named.store)
     return store
-
-
-def texts_of(items: Sequence[MemoryItem]) -> str:
-    return "\n".join(f"{item}  [{short(item.log)}@{item.seq}]" for item in items)
