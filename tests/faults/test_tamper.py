@@ -30,11 +30,12 @@ from plait.errors import (
     UnknownBlob,
 )
 from plait.ids import LogId
-from plait.session import GraphRows, InboxRows, SessionRows, verify
+from plait.session import verify
 from plait.session.audit import Audit
 from plait.session.fold import state_at
 from plait.store import SqliteStore, StoreFault
 from plait.testing import Seeded
+from tests.faults.acts import ALL
 from tests.faults.folders import quick_folder
 from tests.faults.mutations import (
     ANCHOR_MUTATIONS,
@@ -99,9 +100,7 @@ def judge(
     if image is not None:
         image.put(folder)
     try:
-        store = SqliteStore(
-            folder, source=Seeded(), projections=(SessionRows(), GraphRows(), InboxRows())
-        )
+        store = SqliteStore(folder, source=Seeded(), projections=ALL)
     except CORRUPT as error:
         return error
     try:

@@ -96,6 +96,10 @@ _SNAPSHOT = (
     "SELECT s.key, l.id, s.seq, s.data FROM snapshot s LEFT JOIN log l ON l.key = s.log WHERE s.key"
     " > ? ORDER BY s.key LIMIT 1"
 )
+_WITHOUT_TABLES = (
+    "SELECT p.name FROM projection p WHERE NOT EXISTS (SELECT 1 FROM sqlite_schema s WHERE"
+    " s.type = 'table' AND substr(s.name, 1, length(p.name) + 4) = 'p_' || p.name || '__') LIMIT 5"
+)
 
 
 # ── the file ─────────────────────────────────────────────────────────────────────────────────
@@ -218,6 +222,8 @@ def row_faults(db: Database) -> Iterator[str]:
         yield f"a snapshot is kept for place {seq} of log {_hex(log)}, which is not one of its own"
     for log, seq in db.rows(_OF_NO_SESSION):
         yield f"a snapshot is kept for place {seq} of log {_hex(log)}, which is no session"
+    for (name,) in db.rows(_WITHOUT_TABLES):
+        yield f"projection {name!r} is kept, but has no tables"
     yield from _snapshot_faults(db)
 
 
