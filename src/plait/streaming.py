@@ -13,6 +13,7 @@ import msgspec
 from plait.event import Event
 from plait.model.base import Delta
 from plait.runtime import loop
+from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import await_to_end
 from plait.runtime.invoke import EnteredCall, Invocation, ainvoke, invoke
 from plait.session import Session
@@ -20,8 +21,9 @@ from plait.session import Session
 _END: Any = object()
 
 
-def stream(call: Invocation) -> Iterator[Delta | Session]:
-    """Make a call in a thread; yield its deltas, and last the new session.
+def stream(call: Invocation, *, events: bool = False) -> Iterator[Delta | Event | Session]:
+    """Make a call in a thread; yield its deltas, with `events` also its events, in their order, and
+    last the new session.
 
     If the caller stops reading, the call is stopped before its next effect, and waited for.
     """
@@ -32,7 +34,7 @@ def stream(call: Invocation) -> Iterator[Delta | Session]:
     future.add_done_callback(lambda _: items.put(_END))
     try:
         while (item := items.get()) is not _END:
-            if not isinstance(item, Event):
+            if events or not isinstance(item, Event):
                 yield item
         yield future.result()
     finally:
@@ -44,8 +46,10 @@ def stream(call: Invocation) -> Iterator[Delta | Session]:
                 run.stops.undo(stop)
 
 
-async def astream(call: Invocation) -> AsyncIterator[Delta | Session]:
-    """Make a call on this event loop; yield its deltas, and last the new session."""
+async def astream(
+    call: Invocation, *, events: bool = False
+) -> AsyncIterator[Delta | Event | Session]:
+    """Do the same on this event loop."""
     items: asyncio.Queue[Any] = asyncio.Queue()
     here = asyncio.get_running_loop()
 
@@ -56,7 +60,7 @@ async def astream(call: Invocation) -> AsyncIterator[Delta | Session]:
     task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
     try:
         while (item := await items.get()) is not _END:
-            if not isinstance(item, Event):
+            if events or not isinstance(item, Event):
                 yield item
         yield await task
     finally:
@@ -66,13 +70,18 @@ async def astream(call: Invocation) -> AsyncIterator[Delta | Session]:
                 await await_to_end(task)
 
 
-def _telling_also(call: Invocation, put: Callable[[Event | Delta], object]) -> Invocation:
-    """Return the call with one more listener, before its own."""
-    on_event = call.watch.on_event
+def hear_also(watch: Watch, put: Callable[[Event | Delta], object]) -> Watch:
+    """Return attendants that hear everything first through `put`."""
+    on_event = watch.on_event
 
     def put_and_tell(item: Event | Delta) -> None:
         put(item)
         if on_event is not None:
             on_event(item)
 
-    return msgspec.structs.replace(call, watch=call.watch._replace(on_event=put_and_tell))
+    return watch._replace(on_event=put_and_tell)
+
+
+def _telling_also(call: Invocation, put: Callable[[Event | Delta], object]) -> Invocation:
+    """Return the call with one more listener, before its own."""
+    return msgspec.structs.replace(call, watch=hear_also(call.watch, put))
