@@ -43,20 +43,17 @@ from plait.runtime.names import import_path
 from plait.runtime.process import THIS_PROCESS
 from plait.session import Session
 from plait.session.acting import acting_in
-from plait.session.appending import run_of_others
 from plait.session.content import pack
 from plait.session.inbox import post
 from plait.session.life import check_may
 from plait.session.ports import Draft, Position, is_bound, store_at
-from plait.session.rows import InboxRows
+from plait.session.rows import InboxRows, run_of_branch
 from plait.session.session import session_at
 from plait.session.turn_rows import queued_turns, turn_row, turn_with_key
-from plait.session.value import reload
+from plait.session.value import core_of, open_run_of, reload
 from plait.store import Row, RunLock, Store, is_locked
-from plait.store.epochs import TURNS
 from plait.workflow import Workflow
 
-_ENDS = frozenset(kind.__name__ for kind in (k.RunFinished, k.RunFailed, k.RunCancelled))
 _FIRST_S, _FIRST_MAX_S = 0.002, 0.025  # between two looks of the first in the queue
 _NEXT_S, _NEXT_MAX_S = 0.02, 0.5  # of those behind it, for each place
 _LOOK_AHEAD = 16  # places of the queue that are looked at
@@ -90,10 +87,16 @@ class TurnClient:
     """One turn, from its message in the inbox to the end of its run."""
 
     def __init__(
-        self, session: Session, turn: Digest, workflow: Workflow, watch: Watch, lock: RunLock | None
+        self,
+        session: Session,
+        turn: Digest,
+        workflow: Workflow,
+        watch: Watch,
+        lock: RunLock | None = None,
+        posted: Event | None = None,  # None: it was posted before
     ) -> None:
         self.session, self.turn, self.workflow, self.watch = session, turn, workflow, watch
-        self._lock, self._looks = lock, 0
+        self._lock, self._posted, self._looks = lock, posted, 0
 
     @property
     def store(self) -> Store:
@@ -101,48 +104,52 @@ class TurnClient:
 
     def look(self) -> Step:
         """Return the step that is due now; raises if the turn cannot go on."""
-        row = turn_row(self.store, self.turn)
-        if row["end"] is not None:
-            return self._ended_session(row)
-        self.session = session = reload(self.session)
-        if session.status in ("paused", "closed", "archived"):
-            step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
-            raise WrongStatus(session.short, session.status, "take turns", step)
-        last = _last_run_event(self.store, session)
-        if last is not None and last.kind not in _ENDS:
-            run = last.header.run or last.id
-            if is_locked(self.store, run):
-                return self._wait(row)
-            self._check_not_parked(run)
-            return self._take_up(session)
-        return self._next_turn(row, last)
-
-    def _next_turn(self, row: Row, last: Event | None) -> Step:
-        for first in queued_turns(self.store, self.session.id, _LOOK_AHEAD):
-            is_mine = first["id"] == self.turn
-            if not is_mine and is_locked(self.store, str(first["client"])):
-                return self._wait(row)
-            if first["run"] is None:
-                return TakeTurn(self.session, self.store.event(Digest(str(first["id"]))))
-            if last is not None and last.header.run == first["run"]:  # it was let go of
-                return self._take_up(self.session)
-            if is_mine:
-                why = "its process let go of it, and another run began since"
-                raise TurnFailed(self.session.short, self.session.seq, why)
-        return self._wait(row)
-
-    def _take_up(self, session: Session) -> TakeUp:
-        run = last_run(session)
-        assert run is not None
-        return TakeUp(session, run)
-
-    def _wait(self, row: Row) -> WaitFor:
-        """Wait a little: the longer, the more turns are before this one."""
+        # The session is read before the queue: a turn that is taken since then has moved the head,
+        # and the append of a second start is refused.
+        if self._looks or self._posted is None:  # not just reloaded
+            self.session = reload(self.session)
         self._looks += 1
         queue = queued_turns(self.store, self.session.id, _LOOK_AHEAD)
-        ahead = next((at for at, each in enumerate(queue) if each["id"] == self.turn), len(queue))
-        if ahead == 0 or row["run"] is not None:
-            return WaitFor(min(_FIRST_S * 1.5**self._looks, _FIRST_MAX_S))
+        ahead = next((at for at, each in enumerate(queue) if each["id"] == self.turn), None)
+        if ahead is None and (end := turn_row(self.store, self.turn)["end"]) is not None:
+            return self._ended_session(int(str(end)))
+        session = self.session
+        _check_status(session)
+        if (run := open_run_of(session)) is not None:
+            if is_locked(self.store, run):
+                return self._wait(ahead)
+            self._check_not_parked(run)
+            return self._take_up()
+        for first in queue:
+            is_mine = first["id"] == self.turn
+            if not is_mine and is_locked(self.store, str(first["client"])):
+                break
+            if not first["taken"]:
+                return TakeTurn(session, self._event_of(first))
+            if _is_last_run(session, str(first["run"])):  # its process let go of it
+                return self._take_up()
+            if is_mine:
+                why = "its process let go of it, and another run began since"
+                raise TurnFailed(session.short, session.seq, why)
+        return self._wait(ahead)
+
+    def _event_of(self, row: Row) -> Event:
+        if row["id"] == self.turn and self._posted is not None:
+            return self._posted
+        return self.store.event(Digest(str(row["id"])))
+
+    def _take_up(self) -> TakeUp:
+        run = last_run(self.session)
+        assert run is not None
+        return TakeUp(self.session, run)
+
+    def _wait(self, ahead: int | None) -> WaitFor:
+        """Wait a little: the longer, the more turns are before this one.
+
+        None: it has a run.
+        """
+        if not ahead:
+            return WaitFor(min(_FIRST_S * 1.5 ** min(self._looks, 10), _FIRST_MAX_S))
         return WaitFor(min(_NEXT_S * (ahead + 1), _NEXT_MAX_S))
 
     def _check_not_parked(self, run: str) -> None:
@@ -161,9 +168,9 @@ class TurnClient:
             " answered after it",
         )
 
-    def _ended_session(self, row: Row) -> Session:
+    def _ended_session(self, seq: int) -> Session:
         """Return the session after the turn, or raise if it has no answer."""
-        here, seq = self.session, int(str(row["end"]))
+        here = self.session
         event = next(self.store.read(here.id, seq, seq))
         body = event.body
         if isinstance(body, k.RunFailed):
@@ -206,8 +213,7 @@ class TurnClient:
             return True
         if self.is_mine(step) or not isinstance(error, (Exception, Stop)):
             return False
-        last = _last_run_event(self.store, reload(self.session))
-        if last is None or last.kind in _ENDS or isinstance(error, Parked):
+        if isinstance(error, Parked) or open_run_of(reload(self.session)) is None:
             return has_begun or isinstance(step, TakeUp)
         if isinstance(error, PlaitError):
             error.add_note(
@@ -220,6 +226,8 @@ class TurnClient:
 
     def wake_next(self) -> None:
         """Wake the client of the first turn in the queue, if it waits in this process."""
+        if len(THIS_PROCESS.waking) < 2:  # this one
+            return
         for row in queued_turns(self.store, self.session.id, 1):
             if (wake := THIS_PROCESS.waking.get(str(row["id"]))) is not None:
                 wake()
@@ -243,15 +251,14 @@ class TurnClient:
         """Put a message into the queue, and return its client; with a key that is there already,
         that of the turn which has it.
         """
-        _check_turn(session, workflow, key)
-        session = outside(session)
+        session = _check_turn(session, workflow, key)
         every = cast("tuple[Any, ...]", content) if isinstance(content, tuple) else (content,)
         parts, blobs = pack(every, "content")
         if not parts:
             raise InvalidValue("content", "nothing is said", "pass a text")
         store = store_at(session.store)
         if key and (known := turn_with_key(store, session.id, key)) is not None:
-            return cls(session, known, workflow, watch, None)
+            return cls(session, known, workflow, watch)
         client, lock = _new_lock(store, session)
         try:
             draft = Draft(k.TurnPosted(parts, client, key), acting_in(session, actor))
@@ -259,15 +266,17 @@ class TurnClient:
             (turn,) = post(session.store, session.id, [draft], blobs=blobs, check=check)
         except _KeyIsKnown as found:
             lock.release()
-            return cls(session, found.turn, workflow, watch, None)
+            return cls(session, found.turn, workflow, watch)
         except BaseException:
             lock.release()
             raise
-        return cls(session, turn.id, workflow, watch, lock)
+        return cls(session, turn.id, workflow, watch, lock, turn)
 
 
-def _check_turn(session: Session, workflow: object, key: str) -> None:
-    """Raise, before anything is written, if there can be no such turn."""
+def _check_turn(session: Session, workflow: object, key: str) -> Session:
+    """Return the session as it is now; raises, before anything is written, if there can be no such
+    turn.
+    """
     if workflow is None:
         raise InvalidValue("workflow", "there is none", "pass the workflow that is to answer")
     check_workflow(workflow)
@@ -279,14 +288,19 @@ def _check_turn(session: Session, workflow: object, key: str) -> None:
             "it is a value of a run, whose turn this is",
             "call the workflow itself: workflow(session)",
         )
-    now = reload(session)
-    check_may(session.short, now.status, "take turns")
-    if now.status == "paused":
-        raise WrongStatus(session.short, now.status, "take turns", "unpause() it first")
-    if (run := run_of_others(session)) is not None and now.lineage.parent is not None:
-        info = _last_run_event(store_at(session.store), now)
-        if info is None:  # a branch of a run that is going on
-            raise RunOpen(session.short, run, "take turns", "take them in a fork: session.fork()")
+    session = reload(outside(session))
+    _check_status(session)
+    if core_of(session).is_busy() and open_run_of(session) is None:
+        run = run_of_branch(store_at(session.store), session.id) or ""
+        raise RunOpen(session.short, run, "take turns", "take them in a fork: session.fork()")
+    return session
+
+
+def _check_status(session: Session) -> None:
+    status = session.status
+    check_may(session.short, status, "take turns")
+    if status == "paused":
+        raise WrongStatus(session.short, status, "take turns", "unpause() it first")
 
 
 class _KeyIsKnown(Exception):
@@ -316,7 +330,7 @@ def _new_lock(store: Store, session: Session) -> tuple[str, RunLock]:
     raise AssertionError
 
 
-def _last_run_event(store: Store, session: Session) -> Event | None:
-    """Return the last event of a log that began, took or ended a run. None: there was no run."""
-    info = store.log(session.id)
-    return next(store.read(session.id, info.place + 1, info.tip, kinds=TURNS, reverse=True), None)
+def _is_last_run(session: Session, run: str) -> bool:
+    """True if no other run began in a session since this one."""
+    last = last_run(session)
+    return last is not None and last.id == run

@@ -274,8 +274,10 @@ def turn_delivery(session: Session, turn: Event) -> list[Draft]:
     """
     body, header = turn.body, turn.header
     assert isinstance(body, k.TurnPosted)
-    news = inbox_events(store_at(session.store), session.id, delivered_seq(session))
-    before = [event for event in news if event.seq < turn.seq]
+    after, before = delivered_seq(session), list[Event]()
+    if turn.seq > after + 1:
+        news = inbox_events(store_at(session.store), session.id, after)
+        before = [event for event in news if event.seq < turn.seq]
     delivered, *copies = _delivery_outside(session, before, turn.seq)
     assert isinstance(delivered.body, k.Delivered)
     all_of_it = k.Delivered(delivered.body.inbox, turn.seq, len(copies) + 1)

@@ -31,6 +31,7 @@ from plait.session import Session
 from plait.session.inbox import inbox_end
 from plait.session.ports import Act, Draft, store_at
 from plait.session.rows import run_of_branch
+from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
 from plait.session.value import advance, open_run_of, position_of
 
@@ -52,7 +53,11 @@ def start_run(
     ) is not None:
         raise RunOpen(session.short, open_now)
     spot = position_of(session)
-    id = str(direct_writer().source(spot.store).fresh("run", spot.id, spot.seq))
+    id = (
+        str(direct_writer().source(spot.store).fresh("run", spot.id, spot.seq))
+        if turn is None
+        else run_of_turn(turn.id)
+    )
     lock = store_at(spot.store).lock(id, session.short)
     run = None
     try:

@@ -13,17 +13,18 @@ from plait.event.kinds import (
     RunStarted,
     TurnPosted,
 )
-from plait.ids import Digest, LogId, inbox_of
+from plait.ids import Digest, LogId, derive_id, inbox_of
 from plait.store import Row, Rows, Store, Table
 
 _ENDS = (RunFinished, RunFailed, RunCancelled)
+_END_KINDS = frozenset(kind.__name__ for kind in _ENDS)
 
 
 class TurnRows:
-    """A `Projection`: one row per turn.
+    """A `Projection`: one row per turn, under the id of its run.
 
-    `queued` is the inbox while the turn waits for a run, `run` the run that it got, and `end` the
-    seq of the event that ended that run. A turn whose run was let go of waits again.
+    `queued` is the inbox while the turn waits for a run, `taken` is 1 once its run was started, and
+    `end` is the seq of the event that ended the run. A turn whose run was let go of waits again.
     """
 
     name = "turn"
@@ -32,15 +33,15 @@ class TurnRows:
     tables = (
         Table(
             "turn",
-            key=("id",),
+            key=("run",),
             columns={
-                "id": "text",
+                "run": "text",
                 "number": "integer",
+                "id": "text",
                 "inbox": "text",
-                "seq": "integer",
                 "client": "text",
                 "queued": "text",
-                "run": "text",
+                "taken": "integer",
                 "end": "integer",
             },
             order="number",
@@ -49,47 +50,37 @@ class TurnRows:
         Table(
             "key", key=("inbox", "key"), columns={"inbox": "text", "key": "text", "turn": "text"}
         ),
-        Table("run", key=("run",), columns={"run": "text", "turn": "text"}),
     )
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
-        kind = event.kind
-        if kind == TurnPosted.__name__:
+        if event.kind == TurnPosted.__name__:
             self._add_turn(rows, number, event)
             return
-        if kind == RunStarted.__name__:
+        row = rows.get("turn", event.header.run) if event.header.run is not None else None
+        if row is None:  # a run that answers no turn
+            return
+        queued: str | None = None
+        end: int | None = None
+        if event.kind == RunCancelled.__name__:
             body = event.body
-            assert isinstance(body, RunStarted)
-            row = rows.get("turn", body.turn) if body.turn is not None else None
-            if row is not None:
-                run = event.header.run
-                rows.put("run", {"run": run, "turn": row["id"]})
-                rows.put("turn", {**row, "queued": None, "run": run})
-            return
-        found = rows.get("run", event.header.run) if event.header.run is not None else None
-        row = rows.get("turn", found["turn"]) if found is not None else None
-        if row is None:
-            return
-        body = event.body
-        if isinstance(body, RunResumed):
-            after: Row = {**row, "queued": None, "end": None}
-        elif isinstance(body, RunCancelled) and not body.by:  # its process let go of it
-            after = {**row, "queued": row["inbox"], "end": None}
-        else:
-            after = {**row, "queued": None, "end": event.seq}
-        rows.put("turn", after)
+            assert isinstance(body, RunCancelled)
+            if not body.by:  # its process let go of it
+                queued = str(row["inbox"])
+        if event.kind in _END_KINDS and queued is None:
+            end = event.seq
+        rows.put("turn", {**row, "queued": queued, "taken": 1, "end": end})
 
     def _add_turn(self, rows: Rows, number: int, event: Event) -> None:
         body = event.body
         assert isinstance(body, TurnPosted)
         row: Row = {
-            "id": event.id,
+            "run": run_of_turn(event.id),
             "number": number,
+            "id": event.id,
             "inbox": event.log,
-            "seq": event.seq,
             "client": body.client,
             "queued": event.log,
-            "run": None,
+            "taken": 0,
             "end": None,
         }
         rows.put("turn", row)
@@ -97,9 +88,14 @@ class TurnRows:
             rows.put("key", {"inbox": event.log, "key": body.key, "turn": event.id})
 
 
+def run_of_turn(turn: Digest) -> str:
+    """Return the id of the run that answers a turn. There is one, so it follows from the turn."""
+    return str(derive_id("plait/run/1", turn))
+
+
 def turn_row(store: Store, turn: Digest) -> Row:
     """Return the row of a turn."""
-    return store.rows(TurnRows.name, "turn", {"id": turn}, limit=1)[0]
+    return store.rows(TurnRows.name, "turn", {"run": run_of_turn(turn)}, limit=1)[0]
 
 
 def turn_with_key(store: Store, log: LogId, key: str) -> Digest | None:
