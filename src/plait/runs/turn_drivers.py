@@ -16,7 +16,7 @@ from plait.model.base import Delta
 from plait.runs.resume import aresume_run, resume_run
 from plait.runs.turns import TakeTurn, TurnClient, WaitFor
 from plait.runtime.attendants import Watch
-from plait.runtime.drivers.on_loop import run_in_thread
+from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
 from plait.runtime.invoke import ainvoke, invoke
 from plait.runtime.process import THIS_PROCESS
 from plait.session import Session
@@ -104,9 +104,17 @@ def _drive_apart(client: TurnClient, on_end: Callable[[Session | BaseException],
     start_thread(threading.Thread(target=marked_work(work), name="plait-turn", daemon=False))
 
 
-def _task_of(client: TurnClient) -> asyncio.Task[Session]:
+def _task_of(post: Callable[[], TurnClient]) -> asyncio.Task[Session]:
     """Take a turn in a task that outlives its caller."""
-    task = asyncio.ensure_future(_adrive(client))
+
+    async def post_and_drive() -> Session:
+        client, cancel = await finish_in_thread(post)
+        if cancel is not None:
+            client.release()
+            raise cancel
+        return await _adrive(client)
+
+    task = asyncio.ensure_future(post_and_drive())
     THIS_PROCESS.turn_tasks.add(task)
 
     def end(task: asyncio.Task[Session]) -> None:
@@ -151,12 +159,22 @@ class LocalTurns:
         actor: str | None = None,
         **watch: Any,
     ) -> Session:
-        task = _task_of(
-            await run_in_thread(
-                lambda: TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
-            )
-        )
-        return await asyncio.shield(task) if wait else session
+        posted = asyncio.Event()
+
+        def post() -> TurnClient:
+            client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
+            here.call_soon_threadsafe(posted.set)
+            return client
+
+        here = asyncio.get_running_loop()
+        task = _task_of(post)
+        if wait:
+            return await asyncio.shield(task)
+        task.add_done_callback(lambda _: posted.set())
+        await posted.wait()
+        if task.done():
+            task.result()  # raises if it could not be posted
+        return session
 
     def stream_turn(
         self,
@@ -202,11 +220,7 @@ class LocalTurns:
             here.call_soon_threadsafe(items.put_nowait, item)
 
         heard = hear_also(Watch(**watch), put_item)
-        task = _task_of(
-            await run_in_thread(
-                lambda: TurnClient.post(session, content, workflow, key, actor, heard)
-            )
-        )
+        task = _task_of(lambda: TurnClient.post(session, content, workflow, key, actor, heard))
         task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
         while (item := await items.get()) is not _END:
             yield item
