@@ -61,7 +61,6 @@ VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
     "fork": ("apart", lambda s: s.fork("aside")),
     "detach": ("apart", lambda s: s.detach()),
     "successor": ("apart", lambda s: s.successor()),
-    "flush": ("apart", lambda s: s.flush()),
 }
 STOPS = ("pause", "cancel", "require")  # what stops the run, or holds it, is meant to
 DECISIONS = ("grant",)  # a person's, which code of a run may not make for itself
