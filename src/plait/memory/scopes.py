@@ -23,10 +23,12 @@ from plait.session.fold import state_at
 from plait.session.ports import writer_of
 from plait.session.state import Known, Span
 from plait.session.value import SessionValue, core_of
-from plait.store import Row, Store
+from plait.store import Region, Row, Store
+from plait.store.search import PLACE_MAX, PLACE_MIN
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _PREDECESSORS_MAX = 4096  # sessions of one store that are remembered
+_NUMBERS_MAX = 65_536  # places of one store whose commit numbers are remembered
 _SUCCESSIONS_MAX = 32  # sessions that a session succeeds, one after another
 
 
@@ -52,6 +54,17 @@ class Viewer:
     def owners(self) -> list[str] | None:
         """The values of the column `owner` among which its memories are. None: all."""
         return [*sorted(self._wide), *self._session_owners]
+
+    @property
+    def regions(self) -> list[Region] | None:
+        """The rows of its memories, up to `number`: those that `may_see` allows, and no others. So
+        the figures of a search tell nothing of memories that it may not see. None: all.
+        """
+        at_session = [
+            Region(f"session:{log}", *_NUMBERS.between(self.store, log, first, last))
+            for log, first, last in (self._path.ranges() if self._path is not None else ())
+        ]
+        return [*map(Region, sorted(self._wide)), *at_session]
 
     def may_see(self, row: Row) -> bool:
         """True if the reader may see a memory, in whatever state it is."""
@@ -97,6 +110,10 @@ class Overseer(Viewer):
 
     @property
     def owners(self) -> list[str] | None:
+        return None
+
+    @property
+    def regions(self) -> list[Region] | None:
         return None
 
     def may_see(self, row: Row) -> bool:
@@ -159,6 +176,37 @@ class _Predecessors:
 
 
 _PREDECESSORS = _Predecessors()
+
+
+class _Numbers:
+    """The commit numbers of events by their places. They never change, so they are kept for each
+    store.
+    """
+
+    def __init__(self) -> None:
+        self._by_store: WeakKeyDictionary[Store, dict[tuple[LogId, int], int]] = WeakKeyDictionary()
+
+    def between(self, store: Store, log: LogId, first: int, last: int) -> tuple[int, int]:
+        """Return the numbers of two events of a log. Nothing is before the first place of all, and
+        nothing is after an event that is not written yet.
+        """
+        start = PLACE_MIN if first == 1 else self._number(store, log, first, PLACE_MIN)
+        return start, self._number(store, log, last, PLACE_MAX)
+
+    def _number(self, store: Store, log: LogId, seq: int, otherwise: int) -> int:
+        known = self._by_store.setdefault(store, {})
+        if (log, seq) not in known:
+            event = next(store.read(log, seq, seq), None)
+            number = None if event is None else store.number_of(event.id)
+            if number is None:
+                return otherwise
+            if len(known) >= _NUMBERS_MAX:
+                known.clear()
+            known[log, seq] = number
+        return known[log, seq]
+
+
+_NUMBERS = _Numbers()
 
 
 def _predecessor(store: Store, root: LogId) -> Place | None:

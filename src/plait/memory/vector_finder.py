@@ -21,7 +21,7 @@ from plait.memory.vectors import (
     rank_with_vectors,
 )
 from plait.memory.words import query_words
-from plait.store import Found, FoundRow, Row, Store, folder_of
+from plait.store import Found, FoundRow, Region, Row, Store, folder_of
 
 _PAGE = 1000
 
@@ -74,14 +74,17 @@ class StoreVectors:
             if len(page) < _PAGE:
                 return
 
-    def ids_of(self, owners: Sequence[str] | None, upto: int | None) -> list[str]:
-        """Return the ids of these owners' memories, up to a commit. None: of all owners."""
-        return [
-            id
-            for owner in (self._owned if owners is None else owners)
+    def ids_of(self, regions: Sequence[Region] | None, upto: int | None) -> list[str]:
+        """Return the ids of the memories in these regions, up to a commit. None: of all."""
+        if regions is None:
+            regions = [Region(owner) for owner in self._owned]
+        found = {
+            id: None
+            for owner, first, last in regions
             for number, id in self._owned.get(owner, ())
-            if upto is None or number <= upto
-        ]
+            if first <= number <= last and (upto is None or number <= upto)
+        }
+        return list(found)
 
 
 class VectorFinder:
@@ -103,7 +106,7 @@ class VectorFinder:
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
         found = self._words.find(store, query, viewer, limit)
         vectors = self._vectors.of(store)
-        ids = vectors.ids_of(viewer.owners, viewer.number)
+        ids = vectors.ids_of(viewer.regions, viewer.number)
         question = vectors.cache.embedder.embed_question(query, found.weights)
         near = vectors.cache.similarities(question, ids)
         self._near = dict(zip(ids, near, strict=True))

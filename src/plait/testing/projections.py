@@ -90,8 +90,9 @@ class Notes:
                 "from": "text",
             },
             order="order",
-            indexes=(("source", "order"), ("owner", "order")),
+            indexes=(("source", "owner", "order"), ("owner", "order")),
             words="from",
+            group="owner",
         ),
         Table("plain", key=("key",), columns={"key": "text"}),
     )

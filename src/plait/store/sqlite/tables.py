@@ -14,9 +14,13 @@ from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_columns, check_where, checked_row, order_of
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.words import (
+    NO_GROUP,
     WordStatements,
+    create_groups,
     create_index,
     settable_columns,
+    terms_of,
+    word_columns,
     word_statements,
 )
 
@@ -46,7 +50,7 @@ class SqlRows:
         if sql.words is not None:
             old = self._db.row(sql.words.old, key)
             if old is not None:
-                self._db.execute(sql.words.remove, old)
+                self._db.run(sql.words.remove, (old[0], terms_of(old[1], old[2])))
         self._db.execute(sql.delete, key)
 
     def _put_words(self, table: Table, sql: _Statements, words: WordStatements, row: Row) -> None:
@@ -54,18 +58,30 @@ class SqlRows:
         others.
         """
         db, key = self._db, [row[column] for column in table.key]
-        new = row[table.order or ""], row[table.words or ""]
+        place, text, code = row[table.order or ""], row[table.words or ""], self._code(table, row)
+        new = place, text, code
         old = db.row(words.old, key)
         if old is not None and old != new:
-            db.execute(words.remove, old)
-        if old is not None and old[0] != new[0]:
-            db.execute(sql.delete, key)
-        if old is None or old[0] != new[0]:
-            db.execute(words.insert, [*row.values()])
-        elif words.update is not None:
-            db.execute(words.update, [*[row[each] for each in settable_columns(table)], old[0]])
+            db.run(words.remove, (old[0], terms_of(old[1], old[2])))
+        if old is not None and old[0] != place:
+            db.run(sql.delete, key)
+        if old is None or old[0] != place:
+            db.run(words.insert, (*row.values(), code))
+        else:
+            db.run(words.update, (*[row[each] for each in settable_columns(table)], code, place))
         if old != new:
-            db.execute(words.add, new)
+            db.run(words.add, (place, terms_of(text, code)))
+
+    def _code(self, table: Table, row: Row) -> int:
+        """Return the code of a row's group, which is made if the group is new."""
+        words, value = self._sql(table.name).words, row[table.group] if table.group else None
+        if words is None or value is None:
+            return NO_GROUP
+        code = self._db.get(words.code, (value,))
+        if code is None:
+            self._db.run(words.new_code, (value,))
+            code = self._db.inserted_key()
+        return int(code)
 
     def _sql(self, table: str) -> _Statements:
         found = self._statements.get(table)
@@ -114,6 +130,8 @@ def _create(name: str, table: Table) -> list[str]:
         f"{_quote_columns([column])} {type.upper()}{' PRIMARY KEY' * (column == table.order)}"
         for column, type in table.columns.items()
     ]
+    if table.words is not None:
+        columns += word_columns(table)
     key, kind = _quote_columns(table.key), "STRICT" if table.order else "STRICT, WITHOUT ROWID"
     statements = [
         f"CREATE TABLE {name} ({', '.join(columns)}, {'UNIQUE' if table.order else 'PRIMARY KEY'}"
@@ -124,7 +142,7 @@ def _create(name: str, table: Table) -> list[str]:
         only = f" WHERE {_quote_columns(index[:1])} IS NOT NULL" if len(index) > 1 else ""
         statements.append(f"CREATE INDEX {name}_{i} ON {name} ({_quote_columns(index)}){only}")
     if table.words is not None:
-        statements.append(create_index(name, table))
+        statements += [create_groups(name), create_index(name, table)]
     return statements
 
 
