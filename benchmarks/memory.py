@@ -1,8 +1,8 @@
 """Memory, measured: what a recall, a memory, a question about one and a plan to take it back cost.
 
-A recall is measured beside a bare FTS5 match of the same words, over a plain index of the same texts
-in the same run, and a memory beside a message with the same text. The large store has 100,000 memories, each read
-five times; `--quick` makes it a tenth of that.
+A recall is measured beside a bare FTS5 match of the same words, over a plain index of the same
+texts in the same run, and a memory beside a message with the same text. The large store has 100,000
+memories, each read five times; `--quick` makes it a tenth of that.
 
     python benchmarks/memory.py [--quick] [--only NAME] [--date YYYY-MM-DD]
 """
@@ -62,10 +62,8 @@ class Filled:
         for number in range(count // PER_SESSION):
             self._fill_session(f"user-{number % USERS}", draw)
         self.built_s = time.perf_counter() - started
-        words = [
-            (row["number"], row["words"]) for row in self.store.rows("memory", ITEM, limit=_ALL)
-        ]
-        self.bare = plain_index(folder / f"{count} words.db", words)
+        rows = self.store.rows("memory", ITEM, limit=_ALL)
+        self.bare = plain_index(folder / f"{count} words.db", rows)
 
     def _fill_session(self, user: str, draw: random.Random) -> None:
         """Write memories, one in ten resting on another, and the recalls that return them."""
@@ -135,7 +133,7 @@ def _recall(bench: Bench, count: int, target: str, ratio: str) -> list[Row]:
         query = " ".join(_asked_words(draw, 6))
         words = list(dict.fromkeys(query_words(query)))
         having = {word: len(made.ask_bare(COUNT, word)) for word in words}
-        choosing = " OR ".join(choosing_words(words, having, count))
+        choosing = " OR ".join(choosing_words(having))
 
     def recall() -> None:
         nonlocal session

@@ -1,7 +1,7 @@
 """Search by words, measured: what a search of a store's rows costs beside a bare FTS5 match.
 
-The bare match asks a plain index of the same words, in the same run, for the same choosing words. `--quick` does a
-tenth of the rounds, and of the rows.
+The bare match asks a plain index of the same words, in the same run, for the same choosing words.
+`--quick` does a tenth of the rounds, and of the rows.
 
     python benchmarks/search.py [--quick] [--only NAME] [--date YYYY-MM-DD]
 """
@@ -9,7 +9,7 @@ tenth of the rounds, and of the rows.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -101,7 +101,7 @@ def _search(bench: Bench, count: int, target: str) -> list[Row]:
         nonlocal asked, choosing
         asked = list(dict.fromkeys(drawn_words(draw, 6)))
         having = {word: len(bare(COUNT, (word,))) for word in asked}
-        choosing = " OR ".join(choosing_words(asked, having, count))
+        choosing = " OR ".join(choosing_words(having))
 
     def search(**options: Any) -> None:
         store.search("items", "item", asked, **options)
@@ -129,11 +129,12 @@ COUNT = "SELECT rowid FROM plain WHERE plain MATCH ?"
 MATCH = "SELECT rowid, rank FROM plain WHERE plain MATCH ? ORDER BY rank LIMIT 20"
 
 
-def plain_index(path: Path, words: Iterable[tuple[object, object]]) -> Any:
-    """Return a connection to a new file with nothing but an FTS5 table `plain` of these texts."""
+def plain_index(path: Path, rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return a connection to a new file with an FTS5 table `plain` of the words of these rows."""
     bare: Any = apsw.Connection(str(path))
     bare.execute("PRAGMA cache_size = -16384")  # as a store's
     bare.execute("CREATE VIRTUAL TABLE plain USING fts5(words, tokenize='unicode61')")
+    words = [(row["number"], row["words"]) for row in rows]
     with bare:
         bare.executemany("INSERT INTO plain (rowid, words) VALUES (?, ?)", words)
     return bare
@@ -144,9 +145,7 @@ def _filled(bench: Bench, count: int) -> tuple[Store, Callable[..., list[Any]]]:
     store = plait.open_store(folder, projections=[Items()])
     Writer(store).append(ScratchSet("items", count))
     rows = store.rows("items", "item", limit=2**31)
-    bare = plain_index(
-        bench.folder / f"{count} words.db", [(r["number"], r["words"]) for r in rows]
-    )
+    bare = plain_index(bench.folder / f"{count} words.db", rows)
 
     def ask(sql: str, values: tuple[str, ...]) -> list[Any]:
         return bare.execute(sql, values).fetchall()

@@ -313,7 +313,8 @@ class RowStore(Protocol):
         group, order) for it.
 
         Among many rows common words do not choose: the `limit` best rows by the other words are
-        found, and ranked by all of them (`choosing_words`).
+        found, and ranked by all of them (`choosing_words`). So a search costs about the same in
+        large tables as in small ones.
         """
         ...
 

@@ -26,11 +26,10 @@ from plait.store.rows import check_columns, check_where, order_of
 # Constants of BM25: how fast a repeated word stops to count, and how much a long row is held back.
 K1, B = 1.2, 0.75
 
-# Above so many rows a word that more than one row in COMMON has does not choose: reading all rows
-# that have it costs more than the whole rest of a search, and it says little about any of them. It
-# still counts when the chosen rows are ranked. Below, a search of all rows is fast enough.
-MANY_ROWS = 20_000
-COMMON = 50
+# So many rows at most are scored in a search. Words choose them, the rarest first. A word that
+# would bring more rows does not choose: it says little about any of them, and scoring them would
+# cost more than the whole rest of the search. It still counts when the chosen rows are ranked.
+CHOOSING_MAX = 4000
 
 WORD_SIZE_MAX = 30_000  # letters; FTS5 cuts off longer words
 PLACE_MIN, PLACE_MAX = -(2**63), 2**63 - 1  # of the order column
@@ -177,12 +176,19 @@ def places_within(places: Sequence[int], ranges: Sequence[Range]) -> Sequence[in
     return found
 
 
-def choosing_words(words: Sequence[str], having: Mapping[str, int], total: int) -> Sequence[str]:
-    """Return the words that choose rows. `having` says how many rows have each of them."""
-    if total <= MANY_ROWS:
-        return words
-    rare = [word for word in words if having.get(word, 0) * COMMON <= total]
-    return rare or words
+def choosing_words(having: Mapping[str, int]) -> list[str]:
+    """Return the words that choose rows: the rarest one, and further ones as long as no more than
+    CHOOSING_MAX rows come together. `having` says how many rows have each word.
+    """
+    found: set[str] = set()
+    rows = 0
+    for word in sorted(having, key=having.__getitem__):
+        rows += having[word]
+        if found and rows > CHOOSING_MAX:
+            break
+        if having[word]:
+            found.add(word)
+    return [word for word in having if word in found]
 
 
 def weight_of(having: int, total: int) -> float:

@@ -56,13 +56,12 @@ class WordIndex:
                 found.update((at, having[at]) for at in places_within(sorted(having), ranges))
         having = {word: len(places) for word, places in counts.items()}
         weights = {word: weight_of(count, total) for word, count in having.items()}
-        choosing = choosing_words(query.words, having, total)
-        chosen = {word: counts[word] for word in choosing}
+        chosen = {word: counts[word] for word in choosing_words(having)}
         texts = {at: str(self._rows[at][self._words]) for each in chosen.values() for at in each}
         lengths = {at: text.count(" ") + 1 for at, text in texts.items()}
         mean = sum(lengths.values()) / len(lengths) if lengths else 0.0
         best = best_places(chosen, lengths, weights, mean, query.limit)
-        if len(choosing) < len(query.words):
+        if len(chosen) < len(query.words):
             best = ranked_by_all(best, texts, weights, mean)
         rows = [
             FoundRow(dict(self._rows[at]), score, *self._neighbours(at, query))

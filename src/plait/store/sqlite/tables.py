@@ -50,7 +50,7 @@ class SqlRows:
         if sql.words is not None:
             old = self._db.row(sql.words.old, key)
             if old is not None:
-                self._db.run(sql.words.remove, (old[0], terms_of(old[1], old[2])))
+                self._remove_words(sql.words, old)
         self._db.execute(sql.delete, key)
 
     def _put_words(self, table: Table, sql: _Statements, words: WordStatements, row: Row) -> None:
@@ -58,30 +58,37 @@ class SqlRows:
         others.
         """
         db, key = self._db, [row[column] for column in table.key]
-        place, text, code = row[table.order or ""], row[table.words or ""], self._code(table, row)
-        new = place, text, code
+        place, text = row[table.order or ""], row[table.words or ""]
+        group = row[table.group] if table.group else None
         old = db.row(words.old, key)
-        if old is not None and old != new:
-            db.run(words.remove, (old[0], terms_of(old[1], old[2])))
+        if old is not None and old[:3] == (place, text, group):
+            db.run(words.update, (*[row[each] for each in settable_columns(table)], old[3], place))
+            return
+        if old is not None:
+            self._remove_words(words, old)
+        code = self._group_code(words, group, 1 if text else 0)
         if old is not None and old[0] != place:
             db.run(sql.delete, key)
         if old is None or old[0] != place:
             db.run(words.insert, (*row.values(), code))
         else:
             db.run(words.update, (*[row[each] for each in settable_columns(table)], code, place))
-        if old != new:
-            db.run(words.add, (place, terms_of(text, code)))
+        db.run(words.add, (place, terms_of(text, code)))
 
-    def _code(self, table: Table, row: Row) -> int:
-        """Return the code of a row's group, which is made if the group is new."""
-        words, value = self._sql(table.name).words, row[table.group] if table.group else None
-        if words is None or value is None:
-            return NO_GROUP
-        code = self._db.get(words.code, (value,))
-        if code is None:
-            self._db.run(words.new_code, (value,))
-            code = self._db.inserted_key()
-        return int(code)
+    def _remove_words(
+        self, words: WordStatements, old: tuple[int, str | None, object, int]
+    ) -> None:
+        place, text, _, code = old
+        self._db.run(words.remove, (place, terms_of(text, code)))
+        if text:
+            self._db.run(words.leave, (-1, code))
+
+    def _group_code(self, words: WordStatements, group: Scalar, more: int) -> int:
+        """Count so many rows more in a group; return its code."""
+        if group is not None:
+            return int(self._db.get(words.join, (group, more)))
+        self._db.run(words.leave, (more, NO_GROUP))
+        return NO_GROUP
 
     def _sql(self, table: str) -> _Statements:
         found = self._statements.get(table)
@@ -142,7 +149,7 @@ def _create(name: str, table: Table) -> list[str]:
         only = f" WHERE {_quote_columns(index[:1])} IS NOT NULL" if len(index) > 1 else ""
         statements.append(f"CREATE INDEX {name}_{i} ON {name} ({_quote_columns(index)}){only}")
     if table.words is not None:
-        statements += [create_groups(name), create_index(name, table)]
+        statements += [*create_groups(name), create_index(name, table)]
     return statements
 
 

@@ -3,7 +3,8 @@
 Every word stands in the index together with its group, as `word_7`, where 7 is the code of the
 group. So a search reads the rows of the groups that it asks for and no others, and the index knows
 how many rows of a group have a word. `_7` stands for all rows with words of a group. Two further
-columns of the table hold the code of the group and these terms; `__groups` has the codes.
+columns of the table hold the code of the group and these terms; `__groups` has the codes, and how
+many rows with words each group has.
 
 The index has no copy of the terms: it reads them from the table (external content). So each change
 of a row tells the index the terms that it had before. A row whose words stay the same does
@@ -21,9 +22,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from plait.errors import StoreCorrupt
 from plait.store.projection import Row, Scalar, Table
 from plait.store.search import (
-    MANY_ROWS,
     WHOLE,
     Found,
     FoundRow,
@@ -41,6 +42,8 @@ from plait.store.sqlite.database import Database
 _TOKENIZE = "unicode61 remove_diacritics 0 tokenchars _"
 _SETTINGS = [("version", 4)]  # of an index that was made and never configured
 NO_GROUP = 0  # the code of rows that are of no group
+# Among so few rows it costs less to read the places of a common word than to count them first.
+_FEW_ROWS = 20_000
 _OURS = re.compile(
     r"CREATE VIRTUAL TABLE (p_\w+)__words USING fts5\(\[\w+\], content='\1', content_rowid='\w+',"
     rf" tokenize='{_TOKENIZE}'\)\Z"
@@ -83,11 +86,12 @@ def terms_of(words: Scalar, code: int) -> str | None:
     return f"{end} {str(words).replace(' ', f'{end} ')}{end}"
 
 
-def create_groups(name: str) -> str:
-    return (
-        f"CREATE TABLE {groups_name(name)} (code INTEGER PRIMARY KEY, value TEXT NOT NULL UNIQUE)"
-        " STRICT"
-    )
+def create_groups(name: str) -> list[str]:
+    return [
+        f"CREATE TABLE {groups_name(name)} (code INTEGER PRIMARY KEY, value TEXT UNIQUE,"
+        " rows INTEGER NOT NULL) STRICT",
+        f"INSERT INTO {groups_name(name)} VALUES ({NO_GROUP}, NULL, 0)",
+    ]
 
 
 def create_index(name: str, table: Table) -> str:
@@ -112,11 +116,17 @@ def lookup_fault(db: Database, name: str, table: Table) -> str | None:
     if db.rows(f"SELECT k, v FROM {index}_config") != _SETTINGS:
         return "its settings are not those of a new index"
     group = f"t.[{table.group}]" if table.group else "NULL"
+    code = f"t.[{code_column(table)}]"
     if db.rows(
-        f"SELECT 1 FROM {name} t LEFT JOIN {groups_name(name)} g ON g.code ="
-        f" t.[{code_column(table)}] WHERE g.value IS NOT {group} LIMIT 1"
+        f"SELECT 1 FROM {name} t LEFT JOIN {groups_name(name)} g ON g.code = {code} WHERE g.code IS"
+        f" NULL OR g.value IS NOT {group} LIMIT 1"
     ):
         return "a row is in the wrong group"
+    counted = f"SELECT {code}, count(*) FROM {name} t WHERE t.[{table.words}] <> '' GROUP BY 1"
+    if dict(db.rows(f"SELECT code, rows FROM {groups_name(name)} WHERE rows <> 0")) != dict(
+        db.rows(counted)
+    ):
+        return "a group has more or fewer rows than it says"
     db.execute(_make_vocabulary(name, "row"))
     lost = db.get(
         f"SELECT each.term FROM temp.{index}_row each WHERE (SELECT found.doc FROM"
@@ -166,13 +176,13 @@ def check_index(db: Database, name: str) -> None:
 class WordStatements(NamedTuple):
     """SQL of one table with words, made once."""
 
-    old: str  # the order, the words and the code that stand under a key
+    old: str  # the order, the words, the group and its code that stand under a key
     insert: str
     update: str
     add: str
     remove: str
-    code: str
-    new_code: str
+    join: str  # counts a row in its group, and returns the code
+    leave: str  # changes the number of rows of a group
 
 
 def word_statements(name: str, table: Table) -> WordStatements:
@@ -180,14 +190,16 @@ def word_statements(name: str, table: Table) -> WordStatements:
     code, terms = code_column(table), terms_column(table)
     columns = ", ".join(f"[{column}]" for column in (*table.columns, code))
     settable = ", ".join(f"[{column}] = ?" for column in (*settable_columns(table), code))
+    groups, group = groups_name(name), f"[{table.group}]" if table.group else "NULL"
     return WordStatements(
-        f"SELECT [{table.order}], [{table.words}], [{code}] FROM {name} WHERE {by_key}",
+        f"SELECT [{table.order}], [{table.words}], {group}, [{code}] FROM {name} WHERE {by_key}",
         f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * (len(table.columns) + 1))})",
         f"UPDATE {name} SET {settable} WHERE [{table.order}] = ?",
         f"INSERT INTO {index} (rowid, [{terms}]) VALUES (?, ?)",
         f"INSERT INTO {index} ({index}, rowid, [{terms}]) VALUES ('delete', ?, ?)",
-        f"SELECT code FROM {groups_name(name)} WHERE value = ?",
-        f"INSERT INTO {groups_name(name)} (value) VALUES (?)",
+        f"INSERT INTO {groups} (value, rows) VALUES (?1, ?2) ON CONFLICT (value) DO UPDATE SET rows"
+        " = rows + ?2 RETURNING code",
+        f"UPDATE {groups} SET rows = rows + ? WHERE code = ?",
     )
 
 
@@ -224,14 +236,16 @@ class WordSearch:
 
     def __init__(self, name: str, table: Table) -> None:
         index, order, near_group = index_name(name), table.order, ""
+        self._name = name
         self._columns = list(table.columns)
         self._order, self._words = self._columns.index(order or ""), table.words or ""
         self._group = table.group
         self._vocabularies = [_make_vocabulary(name, kind) for kind in ("row", "instance")]
         self._groups = (
-            f"SELECT g.value, g.code, (SELECT doc FROM temp.{index}_row WHERE term = '_' || g.code)"
-            f" FROM json_each(?) asked CROSS JOIN {groups_name(name)} g ON g.value = asked.value"
+            f"SELECT g.value, g.code, g.rows FROM json_each(?) asked CROSS JOIN"
+            f" {groups_name(name)} g ON g.value = asked.value"
         )
+        self._total = f"SELECT sum(rows) FROM {groups_name(name)}"
         between = "WHERE term >= asked.value ->> 0 AND term <= asked.value ->> 1"
         self._counts = (
             f"SELECT (SELECT sum(doc) FROM temp.{index}_row {between}) FROM json_each(?) asked"
@@ -260,19 +274,18 @@ class WordSearch:
         for statement in self._vocabularies:
             db.run(statement)
         groups = self._groups_of(db, query)
-        most = sum(group.rows for group in groups)
-        if most <= MANY_ROWS:
+        if sum(group.rows for group in groups) <= _FEW_ROWS:
             counts, total = self._read(db, query.words, groups)
             having = {word: len(places) for word, places in counts.items()}
-            choosing: Sequence[str] = query.words
         else:
-            counts, having, total, choosing = self._read_choosing(db, query, groups)
+            counts, having, total = self._read_choosing(db, query, groups)
         weights = {word: weight_of(having[word], total) for word in query.words}
-        lengths = self._lengths(db, counts)
+        chosen = {word: counts[word] for word in choosing_words(having)}
+        lengths = self._lengths(db, chosen)
         mean = sum(lengths.values()) / len(lengths) if lengths else 0.0
-        best = best_places(counts, lengths, weights, mean, query.limit) if lengths else []
+        best = best_places(chosen, lengths, weights, mean, query.limit)
         rows = self._rows_at(db, [place for _, place in best])
-        if len(choosing) < len(query.words):
+        if len(chosen) < len(query.words):
             texts = {place: str(row[self._words]) for place, row in rows.items()}
             best = ranked_by_all(best, texts, weights, mean)
         beside = self._neighbours(db, query, rows)
@@ -281,9 +294,7 @@ class WordSearch:
 
     def _groups_of(self, db: Database, query: Query) -> list[_Group]:
         if query.groups is None:
-            everything = _Group(None, 0, query.ranges_of(None))
-            (rows,) = self._counted(db, [everything.terms(_ALL_ROWS)])
-            return [everything._replace(rows=rows)]
+            return [_Group(None, db.get(self._total), query.ranges_of(None))]
         asked = db.rows(self._groups, (_encode([*query.groups]),))
         return [_Group(code, rows, query.groups[value]) for value, code, rows in asked if rows]
 
@@ -306,24 +317,20 @@ class WordSearch:
 
     def _read_choosing(
         self, db: Database, query: Query, groups: Sequence[_Group]
-    ) -> tuple[dict[str, Counter[int]], dict[str, int], int, Sequence[str]]:
-        """Read the rows that have the choosing words alone, as far as others need not be read to
-        be counted.
+    ) -> tuple[dict[str, Counter[int]], dict[str, int], int]:
+        """As `_read`, but common words of whole groups are only counted: the second value says how
+        many rows have each word.
         """
         whole = [group for group in groups if group.is_whole]
         counts, total = self._read(db, query.words, [each for each in groups if not each.is_whole])
         total += sum(group.rows for group in whole)
         pairs = [(word, group) for word in query.words for group in whole]
-        counted = self._counted(db, [group.terms(word) for word, group in pairs])
+        asked = _encode([group.terms(word) for word, group in pairs])
         having = {word: len(places) for word, places in counts.items()}
-        for (word, _), rows in zip(pairs, counted, strict=True):
-            having[word] += rows
-        choosing = choosing_words(query.words, having, total)
-        read, _ = self._read(db, choosing, whole)
-        return {word: counts[word] + read[word] for word in choosing}, having, total, choosing
-
-    def _counted(self, db: Database, terms: Sequence[tuple[str, str]]) -> list[int]:
-        return [rows or 0 for (rows,) in db.rows(self._counts, (_encode(terms),))]
+        for (word, _), (rows,) in zip(pairs, db.rows(self._counts, (asked,)), strict=True):
+            having[word] += rows or 0
+        read, _ = self._read(db, choosing_words(having), whole)
+        return {word: counts[word] + places for word, places in read.items()}, having, total
 
     def _lengths(self, db: Database, counts: Mapping[str, Mapping[int, int]]) -> dict[int, int]:
         """Return the numbers of words of rows."""
@@ -331,12 +338,16 @@ class WordSearch:
         if not places:
             return {}
         sizes = db.rows(self._sizes, (_encode(places),))
+        if len(sizes) < len(places):
+            raise StoreCorrupt(f"the words of {self._name}", "a row has words and no length")
         known = {size: _number(size) - 1 for size in {size for _, size in sizes}}
         return {place: known[size] for place, size in sizes}
 
     def _rows_at(self, db: Database, places: Sequence[int]) -> dict[int, Row]:
         columns, order = self._columns, self._order
         found = db.rows(self._rows, (_encode(places),)) if places else ()
+        if len(found) < len(places):
+            raise StoreCorrupt(f"the words of {self._name}", "a row is found that is not there")
         return {row[order]: dict(zip(columns, row, strict=True)) for row in found}
 
     def _neighbours(

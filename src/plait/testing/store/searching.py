@@ -11,7 +11,7 @@ from plait.store import Found, Region, Store
 from plait.testing.projections import Notes
 from plait.testing.writing import Opened, begin, check_refused, extend, run_threads, verify
 
-MANY = 20_001  # rows: one more than may be there for common words to choose
+MANY = 20_001
 
 
 def found_keys(found: Found) -> list[str]:
@@ -192,20 +192,20 @@ class SearchContract:
     def test_common_words_of_many_rows_rank_and_do_not_choose(self, opened: Opened) -> None:
         store = opened(Notes())
         log = begin(store, ScratchSet("few", MANY - 4), ScratchSet("a", "rare other"))
-        extend(store, log, ScratchSet("b", "rare tenth"), ScratchSet("c", "other"))
-        found = store.search("notes", "note", ["tenth"])
+        extend(store, log, ScratchSet("b", "rare fourth"), ScratchSet("c", "other"))
+        found = store.search("notes", "note", ["fourth"])
         assert found.total == MANY - 1 and len(found.rows) == 20, "a common word alone chooses"
         few = [Region("few"), Region("none")]
-        assert store.search("notes", "note", ["tenth"], within=few).total == 0
-        extend(store, log, ScratchSet("d", "tenth"))
-        found = store.search("notes", "note", ["tenth", "rare", "all"])
+        assert store.search("notes", "note", ["fourth"], within=few).total == 0
+        extend(store, log, ScratchSet("d", "fourth"))
+        found = store.search("notes", "note", ["fourth", "rare", "all"])
         assert found_keys(found) == ["b", "a"]
         assert found.rows[0].score > found.rows[1].score
         assert found.weights["all"] == math.log(1 + (MANY - (MANY - 4) + 0.5) / (MANY - 4 + 0.5))
-        assert found.weights["tenth"] == math.log(1 + (MANY - 2002 + 0.5) / 2002.5)
+        assert found.weights["fourth"] == math.log(1 + (MANY - 5002 + 0.5) / 5002.5)
         # the other words choose as many rows as were asked for, and all words rank those
-        assert find_notes(store, "tenth rare", limit=1) == ["a"]
-        assert find_notes(store, "tenth all", limit=1) == ["d"], "if all are common, all choose"
+        assert find_notes(store, "fourth rare", limit=1) == ["a"]
+        assert find_notes(store, "fourth all", limit=1) == ["d"], "if all are common, all choose"
 
     def test_a_search_that_makes_no_sense_is_refused(self, opened: Opened) -> None:
         store = opened(Notes())
