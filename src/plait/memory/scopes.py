@@ -20,7 +20,7 @@ from plait.memory.standing import MemoryStanding, standing_of
 from plait.session.arguments import value_text
 from plait.session.core import Core
 from plait.session.fold import state_at
-from plait.session.ports import writer_of
+from plait.session.ports import Position, writer_of
 from plait.session.state import Known, Span
 from plait.session.value import SessionValue, core_of
 from plait.store import Region, Row, Store
@@ -41,8 +41,10 @@ class Viewer:
         owners: Collection[str],
         path: Sequence[Span] | None,
         number: int | None = None,
+        head: Position | None = None,
     ) -> None:
         self.store = store
+        self._head = head  # the end of the path, if it is known
         self.number = number  # None: as the store is now
         self._wide = frozenset(owners)
         self._path = None if path is None else Known(path)
@@ -60,6 +62,8 @@ class Viewer:
         """The rows of its memories, up to `number`: those that `may_see` allows, and no others. So
         the figures of a search tell nothing of memories that it may not see. None: all.
         """
+        if self._head is not None:
+            _NUMBERS.add_head(self.store, self._head)
         at_session = [
             Region(f"session:{log}", *_NUMBERS.between(self.store, log, first, last))
             for log, first, last in (self._path.ranges() if self._path is not None else ())
@@ -138,8 +142,10 @@ def viewer_of(
     core = core_of(session)
     wanted = SCOPES if scopes is None else scopes
     wide = [f"{scope}:{names[scope]}" for scope in wanted if scope != "session" and scope in names]
-    path = path_of(core_of(at) if at is not None else core) if "session" in wanted else ()
-    return Viewer(core.store, wide, path, number)
+    if "session" not in wanted:
+        return Viewer(core.store, wide, (), number)
+    shown = core_of(at) if at is not None else core
+    return Viewer(core.store, wide, path_of(shown), number, shown.position)
 
 
 def path_of(core: Core) -> tuple[Span, ...]:
@@ -186,6 +192,12 @@ class _Numbers:
     def __init__(self) -> None:
         self._by_store: WeakKeyDictionary[Store, dict[tuple[LogId, int], int]] = WeakKeyDictionary()
 
+    def add_head(self, store: Store, head: Position) -> None:
+        """Look up the number of a session's last event by its id, which is quicker."""
+        known, place = self._known(store), (head.id, head.seq)
+        if place not in known and (number := store.number_of(head.head)) is not None:
+            known[place] = number
+
     def between(self, store: Store, log: LogId, first: int, last: int) -> tuple[int, int]:
         """Return the numbers of two events of a log. Nothing is before the first place of all, and
         nothing is after an event that is not written yet.
@@ -194,16 +206,20 @@ class _Numbers:
         return start, self._number(store, log, last, PLACE_MAX)
 
     def _number(self, store: Store, log: LogId, seq: int, otherwise: int) -> int:
-        known = self._by_store.setdefault(store, {})
+        known = self._known(store)
         if (log, seq) not in known:
             event = next(store.read(log, seq, seq), None)
             number = None if event is None else store.number_of(event.id)
             if number is None:
                 return otherwise
-            if len(known) >= _NUMBERS_MAX:
-                known.clear()
             known[log, seq] = number
         return known[log, seq]
+
+    def _known(self, store: Store) -> dict[tuple[LogId, int], int]:
+        known = self._by_store.setdefault(store, {})
+        if len(known) >= _NUMBERS_MAX:
+            known.clear()
+        return known
 
 
 _NUMBERS = _Numbers()

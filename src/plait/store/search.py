@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from heapq import nsmallest
 from math import log
 from typing import NamedTuple
@@ -189,6 +189,11 @@ def choosing_words(having: Mapping[str, int]) -> list[str]:
         if having[word]:
             found.add(word)
     return [word for word in having if word in found]
+
+
+def has_common_words(having: Mapping[str, int], chosen: Container[str]) -> bool:
+    """True if some rows have a word that does not choose."""
+    return any(count and word not in chosen for word, count in having.items())
 
 
 def weight_of(having: int, total: int) -> float:

@@ -14,6 +14,7 @@ from plait.store.search import (
     Query,
     best_places,
     choosing_words,
+    has_common_words,
     places_within,
     ranked_by_all,
     weight_of,
@@ -61,7 +62,7 @@ class WordIndex:
         lengths = {at: text.count(" ") + 1 for at, text in texts.items()}
         mean = sum(lengths.values()) / len(lengths) if lengths else 0.0
         best = best_places(chosen, lengths, weights, mean, query.limit)
-        if len(chosen) < len(query.words):
+        if has_common_words(having, chosen):
             best = ranked_by_all(best, texts, weights, mean)
         rows = [
             FoundRow(dict(self._rows[at]), score, *self._neighbours(at, query))

@@ -32,6 +32,7 @@ from plait.store.search import (
     Range,
     best_places,
     choosing_words,
+    has_common_words,
     places_within,
     ranked_by_all,
     weight_of,
@@ -285,7 +286,7 @@ class WordSearch:
         mean = sum(lengths.values()) / len(lengths) if lengths else 0.0
         best = best_places(chosen, lengths, weights, mean, query.limit)
         rows = self._rows_at(db, [place for _, place in best])
-        if len(chosen) < len(query.words):
+        if has_common_words(having, chosen):
             texts = {place: str(row[self._words]) for place, row in rows.items()}
             best = ranked_by_all(best, texts, weights, mean)
         beside = self._neighbours(db, query, rows)
