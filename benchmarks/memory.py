@@ -63,7 +63,7 @@ class Filled:
             self._fill_session(f"user-{number % USERS}", draw)
         self.built_s = time.perf_counter() - started
         rows = self.store.rows("memory", ITEM, limit=_ALL)
-        self.bare = plain_index(folder / f"{count} words.db", rows)
+        self.bare = plain_index(folder / f"{count} words.db", rows, PER_SESSION)
 
     def _fill_session(self, user: str, draw: random.Random) -> None:
         """Write memories, one in ten resting on another, and the recalls that return them."""

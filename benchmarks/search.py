@@ -129,14 +129,20 @@ COUNT = "SELECT rowid FROM plain WHERE plain MATCH ?"
 MATCH = "SELECT rowid, rank FROM plain WHERE plain MATCH ? ORDER BY rank LIMIT 20"
 
 
-def plain_index(path: Path, rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Return a connection to a new file with an FTS5 table `plain` of the words of these rows."""
+def plain_index(path: Path, rows: Iterable[Mapping[str, Any]], batch: int) -> Any:
+    """Return a connection to a new file with an FTS5 table `plain` of the words of these rows.
+
+    So many of them are written in one transaction: it should be as many as in the store, since an
+    index that was made in many steps is slower.
+    """
     bare: Any = apsw.Connection(str(path))
     bare.execute("PRAGMA cache_size = -16384")  # as a store's
     bare.execute("CREATE VIRTUAL TABLE plain USING fts5(words, tokenize='unicode61')")
     words = [(row["number"], row["words"]) for row in rows]
-    with bare:
-        bare.executemany("INSERT INTO plain (rowid, words) VALUES (?, ?)", words)
+    for first in range(0, len(words), batch):
+        with bare:
+            some = words[first : first + batch]
+            bare.executemany("INSERT INTO plain (rowid, words) VALUES (?, ?)", some)
     return bare
 
 
@@ -145,7 +151,7 @@ def _filled(bench: Bench, count: int) -> tuple[Store, Callable[..., list[Any]]]:
     store = plait.open_store(folder, projections=[Items()])
     Writer(store).append(ScratchSet("items", count))
     rows = store.rows("items", "item", limit=2**31)
-    bare = plain_index(bench.folder / f"{count} words.db", rows)
+    bare = plain_index(bench.folder / f"{count} words.db", rows, count)
 
     def ask(sql: str, values: tuple[str, ...]) -> list[Any]:
         return bare.execute(sql, values).fetchall()

@@ -8,6 +8,7 @@ a fair name for one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from plait.store.projection import Projection, Row, Scalar, Table
@@ -26,32 +27,65 @@ from plait.store.sqlite.words import (
 
 
 class SqlRows:
-    """`Rows` over the writer's connection, inside its transaction."""
+    """`Rows` over the writer's connection, inside its transaction.
+
+    Changes are kept until `flush`, so that a row that several events of an append change is written
+    once.
+    """
 
     def __init__(self, db: Database, projection: Projection) -> None:
         self._db = db
         self._tables = {table.name: table for table in projection.tables}
         self._name = projection.name
         self._statements: dict[str, _Statements] = {}
+        self._changes: dict[tuple[str, tuple[Scalar, ...]], Row | None] = {}
+
+    def flush(self) -> None:
+        """Write the changes, in the order in which they were made last."""
+        for (table, key), row in self._changes.items():
+            if row is None:
+                self._delete(table, key)
+            else:
+                self._put(table, row)
+        self._changes.clear()
+
+    def forget(self) -> None:
+        """Drop the changes that are not written: the append failed."""
+        self._changes.clear()
+
+    def put(self, table: str, row: Row) -> None:
+        shape = self._tables[table]
+        kept = checked_row(shape, row)
+        self._change(table, tuple([kept[column] for column in shape.key]), kept)
+
+    def delete(self, table: str, *key: Scalar) -> None:
+        self._change(table, key, None)
+
+    def _change(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:
+        self._changes.pop((table, key), None)  # a row may take the place of one changed before
+        self._changes[table, key] = row
 
     def get(self, table: str, *key: Scalar) -> Row | None:
+        if (table, key) in self._changes:
+            changed = self._changes[table, key]
+            return None if changed is None else dict(changed)
         row = self._db.row(self._sql(table).get, key)
         return None if row is None else dict(zip(self._tables[table].columns, row, strict=True))
 
-    def put(self, table: str, row: Row) -> None:
-        sql, kept = self._sql(table), checked_row(self._tables[table], row)
+    def _put(self, table: str, row: Row) -> None:
+        sql = self._sql(table)
         if sql.words is None:
-            self._db.execute(sql.put, [*kept.values()])
+            self._db.run(sql.put, tuple(row.values()))
         else:
-            self._put_words(self._tables[table], sql, sql.words, kept)
+            self._put_words(self._tables[table], sql, sql.words, row)
 
-    def delete(self, table: str, *key: Scalar) -> None:
+    def _delete(self, table: str, key: tuple[Scalar, ...]) -> None:
         sql = self._sql(table)
         if sql.words is not None:
             old = self._db.row(sql.words.old, key)
             if old is not None:
                 self._remove_words(sql.words, old)
-        self._db.execute(sql.delete, key)
+        self._db.run(sql.delete, key)
 
     def _put_words(self, table: Table, sql: _Statements, words: WordStatements, row: Row) -> None:
         """Put a row of a table with words. The index is told of words that changed, and of no
@@ -190,5 +224,10 @@ def _by_key(shape: Table) -> str:
 
 
 def _quote_columns(columns: Iterable[str]) -> str:
+    return _quoted(tuple(columns))
+
+
+@lru_cache(256)
+def _quoted(columns: tuple[str, ...]) -> str:
     # in double quotes SQLite would take an unknown name for a text
-    return ", ".join(f"[{column}]" for column in columns)
+    return ", ".join([f"[{column}]" for column in columns])
