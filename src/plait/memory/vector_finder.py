@@ -24,6 +24,7 @@ from plait.memory.words import query_words
 from plait.store import Found, FoundRow, Region, Row, Store, folder_of
 
 _PAGE = 1000
+_SEEDS = 20  # rows by their own words: more than without vectors, which tell good ones from bad
 
 
 class Vectors:
@@ -65,7 +66,7 @@ class StoreVectors:
             page = self._store.rows(
                 "memory", ITEM, order="number", before=self._number, limit=_PAGE
             )
-            texts = {str(row["id"]): str(row["text"]) for row in page}
+            texts = {str(row["id"]): _spoken_text(row) for row in page}
             self.cache.fill(texts, texts.__getitem__)
             for row in page:
                 self._number = int(str(row["number"]))
@@ -99,7 +100,7 @@ class VectorFinder:
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self._vectors, self._words = vectors, StoreFinder()
-        self._parts, self._weights, self.seeds = parts, weights, seeds_for(weights)
+        self._parts, self._weights, self.seeds = parts, weights, max(seeds_for(weights), _SEEDS)
         self.name = vectors.embedder.id
         self._near: dict[str, float] = {}  # similarities to the question, by id
 
@@ -122,6 +123,11 @@ class VectorFinder:
         ranked = rank_rows(found._replace(rows=tuple(by_words)), query_words(query))
         mixed = rank_with_vectors(ranked, self._near, by_meaning)
         return with_parts(mixed, self._parts, self._weights)
+
+
+def _spoken_text(row: Row) -> str:
+    """Return the text of a memory with the name of its speaker, which a question may ask about."""
+    return f"{row['speaker']}: {row['text']}" if row["speaker"] else str(row["text"])
 
 
 def _row_of(store: Store, id: str) -> Row:

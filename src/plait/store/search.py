@@ -102,16 +102,21 @@ def checked_query(
     column, distance = (None, 0) if near is None else near
     check_columns(projection, table, (column,) if column else ())
     _check_counts(upto, distance, limit)
-    walk = column, *([table.group] if table.group else []), order_of(table)
-    if column is not None and walk not in table.indexes:
+    if column is not None and walk_index(table, column) not in table.indexes:
         raise InvalidValue(
             "near",
             f"the rows of {table.name} cannot be walked by {column}",
-            f"give the table the index {walk}",
+            f"give the table the index {walk_index(table, column)}",
         )
     last = PLACE_MAX if upto is None else upto
     groups = None if within is None else _checked_groups(within, last)
     return Query(_checked_words(words), groups, last, column, distance, limit)
+
+
+def walk_index(table: Table, column: str) -> tuple[str, ...]:
+    """Return the index by which neighbours with the same value in a column are found."""
+    shared = [table.group] if table.group not in (None, column) else []
+    return column, *shared, order_of(table)
 
 
 def _checked_groups(within: Sequence[Region], upto: int) -> dict[str, Sequence[Range]]:

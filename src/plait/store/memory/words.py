@@ -17,6 +17,7 @@ from plait.store.search import (
     has_common_words,
     places_within,
     ranked_by_all,
+    walk_index,
     weight_of,
 )
 
@@ -30,8 +31,7 @@ class WordIndex:
         self._order, self._words, self._group = table.order or "", table.words or "", table.group
         self._rows: dict[int, Row] = {}  # by the order column
         self._groups: dict[str | None, _GroupWords] = {}
-        shared = (self._group,) if self._group else ()
-        walked = [index[0] for index in table.indexes if index[1:] == (*shared, self._order)]
+        walked = [index[0] for index in table.indexes if index == walk_index(table, index[0])]
         # places of the rows with each value, in order
         self._walks: dict[str, dict[tuple[Scalar, ...], list[int]]] = {each: {} for each in walked}
 
