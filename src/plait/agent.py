@@ -10,7 +10,7 @@ once, before its first ask in a call, for the last message that is not its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, get_args
 
 import msgspec
@@ -26,6 +26,7 @@ from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Model, Spec
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
+from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
@@ -42,7 +43,7 @@ from plait.runtime.turn import play
 from plait.session import Session
 from plait.session.typed import name_of, schema_of, to_type
 from plait.tool import Tool, ToolSource, as_tool
-from plait.workflow import Workflow, original
+from plait.workflow import Nested, Workflow, original
 
 STEPS_MAX = 32
 LIMIT = "You have used all your steps. Answer now with what you have, without calling tools."
@@ -119,10 +120,39 @@ class Agent(Workflow):
         if purpose is not None:
             self.purpose = purpose
         self._schema = _answer_schema(returns) if returns is not None else None
-        self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(
-            [source if isinstance(source, ToolSource) else as_tool(source) for source in tools]
-        )
+        self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(map(self._source_of, tools))
         _by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+
+    def _source_of(self, given: Any) -> ToolSource | Tool[..., Any]:
+        """Return a tool, or a server that has tools: a workflow is a tool that carries itself out.
+
+        An agent has tools, too, and is no server.
+        """
+        if given is self:
+            raise InvalidValue(
+                "tools", "an agent is not a tool of its own", "leave it out, or pass another agent"
+            )
+        if isinstance(given, Workflow):
+            return given.as_tool()
+        return given if isinstance(given, ToolSource) else as_tool(given)
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        returns: Any = None,
+        takes: Takes = "answer",
+        arguments: Any = None,
+    ) -> WorkflowTool:
+        agent = self.returns(returns) if returns is not None else self
+        return super(Agent, agent).as_tool(
+            name=name,
+            description=description,
+            returns=returns if returns is not None else self._type,
+            takes=takes,
+            arguments=arguments,
+        )
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
@@ -149,6 +179,13 @@ class Agent(Workflow):
         agent = object.__new__(type(self))
         vars(agent).update(vars(self))
         return agent
+
+    def named_children(self) -> Iterator[tuple[str, Nested]]:
+        """Yield the workflows that are its tools, besides the children that other classes have."""
+        yield from super().named_children()
+        for source in self._sources:
+            if isinstance(source, WorkflowTool) and isinstance(source.workflow, Nested):
+                yield source.name, source.workflow
 
     def describe(self) -> str:
         return (

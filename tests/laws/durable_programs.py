@@ -31,6 +31,7 @@ from plait import (
 from plait.errors import ModelFailed, ToolFailed
 from plait.model.base import Fault, OnDelta, Reply, Request
 from plait.policy import Ask, Policy
+from plait.runtime.delegation import WorkflowTool
 from plait.session.views import Waiting
 from plait.tool import Happened, Tool
 from tests.support.memories import CountedIndex
@@ -237,6 +238,7 @@ class Maker:
             self._use,
             self._agent,
             self._agent,
+            self._team,
             self._caught,
             self._gone,
             self._select,
@@ -325,6 +327,40 @@ class Maker:
             scope = self._chance.choice(("session", "user"))
             return ToolCall(name, text=f"learned {self._next()}", scope=scope)
         return ToolCall(name, n=self._next())
+
+    def _team(self, parts: list[Any], depth: int) -> Act:
+        made = self._a_team(depth)
+        parts.append(made)
+        return made
+
+    def _a_team(self, depth: int) -> Agent:
+        """An agent whose tools are agents and workflows, called side by side."""
+        helpers = [self._helper(depth, index) for index in range(self._chance.randint(1, 2))]
+        script: list[Any] = []
+        for _ in range(self._chance.randint(1, 2)):
+            asked = self._chance.sample(helpers, self._chance.randint(1, len(helpers)))
+            calls = [ToolCall(each.name, request=f"task {self._next()}") for each in asked]
+            script.append([*calls, *([self._call()] if self._chance.random() < 0.4 else [])])
+        script.append(f"done {self._next()}")
+        return Agent(
+            "Lead.",
+            model=Counted(self._world, script),
+            tools=[*self._tools.values(), *self._memory.tools, *helpers],
+            name=f"lead{self._next()}",
+        )
+
+    def _helper(self, depth: int, index: int) -> WorkflowTool:
+        # the order in which branches are merged is chance, and so would be that of what they said
+        takes = self._chance.choice(("answer", "facts", "all" if not index else "files"))
+        lot, name = self._chance.random(), f"helper{self._next()}"
+        made: Workflow
+        if lot < 0.2 and depth < 2:
+            made = self._a_team(depth + 1)
+        elif lot < 0.5:
+            made = self._program(self._chance.randint(1, 2), max(depth, 1) + 1)
+        else:
+            made = self._an_agent()
+        return made.as_tool(name=name, description="Helps.", takes=takes)
 
     def _caught(self, parts: list[Any], depth: int) -> Act:
         n, broken = self._next(), self._tools["broken"]

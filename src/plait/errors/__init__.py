@@ -84,6 +84,7 @@
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose none of the candidates
     │   ├── BudgetExceeded       the budget does not allow it
+    │   ├── DelegationRefused    workflows that are tools of each other called each other too deep
     │   └── BranchFailed         a branch of a Parallel
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
@@ -122,6 +123,7 @@ from plait.errors.effects import (
     BranchFailed,
     BudgetExceeded,
     ChoiceInvalid,
+    DelegationRefused,
     EffectError,
     ModelFailed,
     ResultInvalid,
@@ -258,6 +260,7 @@ __all__ = (
     "CallFailed",
     "ChoiceInvalid",
     "CommitmentBroken",
+    "DelegationRefused",
     "DiskFull",
     "DuplicateKey",
     "EditRefused",

@@ -74,6 +74,17 @@ class ChoiceInvalid(EffectError):
         )
 
 
+class DelegationRefused(EffectError):
+    """Workflows that have each other as tools called each other too deep."""
+
+    def __init__(self, tool: str, depth: int, session: Any = None) -> None:
+        self.tool, self.depth, self.session = tool, depth, session
+        super().__init__(
+            f"{tool} was not called: {depth} workflows wait for each other already, each called as"
+            " a tool of the one before. Answer without it, or do not let them call each other."
+        )
+
+
 class BudgetExceeded(EffectError):
     """The budget does not allow it. Nothing was spent on it; the refusal is on record."""
 

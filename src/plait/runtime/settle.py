@@ -40,6 +40,7 @@ from plait.runtime.consent import (
     refusal_drafts,
     tool_request,
 )
+from plait.runtime.delegation import WorkflowTool
 from plait.runtime.effects import UseTools
 from plait.runtime.executing import check_running, policies_here
 from plait.runtime.names import call_id
@@ -89,6 +90,8 @@ def use_tool(
     check_running(session)
     session = safe_point(session)
     run = run_of(session)
+    if run is None and isinstance(tool, WorkflowTool):
+        raise InvalidValue(tool.name, "a workflow is a tool in runs only", "call it: it(session)")
     if run is None or run.journal.is_live(session):
         _check_no_stand_ins(tool, plain)
     name, log = run.journal.source_of(session) if run is not None else (None, session.id)
