@@ -239,6 +239,7 @@ class Maker:
             self._agent,
             self._agent,
             self._team,
+            self._desk,
             self._caught,
             self._gone,
             self._select,
@@ -361,6 +362,40 @@ class Maker:
         else:
             made = self._an_agent()
         return made.as_tool(name=name, description="Helps.", takes=takes)
+
+    def _desk(self, parts: list[Any], depth: int) -> Act:
+        """Agents that hand the conversation on, and perhaps back, to the desk that was called."""
+        n = self._next()
+        one, other = self._an_agent(), self._an_agent()
+        back = ToolCall("hand_off_to_" + (other.name or ""), reason=f"because {self._next()}")
+        first = [[self._call(), back], "unused"]
+        middle = Agent(
+            lambda session: f"Instruction after {len(session.effects)} effects.",
+            model=Counted(self._world, first),
+            tools=[*self._tools.values(), *self._memory.tools],
+            name=f"middle{n}",
+            handoffs=[other, one],
+        )
+        calls = [self._call(), ToolCall(f"hand_off_to_middle{n}", reason="so"), back]
+        desk = Agent(
+            "Triage.",
+            model=Counted(self._world, [calls, f"done {self._next()}"]),
+            tools=[*self._tools.values(), *self._memory.tools],
+            name=f"desk{n}",
+            handoffs=[middle, other],
+            tool_choice="required",
+        )
+        if self._chance.random() < 0.4:
+            other.handoffs = [desk]
+        parts.append(desk)
+        times = self._chance.randint(1, 2)
+
+        def act(session: Session) -> Session:
+            for turn in range(times):
+                session = desk(session.say(f"turn {n} {turn}"))
+            return session
+
+        return act
 
     def _caught(self, parts: list[Any], depth: int) -> Act:
         n, broken = self._next(), self._tools["broken"]

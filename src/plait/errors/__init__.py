@@ -84,6 +84,7 @@
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose none of the candidates
     │   ├── BudgetExceeded       the budget does not allow it
+    │   ├── InstructionFailed    the function that gives an agent its instruction failed
     │   ├── DelegationRefused    workflows that are tools of each other called each other too deep
     │   └── BranchFailed         a branch of a Parallel
     └── StoreError
@@ -125,6 +126,7 @@ from plait.errors.effects import (
     ChoiceInvalid,
     DelegationRefused,
     EffectError,
+    InstructionFailed,
     ModelFailed,
     ResultInvalid,
     ToolFailed,
@@ -269,6 +271,7 @@ __all__ = (
     "FileWithheld",
     "GateUnmet",
     "IndexFailed",
+    "InstructionFailed",
     "InvalidInput",
     "InvalidValue",
     "IsolationMissing",

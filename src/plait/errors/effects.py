@@ -74,6 +74,17 @@ class ChoiceInvalid(EffectError):
         )
 
 
+class InstructionFailed(EffectError):
+    """The function that gives an agent its instruction raised, or returned none."""
+
+    def __init__(self, agent: str, function: str, why: str, session: Any = None) -> None:
+        self.agent, self.function, self.why, self.session = agent, function, why, session
+        super().__init__(
+            f"{agent} has no instruction: {function} failed: {without_full_stop(why)}. Mend the"
+            " function, and resume the run."
+        )
+
+
 class DelegationRefused(EffectError):
     """Workflows that have each other as tools called each other too deep."""
 

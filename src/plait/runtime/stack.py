@@ -115,6 +115,10 @@ class CallStack:
             self._agents[log, scope] = agent
         return before if before != agent else None
 
+    def agent_of(self, log: LogId, scope: str) -> str | None:
+        """Return the path of the agent that has the session. None: no agent was called on it."""
+        return self._agents.get((log, scope)) or self._agents.get((log, self._run))
+
     def next_ordinal(self, log: LogId, scope: str) -> int:
         """Count the calls on a log in this execution."""
         with self._lock:
