@@ -9,20 +9,18 @@ once, before its first ask in a call, for the last message that is not its own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, get_args
 
 import msgspec
 
 from plait.calls.model_call import Retry
-from plait.errors import InvalidValue, NoModel, ResultInvalid
+from plait.errors import GuardRefused, InvalidValue, ResultInvalid
 from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
 from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
 from plait.inside import ends_run
-from plait.model import find
 from plait.model.base import Model, Spec
 from plait.runtime.agent_settings import (
     answer_schema,
@@ -35,6 +33,7 @@ from plait.runtime.agent_settings import (
     instruction_name,
     instruction_summary,
     instruction_text,
+    model_of,
     record_setup,
 )
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
@@ -43,6 +42,14 @@ from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive, run_in_thread
 from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
+from plait.runtime.guards import (
+    REJECTED,
+    Guard,
+    GuardVerdict,
+    check_guards,
+    pass_answer,
+    pass_input,
+)
 from plait.runtime.handoffs import (
     Handing,
     agents_in_reach,
@@ -96,6 +103,10 @@ class Agent(Workflow):
         handoffs: Iterable[Agent] | None = None,
         # in the first ask of a call: "auto", "required", "none", or the name of a tool
         tool_choice: str = "auto",
+        # they pass, correct or reject its input and its answer: functions, agents, workflows
+        before: Iterable[Guard] = (),
+        after: Iterable[Guard] = (),
+        guard_retries: int = 2,  # answers that may be rejected before the call fails
     ) -> None:
         check_instruction(instruction)
         check_count("steps_max", steps_max, "steps")
@@ -126,6 +137,9 @@ class Agent(Workflow):
         self._schema = answer_schema(returns) if returns is not None else None
         self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(map(self._source_of, tools))
         _by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+        check_count("guard_retries", guard_retries + 1, "retries")
+        self.guard_retries = guard_retries
+        self._before, self._after = self._guards("before", before), self._guards("after", after)
         self._handoffs: tuple[Agent, ...] = ()
         if handoffs is not None:
             self.handoffs = handoffs
@@ -145,6 +159,15 @@ class Agent(Workflow):
         if isinstance(given, Workflow):
             return given.as_tool()
         return given if isinstance(given, ToolSource) else as_tool(given)
+
+    def _guards(self, name: str, given: Any) -> tuple[Guard, ...]:
+        check_list(name, given, "guards")
+        found: list[Guard] = []
+        for guard in check_guards(name, given):
+            if isinstance(guard, Agent) and guard._type is None:
+                guard = guard.returns(GuardVerdict)
+            found.append(guard)
+        return tuple(found)
 
     def as_tool(
         self,
@@ -338,6 +361,7 @@ class Agent(Workflow):
         frame = run.stack.frames(session.id)[-1]
         path = frame.path
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
+        session = pass_input(self._before, session, path)
         instruction = instruction_text(self.instruction, path, session)
         setup = self._setup(instruction, tools)
         if callable(self.instruction):
@@ -360,14 +384,21 @@ class Agent(Workflow):
             if self.context_max is not None
             else None
         )
-        session = yield from turn(
-            ask,
-            self.steps_max,
-            self._check if self._type is not None else None,
-            self._type,
-            fit,
-            handing,
-        )
+        check = self._check if self._type is not None else None
+        session, is_handed = yield from turn(ask, self.steps_max, check, self._type, fit, handing)
+        rejected = 0
+        while self._after and not is_handed:
+            session, why = pass_answer(self._after, session, path, actor)
+            if why is None:
+                break
+            rejected += 1
+            if rejected > self.guard_retries and not is_tried_again(session):
+                raise GuardRefused(path, why.guard, "answer", why.reason, session)
+            session, _ = yield Tell(session, REJECTED.format(why=why.reason))
+            again = ask._replace(session=session, choice="auto", forced="")
+            session, is_handed = yield from turn(
+                again, self.steps_max, check, self._type, fit, handing
+            )
         prompt.put_back()
         return session
 
@@ -399,8 +430,8 @@ def turn(
     type_: Any = None,
     fit: Fit | None = None,
     handing: Handing | None = None,
-) -> Turning[Session]:
-    """Ask and act until there is an answer, or the conversation is handed off.
+) -> Turning[tuple[Session, bool]]:
+    """Ask and act until there is an answer, or the conversation is handed off: then return True.
 
     `check` returns why an answer will not do, `fit` makes the prompt fit before each ask.
     """
@@ -418,7 +449,7 @@ def turn(
         if handing is not None and chosen is not None:
             session, is_handed = yield from use_and_hand_off(ask, session, answer, handing, chosen)
             if is_handed:
-                break
+                return session, True
         elif answer.calls:
             session, _ = yield UseTools(
                 session,
@@ -452,24 +483,7 @@ def turn(
             )
         else:
             break
-    return session
-
-
-def model_of(model: str | Model | None, owner: str) -> Model:
-    """Return the model itself: the one given, or found by name."""
-    if isinstance(model, str):
-        return find(model)
-    if model is not None:
-        if not callable(getattr(model, "ask", None)):
-            raise NoModel(f"a {type(model).__name__} is not a model")
-        return model
-    name = os.environ.get("PLAIT_MODEL")
-    if not name:
-        raise NoModel(f"{owner!r} has no model")
-    try:
-        return find(name)
-    except NoModel as error:
-        raise NoModel(f"{error.why}, which is what PLAIT_MODEL says") from error
+    return session, False
 
 
 def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:

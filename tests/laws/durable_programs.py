@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 from plait import (
     Agent,
+    Correct,
     Memory,
     Parallel,
+    Reject,
     ScriptedModel,
     Selector,
     Session,
@@ -240,6 +242,7 @@ class Maker:
             self._agent,
             self._team,
             self._desk,
+            self._guarded,
             self._caught,
             self._gone,
             self._select,
@@ -364,29 +367,28 @@ class Maker:
         return made.as_tool(name=name, description="Helps.", takes=takes)
 
     def _desk(self, parts: list[Any], depth: int) -> Act:
-        """Agents that hand the conversation on, and perhaps back, to the desk that was called."""
-        n = self._next()
-        one, other = self._an_agent(), self._an_agent()
-        back = ToolCall("hand_off_to_" + (other.name or ""), reason=f"because {self._next()}")
-        first = [[self._call(), back], "unused"]
+        """Agents that hand the conversation on, and that are called again on the session."""
+        n, tools = self._next(), [*self._tools.values(), *self._memory.tools]
+        answers = [[self._call()], *[f"answer {self._next()}" for _ in range(3)]]
+        last = Agent("Answer.", model=Counted(self._world, answers), tools=tools, name=f"last{n}")
+        on = [self._call(), ToolCall(f"hand_off_to_last{n}", reason=f"because {self._next()}")]
         middle = Agent(
-            lambda session: f"Instruction after {len(session.effects)} effects.",
-            model=Counted(self._world, first),
-            tools=[*self._tools.values(), *self._memory.tools],
+            lambda session: f"Go on after {len(session.effects)} effects.",
+            model=Counted(self._world, [on]),
+            tools=tools,
             name=f"middle{n}",
-            handoffs=[other, one],
+            handoffs=[last],
         )
-        calls = [self._call(), ToolCall(f"hand_off_to_middle{n}", reason="so"), back]
+        target = self._chance.choice((middle, last)).name
+        calls = [self._call(), ToolCall(f"hand_off_to_{target}", reason="so"), on[1]]
         desk = Agent(
             "Triage.",
-            model=Counted(self._world, [calls, f"done {self._next()}"]),
-            tools=[*self._tools.values(), *self._memory.tools],
+            model=Counted(self._world, [calls]),
+            tools=tools,
             name=f"desk{n}",
-            handoffs=[middle, other],
+            handoffs=[middle, last],
             tool_choice="required",
         )
-        if self._chance.random() < 0.4:
-            other.handoffs = [desk]
         parts.append(desk)
         times = self._chance.randint(1, 2)
 
@@ -396,6 +398,33 @@ class Maker:
             return session
 
         return act
+
+    def _guarded(self, parts: list[Any], depth: int) -> Act:
+        """An agent whose input is corrected, and whose first answer is rejected."""
+        n, lot = self._next(), self._chance.random()
+
+        def before(session: Session, text: str) -> Correct | None:
+            return Correct(f"corrected {n}") if lot < 0.5 else None
+
+        def after(session: Session, text: str) -> Reject | Correct | None:
+            if text == f"first {n}":
+                return Reject(f"not {n}")
+            return Correct(f"corrected answer {n}") if lot < 0.3 else None
+
+        verdict = '{"passes": true, "reason": ""}'
+        model = Counted(self._world, [[self._call()], verdict, verdict])
+        judge = Agent("Judge.", model=model, tools=[*self._tools.values(), *self._memory.tools])
+        script = [[self._call()], f"first {n}", [self._call()], f"second {n}"]
+        made = Agent(
+            "Work.",
+            model=Counted(self._world, script),
+            tools=[*self._tools.values(), *self._memory.tools],
+            name=f"guarded{n}",
+            before=[before, judge] if lot > 0.6 else [before],
+            after=[after, judge] if lot > 0.8 else [after],
+        )
+        parts.append(made)
+        return made
 
     def _caught(self, parts: list[Any], depth: int) -> Act:
         n, broken = self._next(), self._tools["broken"]

@@ -84,6 +84,8 @@
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose none of the candidates
     │   ├── BudgetExceeded       the budget does not allow it
+    │   ├── GuardRefused         a guard rejects the input or the answer of an agent
+    │   ├── GuardFailed          a guard raised, or returned no verdict
     │   ├── InstructionFailed    the function that gives an agent its instruction failed
     │   ├── DelegationRefused    workflows that are tools of each other called each other too deep
     │   └── BranchFailed         a branch of a Parallel
@@ -126,6 +128,8 @@ from plait.errors.effects import (
     ChoiceInvalid,
     DelegationRefused,
     EffectError,
+    GuardFailed,
+    GuardRefused,
     InstructionFailed,
     ModelFailed,
     ResultInvalid,
@@ -270,6 +274,8 @@ __all__ = (
     "EgressRefused",
     "FileWithheld",
     "GateUnmet",
+    "GuardFailed",
+    "GuardRefused",
     "IndexFailed",
     "InstructionFailed",
     "InvalidInput",

@@ -85,6 +85,28 @@ class InstructionFailed(EffectError):
         )
 
 
+class GuardRefused(EffectError):
+    """A guard did not let the input, or the answer, of an agent pass."""
+
+    def __init__(self, agent: str, guard: str, what: str, reason: str, session: Any = None) -> None:
+        self.agent, self.guard, self.what, self.reason = agent, guard, what, reason
+        self.session = session
+        super().__init__(
+            f"{guard} rejects the {what} of {agent}: {without_full_stop(reason)}. It is recorded;"
+            " go on from error.session."
+        )
+
+
+class GuardFailed(EffectError):
+    """A guard raised, or returned something that is no verdict."""
+
+    def __init__(self, guard: str, why: str, session: Any = None) -> None:
+        self.guard, self.why, self.session = guard, why, session
+        super().__init__(
+            f"the guard {guard} failed: {without_full_stop(why)}. Mend it, and resume the run."
+        )
+
+
 class DelegationRefused(EffectError):
     """Workflows that have each other as tools called each other too deep."""
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from plait.errors import InstructionFailed, InvalidValue
+from plait.errors import InstructionFailed, InvalidValue, NoModel
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.strict import check_text
 from plait.ids import Digest
 from plait.inside import ends_run
-from plait.model.base import Choice
+from plait.model import find
+from plait.model.base import Choice, Model
 from plait.runtime.effects import Record
 from plait.runtime.failures import text_of_error
 from plait.runtime.names import import_path
@@ -97,6 +99,23 @@ def choice_of(given: str) -> tuple[Choice, str]:
     """Return the choice of tools that an ask leaves, and the tool that has to be called."""
     found = _CHOICES.get(given)
     return (found, "") if found is not None else ("any", given)
+
+
+def model_of(model: str | Model | None, owner: str) -> Model:
+    """Return the model itself: the one given, or found by name."""
+    if isinstance(model, str):
+        return find(model)
+    if model is not None:
+        if not callable(getattr(model, "ask", None)):
+            raise NoModel(f"a {type(model).__name__} is not a model")
+        return model
+    name = os.environ.get("PLAIT_MODEL")
+    if not name:
+        raise NoModel(f"{owner!r} has no model")
+    try:
+        return find(name)
+    except NoModel as error:
+        raise NoModel(f"{error.why}, which is what PLAIT_MODEL says") from error
 
 
 def instruction_name(instruction: Instruction) -> str:
