@@ -131,12 +131,15 @@ def _schema_of_arguments(name: str, arguments: Any) -> Mapping[str, Json]:
     return schema
 
 
+class _TaskInWords(msgspec.Struct, forbid_unknown_fields=True):
+    request: str
+
+
 def _converter_of(arguments: Any) -> Callable[[Mapping[str, Json]], dict[str, Any]]:
-    class Request(msgspec.Struct, forbid_unknown_fields=True):
-        request: str
+    wanted = _TaskInWords if arguments is None else arguments
 
     def convert(given: Mapping[str, Json]) -> dict[str, Any]:
-        to_type(given, Request if arguments is None else arguments)
+        to_type(given, wanted)
         return dict(given)
 
     return convert
