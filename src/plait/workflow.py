@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast, get_args, overload
 
 import msgspec
 
@@ -190,6 +190,28 @@ class Workflow(Nested):
         watch = Watch(on_event, approver, answerer)
         return await ainvoke(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
 
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Session]: ...
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Event | Session]: ...
     def stream(
         self,
         session: Session,
@@ -208,6 +230,28 @@ class Workflow(Nested):
         call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
         return streaming.stream(call, events=events)
 
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Session]: ...
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Event | Session]: ...
     def astream(
         self,
         session: Session,
