@@ -49,6 +49,7 @@ if _TYPE_CHECKING:
     from plait.memory.memory import Memory
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
+    from plait.runs.bisect import bisect
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
@@ -89,6 +90,7 @@ __all__ = [
     "View",
     "Workflow",
     "ask_human",
+    "bisect",
     "file",
     "image",
     "open_store",
@@ -164,6 +166,7 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
+    "bisect": "plait.runs.bisect",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",
     "whatif": "plait.runs.whatif",
