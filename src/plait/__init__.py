@@ -50,6 +50,7 @@ if _TYPE_CHECKING:
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
     from plait.runs.bisect import bisect
+    from plait.runs.debug import debug
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
@@ -91,6 +92,7 @@ __all__ = [
     "Workflow",
     "ask_human",
     "bisect",
+    "debug",
     "file",
     "image",
     "open_store",
@@ -167,6 +169,7 @@ _ACTING = {
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
     "bisect": "plait.runs.bisect",
+    "debug": "plait.runs.debug",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",
     "whatif": "plait.runs.whatif",

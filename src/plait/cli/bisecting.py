@@ -136,6 +136,7 @@ def _print_found(given: Options, found: Bisection, command: Sequence[str]) -> No
     out.line()
     out.hint(
         f"why: {command_line(given, 'why', _name(bad))}",
+        f"step through it: {command_line(given, 'debug', _name(bad))}",
         f"go back: {command_line(given, 'rewind', found.session.short, str(_step_back(found)))}",
     )
 

@@ -28,6 +28,7 @@
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
     │   ├── NothingToResume      no run of it waits to be taken up again
+    │   ├── NothingToDebug       no code of a program was at work at that step
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
@@ -157,6 +158,7 @@ from plait.errors.runs import (
     BisectAborted,
     EndsAgree,
     NeedsWorkflow,
+    NothingToDebug,
     NothingToResume,
     ReplayDiverged,
     RunHeld,
@@ -304,6 +306,7 @@ __all__ = (
     "NotPlaced",
     "NotSettled",
     "NotSupported",
+    "NothingToDebug",
     "NothingToResume",
     "OutcomeUnknown",
     "OutsideWorkspace",

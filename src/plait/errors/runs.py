@@ -69,6 +69,16 @@ class NothingToResume(SessionError):
         )
 
 
+class NothingToDebug(SessionError):
+    """No code of a program was at work at this step."""
+
+    def __init__(self, session: str, seq: int, why: str, step: str) -> None:
+        self.session, self.seq, self.why = session, seq, why
+        super().__init__(
+            f"{session}@{seq} cannot be debugged: {why}. Nothing was executed; {step}."
+        )
+
+
 class NeedsWorkflow(SessionError):
     """A run says which program it is of, and that cannot be found or made from here."""
 
