@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from bdb import BdbQuit
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -16,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from plait.errors import NothingToDebug, RunHeld
+from plait.errors import NothingToDebug, ReplayDiverged, RunHeld
 from plait.event import Event
 from plait.event import kinds as k
 from plait.inside import Stop
@@ -94,8 +95,8 @@ def debug(
     token, trace = writes_on_loop.set(True), sys.gettrace()
     try:
         ended = replay_run(root, recorded, call, InlineExecutor(), stop.watch)
-    except Halted:
-        if not stop.was_left:
+    except (Halted, ReplayDiverged) as error:
+        if not stop.was_left and not _has_quit(error):
             raise
         ended = stop.place
     finally:
@@ -105,6 +106,14 @@ def debug(
         why = "the program did not come to it"
         raise NothingToDebug(there.short, there.seq, why, f"look at it: plait show {there}")
     return ended
+
+
+def _has_quit(error: BaseException) -> bool:
+    """True if the person left another debugger than ours, which raises an error in the program."""
+    above: BaseException | None = error
+    while above is not None and not isinstance(above, BdbQuit):
+        above = above.__context__
+    return above is not None
 
 
 def _no_run(there: Session) -> NothingToDebug:
