@@ -134,10 +134,11 @@ def _print_found(given: Options, found: Bisection, command: Sequence[str]) -> No
         out.heading("Changed", f"from {_name(found.last_good)} to {_name(bad)}")
         print_patch(patch)
     out.line()
+    out.hint(f"why: {command_line(given, 'why', _name(bad))}")
+    if found.event.header.run is not None:
+        out.hint(f"step through it: {command_line(given, 'debug', _name(bad))}")
     out.hint(
-        f"why: {command_line(given, 'why', _name(bad))}",
-        f"step through it: {command_line(given, 'debug', _name(bad))}",
-        f"go back: {command_line(given, 'rewind', found.session.short, str(_step_back(found)))}",
+        f"go back: {command_line(given, 'rewind', found.session.short, str(_step_back(found)))}"
     )
 
 

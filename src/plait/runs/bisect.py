@@ -113,26 +113,26 @@ def bisect(
         raise InvalidValue("bisect", "it needs one test", "pass a predicate, or command=[…]")
     there = there if bad is None else there.at(bad)
     if command is not None:
-        test: _Test = _CommandTest(TreeCommand(there, command, timeout_s))
+        test: _Tester = _CommandTest(TreeCommand(there, command, timeout_s))
     elif callable(predicate):
         test = _PredicateTest(predicate)
     else:
         why = f"a {type(predicate).__name__} cannot be called"
         raise InvalidValue("predicate", why, "pass a function of a session")
-    return _Search(there, test, on_test).find(good)
+    return _Bisector(there, test, on_test).find(good)
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Step(NamedTuple):
+class _Candidate(NamedTuple):
     """A step that may be the first bad one."""
 
     event: EventRef
     tree: Digest | None = None  # None: the test is not about trees
 
 
-class _Path:
+class _StoryPath:
     """The story of a session as steps, the oldest first; merged branches aside."""
 
     def __init__(self, session: Session, *, by_tree: bool) -> None:
@@ -143,20 +143,20 @@ class _Path:
         self._line = {each.id for each in session.lineage.sessions}
         self.steps = self._tree_steps() if by_tree else self._all_steps()
 
-    def _all_steps(self) -> list[_Step]:
-        return [_Step(_ref(event)) for _, event in path_events(self._store, self._spans)]
+    def _all_steps(self) -> list[_Candidate]:
+        return [_Candidate(_ref(event)) for _, event in path_events(self._store, self._spans)]
 
-    def _tree_steps(self) -> list[_Step]:
-        steps: list[_Step] = []
+    def _tree_steps(self) -> list[_Candidate]:
+        steps: list[_Candidate] = []
         for _, event in path_events(self._store, self._spans, TREE_KINDS):
             tree = tree_left_by(event)
             if tree is not None and (not steps or steps[-1].tree != tree):
-                steps.append(_Step(_ref(event), tree))
+                steps.append(_Candidate(_ref(event), tree))
         if not steps:
             raise NotPlaced(self.session.short)
         return steps
 
-    def from_good(self, good: int | None) -> list[_Step]:
+    def from_good(self, good: int | None) -> list[_Candidate]:
         """Return the steps from a good seq on; the first one is the state at that seq."""
         if good is None:
             return self.steps
@@ -180,20 +180,20 @@ class _Path:
     def _has(self, span: Span, seq: int) -> bool:
         return span.log in self._line and span.first <= seq <= span.last
 
-    def value_at(self, step: _Step) -> Session:
+    def value_at(self, step: _Candidate) -> Session:
         ref = step.event
         if ref.log in self._line:
             return self.session.at(ref.seq)
         return session_at(Position(self.session.store, ref.log, ref.seq, ref.id))
 
-    def branches_at(self, step: _Step) -> list[_Path]:
+    def branches_at(self, step: _Candidate) -> list[_StoryPath]:
         """Return the branches that were merged at a step; [] if it is no merge."""
         ref = step.event
         body = next(self._store.read(ref.log, ref.seq, ref.seq)).body
         places = body.branches if isinstance(body, Merged) else ()
         store = self.session.store
         return [
-            _Path(session_at(Position(store, at.log, at.seq, at.head)), by_tree=self._by_tree)
+            _StoryPath(session_at(Position(store, at.log, at.seq, at.head)), by_tree=self._by_tree)
             for at in places
             if not self._by_tree or self._has_files(Position(store, at.log, at.seq, at.head))
         ]
@@ -218,12 +218,12 @@ def _outcome_id(effect: Effect) -> Digest | None:
 # ── tests ────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Test(Protocol):
+class _Tester(Protocol):
     """A test of steps."""
 
     by_tree: bool  # True: only the files matter
 
-    def outcome_of(self, value: Session, step: _Step) -> tuple[Outcome, CommandEnd | None]: ...
+    def outcome_of(self, value: Session, step: _Candidate) -> tuple[Outcome, CommandEnd | None]: ...
 
 
 class _PredicateTest:
@@ -232,7 +232,7 @@ class _PredicateTest:
     def __init__(self, predicate: Predicate) -> None:
         self._predicate = predicate
 
-    def outcome_of(self, value: Session, step: _Step) -> tuple[Outcome, CommandEnd | None]:
+    def outcome_of(self, value: Session, step: _Candidate) -> tuple[Outcome, CommandEnd | None]:
         said: Any = self._predicate(value)
         if said is not None and not isinstance(said, bool):
             why = f"it returned a {type(said).__name__}"
@@ -247,7 +247,7 @@ class _CommandTest:
     def __init__(self, command: TreeCommand) -> None:
         self._command = command
 
-    def outcome_of(self, value: Session, step: _Step) -> tuple[Outcome, CommandEnd | None]:
+    def outcome_of(self, value: Session, step: _Candidate) -> tuple[Outcome, CommandEnd | None]:
         assert step.tree is not None
         end = self._command.run(step.tree)
         if end.killed == "time":  # a program that does not end any more is broken
@@ -266,27 +266,27 @@ class _CommandTest:
 # ── the search ───────────────────────────────────────────────────────────────────────────────
 
 
-class _Found(NamedTuple):
+class _FirstBad(NamedTuple):
     """The place of the first bad step among others."""
 
-    path: _Path
-    steps: Sequence[_Step]
+    path: _StoryPath
+    steps: Sequence[_Candidate]
     low: int  # the last good one; -1: none is
     high: int  # the first bad one
 
 
-class _Search:
+class _Bisector:
     """One bisection."""
 
     def __init__(
-        self, session: Session, test: _Test, on_test: Callable[[StepTest], object] | None
+        self, session: Session, test: _Tester, on_test: Callable[[StepTest], object] | None
     ) -> None:
         self._session, self._test, self._on_test = session, test, on_test
         self._tests: list[StepTest] = []
         self._known: dict[str, StepTest] = {}
 
     def find(self, good: int | None) -> Bisection:
-        path = _Path(self._session, by_tree=self._test.by_tree)
+        path = _StoryPath(self._session, by_tree=self._test.by_tree)
         steps = path.from_good(good)
         self._check_ends(path, steps)
         found = self._halve(path, steps, -1)
@@ -309,7 +309,7 @@ class _Search:
             branch,
         )
 
-    def _check_ends(self, path: _Path, steps: Sequence[_Step]) -> None:
+    def _check_ends(self, path: _StoryPath, steps: Sequence[_Candidate]) -> None:
         first, last = steps[0], steps[-1]
         ends = self._session.short, path.value_at(first).seq, self._session.seq
         if _state_key(first) == _state_key(last):
@@ -326,7 +326,7 @@ class _Search:
             if at_first.outcome == "bad":
                 raise EndsAgree(*ends, "bad", at_first.output)
 
-    def _refuse_start(self, path: _Path, steps: Sequence[_Step]) -> None:
+    def _refuse_start(self, path: _StoryPath, steps: Sequence[_Candidate]) -> None:
         """Raise: no step is known to be good."""
         at_first = self._test_step(path, steps[0], 1)
         seq = path.value_at(steps[0]).seq
@@ -335,7 +335,7 @@ class _Search:
         why, advice = "no step before is good, and it cannot be tested", "name another: good=K"
         raise BisectAborted(self._session.short, seq, why, at_first.output, advice)
 
-    def _halve(self, path: _Path, steps: Sequence[_Step], low: int) -> _Found:
+    def _halve(self, path: _StoryPath, steps: Sequence[_Candidate], low: int) -> _FirstBad:
         """Return the first bad step, where the last one is known to be bad."""
         high, skipped = len(steps) - 1, set[int]()
         skips = 0  # since the range last became smaller
@@ -349,9 +349,9 @@ class _Search:
                 low = at
             else:
                 high = at
-        return _Found(path, steps, low, high)
+        return _FirstBad(path, steps, low, high)
 
-    def _enter_branch(self, found: _Found) -> _Found | None:
+    def _enter_branch(self, found: _FirstBad) -> _FirstBad | None:
         """Return the first bad step of a branch, if the bad step is a merge that brought it."""
         if found.high != found.low + 1 and found.low >= 0:  # it may be another step
             return None
@@ -367,7 +367,7 @@ class _Search:
                 return self._halve(branch, own, 0 if base >= 0 else -1)
         return None
 
-    def _test_step(self, path: _Path, step: _Step, left: int) -> StepTest:
+    def _test_step(self, path: _StoryPath, step: _Candidate, left: int) -> StepTest:
         key = _state_key(step)
         known = self._known.get(key)
         if known is None:
@@ -382,7 +382,7 @@ class _Search:
         return known
 
 
-def _state_key(step: _Step) -> str:
+def _state_key(step: _Candidate) -> str:
     """Return the state that a test depends on: the tree, or all up to the event."""
     return step.tree or step.event.id
 

@@ -89,7 +89,7 @@ def debug(
     if is_going_on(recorded.id):
         raise RunHeld(there.short, recorded.id, f"this process, {os.getpid()}")
     end = _before_rewind(recorded, end, event)
-    stop = _Stop(_last_step(recorded, end, event), on_stop)
+    stop = _StepWatch(_last_step(recorded, end, event), on_stop)
     root = session_at(end)
     call = find_program_call(root, recorded, workflow, args, kwargs, is_live=False)
     token, trace = writes_on_loop.set(True), sys.gettrace()
@@ -150,7 +150,7 @@ def _last_step(recorded: RecordedRun, end: Position, event: Event) -> Event:
     return next(each for each in before if each.kind not in _AFTER_CODE)
 
 
-class _Stop:
+class _StepWatch:
     """Stops a replay at a step, once."""
 
     def __init__(self, event: Event, on_stop: OnStop | None) -> None:
