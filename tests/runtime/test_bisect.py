@@ -248,6 +248,16 @@ def test_a_bad_branch_is_entered_and_a_bad_merge_is_named(store: Store) -> None:
     assert found.event.kind == "Merged" and found.merge is None and found.branch == ""
 
 
+def test_a_predicate_follows_facts_into_a_branch(store: Store) -> None:
+    trunk = Session("Begin.", store=store).fact("fine", 1)
+    inner = trunk.fork("inner").fact("a", 1).fact("bug", True).fact("b", 2)
+    outer = trunk.fork("outer").say("I merge.").merge(inner)
+    merged = trunk.merge(trunk.fork("other").fact("c", 3), outer).say("and on")
+    found = bisect(merged, lambda value: "bug" not in value.facts)
+    assert (found.first_bad, found.last_good) == (inner.at(-1), inner.at(-2))
+    assert found.branch == "inner" and found.merge == outer
+
+
 def test_a_branch_of_a_parallel_run_is_entered(tmp_path: Path) -> None:
     folder = filled_folder(tmp_path / "shop", {"a": "0", "b": "0"})
 

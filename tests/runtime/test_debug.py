@@ -24,6 +24,7 @@ from plait import (
     open_store,
     resume,
     tool,
+    whatif,
 )
 from plait.errors import InvalidValue, NeedsWorkflow, NothingToDebug, ReplayDiverged, ToolFailed
 from plait.event import Event
@@ -293,6 +294,18 @@ def test_a_step_of_an_earlier_run_and_a_step_that_was_rewound(
         assert stops[0].values["title"] == repr(title * 2)
     with pytest.raises(NothingToDebug, match="no run was going on there"):
         debug(back)
+
+
+def test_a_what_if_is_debugged_in_its_own_log(store: Store, stops: list[Seen]) -> None:
+    session = Child("a")(Session("Count.", store=store))
+    asked = session.events.where("ModelAsked")[1]
+    other = whatif(
+        session, Child("a"), at=asked.seq - 1, model=ScriptedModel(["1", "2", "Enough."])
+    )
+    for value in (other, other.at(-4), other.at(asked.seq - 2)):
+        debug(value, Child("a"))
+    assert [seen.function for seen in stops] == ["forward"] * 3
+    assert stops[0].values["ended"] != stops[1].values.get("ended")
 
 
 def test_what_cannot_be_debugged_is_refused(store: Store, stops: list[Seen]) -> None:

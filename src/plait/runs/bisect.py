@@ -353,7 +353,7 @@ class _Bisector:
 
     def _enter_branch(self, found: _FirstBad) -> _FirstBad | None:
         """Return the first bad step of a branch, if the bad step is a merge that brought it."""
-        if found.high != found.low + 1 and found.low >= 0:  # it may be another step
+        if found.high != found.low + 1:  # it may be another step
             return None
         step = found.steps[found.high]
         known = {each.event for each in found.path.steps}

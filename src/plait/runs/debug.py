@@ -23,7 +23,7 @@ from plait.event import kinds as k
 from plait.inside import Stop
 from plait.journal.recorded_run import RecordedRun, run_around
 from plait.journal.stops import Halted
-from plait.program import check_workflow, find_program_call
+from plait.program import ProgramCall, check_workflow, find_program_call
 from plait.runs.debugger import ProgramPoint, find_point, open_debugger
 from plait.runs.replay import NoExecutor, replay_run
 from plait.runtime.drivers.on_loop import writes_on_loop
@@ -38,9 +38,6 @@ from plait.workflow import Workflow
 
 T = TypeVar("T")
 OnStop = Callable[[Event, ProgramPoint], object]
-
-# written when the code of a call has returned
-_AFTER_CODE = frozenset({k.CallFinished.__name__, k.RunFinished.__name__})
 
 
 class InlineExecutor(NoExecutor):
@@ -88,24 +85,33 @@ def debug(
     recorded, end = around
     if is_going_on(recorded.id):
         raise RunHeld(there.short, recorded.id, f"this process, {os.getpid()}")
-    end = _before_rewind(recorded, end, event)
-    stop = _StepWatch(_last_step(recorded, end, event), on_stop)
-    root = session_at(end)
+    root = session_at(_before_rewind(recorded, end, event))
     call = find_program_call(root, recorded, workflow, args, kwargs, is_live=False)
+    watch = _StepWatch(event, on_stop)
+    ended = _replay_watched(root, recorded, call, watch)
+    if watch.last is not None and not watch.is_over:
+        # the code had returned by then: stop at its last step
+        watch = _StepWatch(watch.last, on_stop)
+        ended = _replay_watched(root, recorded, call, watch)
+    if not watch.is_over:
+        why, advice = "no line of the program makes a step there", "name another step of the run"
+        raise NothingToDebug(there.short, there.seq, why, advice)
+    return ended
+
+
+def _replay_watched(
+    root: Session, recorded: RecordedRun, call: ProgramCall, watch: _StepWatch
+) -> Session:
     token, trace = writes_on_loop.set(True), sys.gettrace()
     try:
-        ended = replay_run(root, recorded, call, InlineExecutor(), stop.watch)
+        return replay_run(root, recorded, call, InlineExecutor(), watch.begin)
     except (Halted, ReplayDiverged) as error:
-        if not stop.was_left and not _has_quit(error):
+        if not watch.was_left and not _has_quit(error):
             raise
-        ended = stop.place
+        return watch.place
     finally:
         sys.settrace(trace)  # it is not stepped any further
         writes_on_loop.reset(token)
-    if not stop.is_over:
-        why = "the program did not come to it"
-        raise NothingToDebug(there.short, there.seq, why, f"look at it: plait show {there}")
-    return ended
 
 
 def _has_quit(error: BaseException) -> bool:
@@ -139,28 +145,20 @@ def _before_rewind(recorded: RecordedRun, end: Position, event: Event) -> Positi
     return end
 
 
-def _last_step(recorded: RecordedRun, end: Position, event: Event) -> Event:
-    """Return the event; if the code of the run had returned by then, its last one before."""
-    if event.kind not in _AFTER_CODE or event.log != end.id:
-        return event
-    store = store_at(end.store)
-    if any(later.kind not in _AFTER_CODE for later in store.read(end.id, event.seq, end.seq)):
-        return event
-    before = store.read(end.id, recorded.started.seq, event.seq, reverse=True)
-    return next(each for each in before if each.kind not in _AFTER_CODE)
-
-
 class _StepWatch:
-    """Stops a replay at a step, once."""
+    """Waits for a replay to come to a step, and opens the debugger there, once."""
 
     def __init__(self, event: Event, on_stop: OnStop | None) -> None:
         self._event, self._on_stop = event, on_stop
         self._lock = Lock()  # threads of the program take steps side by side
         self.is_over = False
         self.was_left = False  # the person has left the debugger
+        self.last: Event | None = (
+            None  # the last step before, while code of the program was at work
+        )
         self._run: Run | None = None
 
-    def watch(self, run: Run) -> None:
+    def begin(self, run: Run) -> None:
         self._run = run
         run.journal.on_step = self._on_step
 
@@ -170,21 +168,23 @@ class _StepWatch:
         assert self._run is not None
         return outside(session_at(self._run.journal.tip(self._run.root)))
 
+    def _on_step(self, step: Event) -> None:
+        point = find_point() if not self.is_over else None
+        if point is None:
+            return
+        is_here = step.log == self._event.log
+        with self._lock:
+            if self.is_over:
+                return
+            if is_here or self.last is None or self.last.log != self._event.log:
+                self.last = step
+            self.is_over = is_stop = is_here and step.seq >= self._event.seq
+        if is_stop:
+            if self._on_stop is not None:
+                self._on_stop(step, point)
+            open_debugger(point, self._halt)
+
     def _halt(self) -> Stop:
         assert self._run is not None
         self.was_left = True
         return self._run.journal.fence.halt(None)
-
-    def _on_step(self, step: Event) -> None:
-        if step.log != self._event.log or step.seq < self._event.seq or self.is_over:
-            return
-        point = find_point()
-        if point is None:
-            return
-        with self._lock:
-            if self.is_over:
-                return
-            self.is_over = True
-        if self._on_stop is not None:
-            self._on_stop(step, point)
-        open_debugger(point, self._halt)
