@@ -7,6 +7,8 @@ bound.
 from __future__ import annotations
 
 import os as _os
+import sys as _sys
+import threading as _threading
 from collections.abc import Sequence as _Sequence
 from importlib import import_module as _import
 from pathlib import Path as _Path
@@ -30,7 +32,7 @@ from plait.session import SessionRows as _SessionRows
 from plait.session import TurnRows as _TurnRows
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import MemoryRules as _MemoryRules
-from plait.session.ports import Turns as _TurnsPort
+from plait.session.ports import TurnTaker as _TurnTaker
 from plait.session.ports import bind_ablation as _bind_ablation
 from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_memory_rules as _bind_memory_rules
@@ -218,7 +220,7 @@ class _LazyTurns:
         return getattr(turns, name)
 
 
-_bind_turns(_cast("_TurnsPort", _LazyTurns()))
+_bind_turns(_cast("_TurnTaker", _LazyTurns()))
 
 
 def _ablate(*about: _Any, **how: _Any) -> _Any:
@@ -230,6 +232,31 @@ def _ablate(*about: _Any, **how: _Any) -> _Any:
 
 
 _bind_ablation(_ablate)
+
+
+def _print_error(
+    whole: _Any, given: tuple[_Any, ...], error: BaseException | None, trace: _Any
+) -> None:
+    """Print an uncaught error short, if its way led through Plait; else as before."""
+    from plait.runtime.tracebacks import print_short
+
+    if error is None or not print_short(error, trace):
+        whole(*given)
+
+
+def _shorten_tracebacks() -> None:
+    whole, threaded = _sys.excepthook, _threading.excepthook
+
+    def print_error(kind: type[BaseException], error: BaseException, trace: _Any) -> None:
+        _print_error(whole, (kind, error, trace), error, trace)
+
+    def print_thread_error(args: _Any) -> None:
+        _print_error(threaded, (args,), args.exc_value, args.exc_traceback)
+
+    _sys.excepthook, _threading.excepthook = print_error, print_thread_error
+
+
+_shorten_tracebacks()
 
 
 def __getattr__(name: str) -> _Any:

@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
 def seen_frame(frame: FrameType) -> Seen:
     values = {
-        name: str(value) if isinstance(value, Session) else repr(value)
+        name: f"{value.id}@{value.seq}" if isinstance(value, Session) else repr(value)
         for name, value in frame.f_locals.items()
         if isinstance(value, (Session, str, int)) or name == "words"
     }

@@ -50,8 +50,6 @@ class ProcessTables:
         # of turns whose callers may have gone
         self.waking: dict[str, Callable[[], object]] = {}
         self.turn_tasks: set[Any] = set()
-        # runtime.tracebacks
-        self.is_excepthook_installed = False
         self._in_child: list[Callable[[], object]] = []
 
     def call_in_child(self, put_right: Callable[[], object]) -> None:
