@@ -54,6 +54,8 @@ if _TYPE_CHECKING:
     from plait.memory.memory import Memory
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
+    from plait.runs.bisect import bisect
+    from plait.runs.debug import debug
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
@@ -97,6 +99,8 @@ __all__ = [
     "View",
     "Workflow",
     "ask_human",
+    "bisect",
+    "debug",
     "file",
     "image",
     "open_store",
@@ -174,6 +178,8 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
+    "bisect": "plait.runs.bisect",
+    "debug": "plait.runs.debug",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",
     "whatif": "plait.runs.whatif",

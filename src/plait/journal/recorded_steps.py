@@ -5,7 +5,7 @@ Whether a run is live, resumed or replayed is known here and in `journal.py` alo
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from plait.errors import StaleHead
 from plait.event import Event
@@ -43,6 +43,8 @@ class RecordedSteps:
         self.tips = Tips()
         self.deliveries = Deliveries()
         self.requires_verdicts = False  # a gate was ever required in the run
+        # called with each recorded step as the program comes to it: a debugger stops there
+        self.on_step: Callable[[Event], object] | None = None
 
     def follow(self, recording: Recording, start: Position) -> None:
         """Answer from this recording, as a resume, a replay or a what-if does, from its start."""
@@ -191,7 +193,24 @@ class RecordedSteps:
         if cursor is None or event is None:
             return None
         self.tips.move(cursor.at, [event])
+        self._tell_steps([event])
         return _value_after(session, cursor.at, [event]), event
+
+    def _tell_deferred(self, log: LogId, scope: str, draft: Draft) -> None:
+        """Tell of the step that a draft will be compared with, while the call that defers it is at
+        work.
+        """
+        cursor = self._recording.cursors.get(log) if self.on_step is not None else None
+        if cursor is None or scope != self.run:
+            return
+        step = cursor.peek(self.deferred.count(log, scope))
+        if step is not None and step.kind == type(draft.body).__name__:
+            self._tell_steps([step])
+
+    def _tell_steps(self, events: Sequence[Event]) -> None:
+        if self.on_step is not None:
+            for event in events:
+                self.on_step(event)
 
     def _take_recorded(
         self, cursor: Cursor, at: Position, drafts: Sequence[Draft], blobs: Blobs | None = None
@@ -217,6 +236,7 @@ class RecordedSteps:
                     raise self.fence.halt(error)
                 break
             found.append(event)
+            self._tell_steps([event])
         self.tips.move(cursor.at, found)
         return found
 
@@ -236,6 +256,7 @@ class RecordedSteps:
         events = cursor.take_delivery()
         self.requires_verdicts |= any(event.kind == _GATE for event in events)
         self.tips.move(cursor.at, events)
+        self._tell_steps(events)
         for event in events[:1]:
             body = event.body
             assert isinstance(body, k.Delivered)

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from plait.event.kinds import Failure
@@ -21,6 +22,10 @@ from plait.runtime.stops import Cancelled
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
 
 T = TypeVar("T")
+
+# True: writes are made on the loop itself. A debugger looks for the program's frames in the thread
+# that takes a step.
+writes_on_loop: ContextVar[bool] = ContextVar("plait_writes_on_loop", default=False)
 
 
 async def adrive(
@@ -93,6 +98,8 @@ async def finish_in_thread(work: Callable[[], T]) -> tuple[T, BaseException | No
 
     Returns also the last cancel, if there was one, for the caller to raise when it is ready to.
     """
+    if writes_on_loop.get():
+        return work(), None
     return await _result_and_cancel(asyncio.ensure_future(asyncio.wrap_future(loop.spawn(work))))
 
 
