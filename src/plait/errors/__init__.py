@@ -29,6 +29,7 @@
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
@@ -153,6 +154,7 @@ from plait.errors.memories import (
 )
 from plait.errors.runs import (
     NeedsWorkflow,
+    NothingToAccept,
     NothingToResume,
     ReplayDiverged,
     RunHeld,
@@ -298,6 +300,7 @@ __all__ = (
     "NotPlaced",
     "NotSettled",
     "NotSupported",
+    "NothingToAccept",
     "NothingToResume",
     "OutcomeUnknown",
     "OutsideWorkspace",

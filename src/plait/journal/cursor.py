@@ -74,6 +74,11 @@ class Cursor:
         """True if the next step, or the one so many further, is one of the source run."""
         return self._next + ahead < self._loose
 
+    @property
+    def is_of_other_run(self) -> bool:
+        """True if the next step was recorded by the run that this one was branched off."""
+        return self.closed or self.is_before_branch()
+
     def has_steps_after(self, ahead: int) -> bool:
         """True if so many further steps are not the last ones, the aftermath aside."""
         return self._next + ahead < self._end
@@ -239,7 +244,7 @@ def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
     steps: list[Event] = []
     for event in _events_on_path(run, events):
         if event.kind == k.RunResumed.__name__:
-            _reopen(steps)
+            reopen(steps)
         elif event.kind not in _NO_STEPS:
             steps.append(event)
     return steps
@@ -256,7 +261,7 @@ def noted_in(run: str, events: Sequence[Event]) -> frozenset[int]:
     )
 
 
-def _reopen(steps: list[Event]) -> None:
+def reopen(steps: list[Event]) -> None:
     """Remove the end of a run that was resumed: its aftermath, and that its budget was used up."""
     while steps and (steps[-1].kind in _ENDED or _is_aftermath(steps[-1])):
         steps.pop()
@@ -297,7 +302,7 @@ def _comparable(body: Body) -> Body:
     """
     if isinstance(body, k.ToolRequested):
         # a tool described anew is still that tool
-        return msgspec.structs.replace(body, policy=None, decision="", version="")
+        return msgspec.structs.replace(body, policy=None, decision="", version="", carries=None)
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):

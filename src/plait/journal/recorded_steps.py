@@ -11,6 +11,7 @@ from plait.errors import StaleHead
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId, inbox_of
+from plait.journal.abandoned import AbandonedCalls
 from plait.journal.branches import Branches
 from plait.journal.cursor import Cursor, Differs
 from plait.journal.deferred import DeferredDrafts
@@ -43,6 +44,7 @@ class RecordedSteps:
         self.tips = Tips()
         self.deliveries = Deliveries()
         self.requires_verdicts = False  # a gate was ever required in the run
+        self.abandoned = AbandonedCalls()  # by accepted changes of the program
 
     def follow(self, recording: Recording, start: Position) -> None:
         """Answer from this recording, as a resume, a replay or a what-if does, from its start."""
@@ -101,7 +103,8 @@ class RecordedSteps:
         """
         if was_stopped and self.standing_of(failure) is not Standing.LIVE:
             return not self._went_on_without(log)
-        return failure.id in self._recording.reopened
+        # the outcome of a call that a changed program asks for again names the one before
+        return not self._recording.reopened.isdisjoint((failure.id, *failure.header.causes))
 
     def is_tried_again(self, session: Session) -> bool:
         """True if an answer that ended the run is asked for again: now, or on record.
@@ -208,7 +211,8 @@ class RecordedSteps:
                     # nothing more was done, and then a person ended the run
                     raise self.fence.halt(None) from None
                 store = self.writer.store(at.store)
-                raise self.fence.halt(divergence(at, error, store, blobs)) from None
+                is_own = not (cursor.is_of_other_run or recording.finished)
+                raise self.fence.halt(divergence(at, error, store, blobs, is_own=is_own)) from None
             if event is None:
                 if recording.strict and at.id != self.root and not recording.finished:
                     raise Parked(session_at(at), "the record of this branch ends here")
@@ -264,8 +268,8 @@ class RecordedSteps:
         untaken = self._recording.untaken_step()
         if untaken is not None:
             cursor, step = untaken
-            error = Differs(step, "(the end of the program)")
-            raise self.fence.halt(divergence(cursor.at, error))
+            error, is_own = Differs(step, "(the end of the program)"), not cursor.is_of_other_run
+            raise self.fence.halt(divergence(cursor.at, error, is_own=is_own))
 
 
 def _value_after(session: Session, at: Position, events: Sequence[Event]) -> Session:

@@ -22,14 +22,20 @@ def divergence(
     error: Differs,
     store: Store | None = None,
     blobs: Mapping[Digest, bytes] | None = None,
+    *,
+    is_own: bool = False,
 ) -> ReplayDiverged:
-    """Return the error that tells both sides of a difference."""
+    """Return the error that tells both sides of a difference.
+
+    `is_own`: the step stands in this log and is the run's own, so that a change can be accepted.
+    """
     at = error.recorded.seq if error.recorded is not None else position.seq + 1
     sides = describe_step(error.recorded), describe_step(error.wanted)
     return ReplayDiverged(
         short(position.id),
         at,
         *(_with_setups(*sides, store, blobs or {}) if store is not None else sides),
+        log=position.id if is_own and error.recorded is not None else "",
     )
 
 
@@ -82,8 +88,11 @@ class Recording:
         before: tuple[str, ...] = (),
         restated: int = 0,
         reopened: frozenset[Digest] = frozenset(),
+        cuts: Mapping[LogId, int] | None = None,
     ) -> None:
         self.run, self.root = run, root
+        # the last seq of each log that is read, if not all of it is: a change is tried out
+        self.cuts = cuts or {}
         self.is_live = is_live  # the run was begun in this process
         self.strict = strict  # a replay: nothing may be done beyond the recording
         self.open = open  # the recording does not tell of the run's end
@@ -155,7 +164,8 @@ class Recording:
             )
         there = store.heads([log]).get(log)
         if there is not None:
-            return self._read_branch(store, log, len(drafts), there.tip)
+            last = min(there.tip, self.cuts.get(log, there.tip))
+            return self._read_branch(store, log, len(drafts), last)
         if self.strict:
             at = _fork_position(store, log, drafts[0])
             raise fence.halt(None if self.open else divergence(at, Differs(None, drafts[0])))

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plait.errors import NothingToResume, RunHeld, StaleEpoch
+from plait.errors import NothingToAccept, NothingToResume, ReplayDiverged, RunHeld, StaleEpoch
 from plait.event import kinds as k
 from plait.ids import LogId
+from plait.journal.abandoned import read_abandoned
 from plait.journal.recorded_run import (
     RecordedRun,
     follow_recording,
@@ -20,6 +21,7 @@ from plait.journal.recorded_run import (
     unmerged_branches,
 )
 from plait.program import ProgramCall, check_workflow, find_program_call
+from plait.runs.changes import Change, check_reason, find_change, write_change
 from plait.runs.overrides import apply_recorded_overrides
 from plait.runtime.appends import append_around_run
 from plait.runtime.attendants import Watch
@@ -48,17 +50,20 @@ def resume(
     on_event: OnEvent | None = None,
     approver: Approver | None = None,
     answerer: Answerer | None = None,
+    accept: str | None = None,
     **kwargs: Any,
 ) -> Session:
     """Go on with the run of a session that did not come to its end: after a crash, a failure, a
     pause, or a wait for a person.
 
     The program and the arguments of its `forward` are found in the log, unless they are passed.
-    Recorded effects are not repeated.
+    Recorded effects are not repeated. `accept` is the reason to go on with a changed program: live
+    from the first step in which it differs from the record.
     """
     if not isinstance(session, Session):
         session = Session.open(session, store=store)
-    return resume_run(session, workflow, args, kwargs, Watch(on_event, approver, answerer), None)
+    watch = Watch(on_event, approver, answerer)
+    return resume_run(session, workflow, args, kwargs, watch, None, accept=accept)
 
 
 def resume_run(
@@ -69,15 +74,20 @@ def resume_run(
     watch: Watch,
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None = None,
+    accept: str | None = None,
 ) -> Session:
     """Resume as `resume` does, with this waiter for models, tools and pauses.
 
     `on_start` is called with the run before the run writes anything.
     """
+    if accept is not None:
+        check_reason(accept)
     session = root_session(outside(session).reload())
     recorded = last_run(session)
     if recorded is None:
         raise NothingToResume(session.short, "no run was ever started in it")
+    if recorded.is_finished and accept is not None:
+        raise NothingToAccept(session.short, recorded.id)
     if recorded.is_finished:
         return _unpause(session)
     check_workflow(workflow)
@@ -91,7 +101,10 @@ def resume_run(
         raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
     lock = store_at(session.store).lock(recorded.id, session.short)
     try:
-        run, start = _take_up(_unpause(session), recorded, watch, waiter, on_start)
+        change = find_change(session, recorded, call) if accept is not None else None
+        run, start = _take_up(
+            _unpause(session), recorded, watch, waiter, on_start, change, accept or ""
+        )
         run.lock = lock
     # the log has changed since it was read: another process took the run first, or ended it
     except StaleEpoch:
@@ -101,11 +114,21 @@ def resume_run(
             body = now.last.body
             if isinstance(body, k.RunResumed):
                 raise RunHeld(session.short, recorded.id, body.holder) from None
-        return resume_run(session, workflow, args, kwargs, watch, waiter, on_start)
+        return resume_run(session, workflow, args, kwargs, watch, waiter, on_start, accept)
     except BaseException:
         lock.release()
         raise
-    return call_program(call, run, start, watch)
+    try:
+        return call_program(call, run, start, watch)
+    except ReplayDiverged as error:
+        # the change reaches further than could be seen before anything was done
+        if accept is None or not error.log:
+            raise
+        further = error
+    try:
+        return resume_run(session, workflow, args, kwargs, watch, waiter, on_start, accept)
+    except NothingToAccept:  # it does not make the same steps each time
+        raise further from None
 
 
 def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
@@ -123,6 +146,8 @@ def _take_up(
     watch: Watch,
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None,
+    change: Change | None,
+    reason: str,
 ) -> tuple[Run, Session]:
     """Make this process the holder of a run, and read the recording.
 
@@ -144,7 +169,10 @@ def _take_up(
         for log in new:
             write_resumed(run, store, log, times, branch=True)
         informed.update(new)
+    if change is not None:
+        write_change(run, session.reload(), change, reason)
     follow_recording(run.journal, session.reload(), recorded, start)
+    run.journal.abandoned = read_abandoned(store, session.id, run.id)
     run.resumed_at = max((event.seq for event in inbox_events(store, session.id)), default=0)
     apply_recorded_overrides(run, recorded)
     if session.budget.limits is not None:  # the amounts spent are only added up under a budget

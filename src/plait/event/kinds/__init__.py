@@ -99,6 +99,7 @@ from plait.event.kinds.people import (
 from plait.event.kinds.runs import (
     CallFinished,
     CallStarted,
+    ChangeAccepted,
     ModelAsked,
     ModelFailed,
     ModelReplied,
@@ -117,6 +118,7 @@ from plait.event.kinds.runs import (
 from plait.event.kinds.values import (
     Action,
     Budget,
+    Carried,
     Data,
     Failure,
     File,
@@ -152,6 +154,8 @@ __all__ = (
     "CallFinished",
     "CallStarted",
     "CancelRequested",
+    "Carried",
+    "ChangeAccepted",
     "CheckpointSigned",
     "ContextCompacted",
     "Data",

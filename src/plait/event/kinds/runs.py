@@ -7,6 +7,7 @@ from typing import Literal
 from plait.event.kinds.base import Body, DurationMicros, EffectClass, Purpose
 from plait.event.kinds.values import (
     Action,
+    Carried,
     Failure,
     File,
     Parts,
@@ -40,6 +41,18 @@ class RunBranched(Body, frozen=True):
     source: Place
     workflow: str
     overrides: Json = None
+
+
+class ChangeAccepted(Body, frozen=True):
+    """The run goes on from here with a changed program: the steps of this log from `at` on are no
+    longer its recording.
+    """
+
+    run: str
+    reason: str
+    at: int  # seq of the first recorded step that the program does not make any more
+    recorded: str = ""  # that step, in short
+    now: str = ""  # the step that the program makes instead
 
 
 class RunFinished(Body, frozen=True):
@@ -114,6 +127,8 @@ class ToolRequested(Body, frozen=True):
     path: str = ""  # of the call that asked for it: review/critics/style
     source: str = ""  # of the tool, if it is not the program itself: mcp:git
     decision: Literal["", "allow", "ask", "refuse"] = ""  # of the policy; "": there is none
+    # the same call, before a change of the program was accepted. None: it is a new one
+    carries: Carried | None = None
 
 
 class ToolReturned(Body, frozen=True):

@@ -1,0 +1,227 @@
+"""Changed programs: finding the steps in which a program differs from its record, and accepting
+them.
+
+The differences are looked for by a replay, which executes and writes nothing. To accept them is to
+rewind each log in which there is one to just before it: the run goes on live from there, and later
+resumes and replays follow the new steps. The steps beyond stay in the log, as abandoned: their
+effects took place (`journal/abandoned.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from plait.errors import InvalidValue, NothingToAccept, ReplayDiverged, StaleEpoch
+from plait.errors.runs import sides_text
+from plait.event import Event
+from plait.event import kinds as k
+from plait.ids import Digest, LogId
+from plait.inside import Stop
+from plait.journal.abandoned import branches_of
+from plait.journal.recorded_run import RecordedRun, follow_recording, start_of
+from plait.journal.stops import Halted
+from plait.program import ProgramCall
+from plait.runs.overrides import apply_recorded_overrides
+from plait.runs.replay import NoExecutor
+from plait.runtime.attendants import Watch
+from plait.runtime.end import let_go
+from plait.runtime.registry import open_run
+from plait.runtime.run import Run
+from plait.runtime.start import new_run
+from plait.session import Session
+from plait.session.branching import rewind_body
+from plait.session.ports import Act, Draft, Position, store_at
+from plait.session.session import session_at
+from plait.session.value import walk_path
+from plait.store import Store
+from plait.workflow import call_again
+
+_REASON_MAX = 1000  # characters
+
+
+def check_reason(accept: object) -> None:
+    """Raise if a reason to accept a change says nothing."""
+    if not isinstance(accept, str) or not accept.strip() or len(accept) > _REASON_MAX:
+        raise InvalidValue(
+            "accept",
+            f"{accept!r:.80} is not a reason",
+            'say what changed: accept="prompt reworded"',
+        )
+
+
+def find_difference(
+    session: Session, recorded: RecordedRun, call: ProgramCall, cuts: Mapping[LogId, int]
+) -> ReplayDiverged | None:
+    """Return the first difference between a program and the record of its run; None if the program
+    makes every recorded step.
+
+    Nothing is executed and nothing written. `cuts`: logs that are read up to this seq only.
+    """
+    start = start_of(session, recorded)
+    run = new_run(recorded.id, start, Watch(), NoExecutor(), behalf=recorded.started.actor)
+    follow_recording(run.journal, session, recorded, start, cuts=cuts)
+    apply_recorded_overrides(run, recorded, is_replay=True)
+    open_run(run)
+    try:
+        call_again(call.program, run, start, call.args, call.kwargs, Watch())
+    except ReplayDiverged as error:
+        return error
+    except (Exception, Stop) as error:
+        found = error.error if isinstance(error, Halted) else None
+        halted = run.journal.fence.halted
+        found = found or (halted.error if halted is not None else None)
+        return found if isinstance(found, ReplayDiverged) else None
+    finally:
+        let_go(run)
+    return None
+
+
+class Change(NamedTuple):
+    """The steps of a run that a changed program does not make."""
+
+    differences: tuple[ReplayDiverged, ...]  # the first one first
+    cuts: Mapping[LogId, int]  # the last seq of each log that is kept
+
+
+def find_change(session: Session, recorded: RecordedRun, call: ProgramCall) -> Change:
+    """Return all differences that can be found before anything is executed.
+
+    Raises NothingToAccept if there is none, and ReplayDiverged if one lies in the part that a
+    what-if took over from its source.
+    """
+    store, cuts, found = store_at(session.store), dict[LogId, int](), list[ReplayDiverged]()
+    while (error := find_difference(session, recorded, call, cuts)) is not None:
+        log = LogId(error.log)
+        if not error.log or cuts.get(log, error.at) < error.at:
+            raise error
+        found.append(error)
+        cuts[log] = error.at - 1
+        _cut_merges(store, [session.id, *branches_of(store, session.id, recorded.id)], cuts)
+    if not found:
+        raise NothingToAccept(session.short, recorded.id)
+    return Change(tuple(found), cuts)
+
+
+def _cut_merges(store: Store, logs: Sequence[LogId], cuts: dict[LogId, int]) -> None:
+    """Cut each log before it merges steps that are cut: the merge would be another one."""
+    is_new = True
+    while is_new:
+        is_new = False
+        for log in logs:
+            merge = _first_merge(store, log, cuts)
+            if merge is not None:
+                cuts[log], is_new = merge.seq - 1, True
+
+
+def _first_merge(store: Store, log: LogId, cuts: Mapping[LogId, int]) -> Event | None:
+    about = store.log(log)
+    last = cuts.get(log, about.tip)
+    for event in store.read(log, about.place + 1, last, kinds={k.Merged.__name__}):
+        body = event.body
+        assert isinstance(body, k.Merged)
+        merged = {**{place.log: place.seq for place in body.branches}, **body.covers}
+        if any(seq > cuts.get(LogId(branch), seq) for branch, seq in merged.items()):
+            return event
+    return None
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+
+def write_change(run: Run, session: Session, change: Change, reason: str) -> None:
+    """Rewind each log of a run to before the change, and record who accepted it, in one write."""
+    store, act = store_at(session.store), Act(run.taker, "program")
+    sides = {
+        LogId(error.log): sides_text(error.expected, error.found) for error in change.differences
+    }
+    targets: list[tuple[LogId, list[Draft]]] = []
+    branches = list(branches_of(store, session.id, run.id))
+    abandoned = _abandoned_branches(store, branches, change.cuts)
+    for log in (session.id, *branches):
+        about = store.log(log)
+        cut = about.place if log in abandoned else change.cuts.get(log)
+        if cut is None:
+            continue
+        recorded, now = sides.get(log, ("", ""))
+        body = k.ChangeAccepted(run.id, reason, cut + 1, recorded, now)
+        if log in abandoned:  # nothing goes on there: what it waits for is over
+            targets.append((log, [Draft(body, act)]))
+            continue
+        tip = session_at(Position(session.store, log, about.tip, about.head))
+        rewound = Draft(rewind_body(tip, cut, reason), act)
+        targets.append((log, [rewound, Draft(body, act), *_said_meanwhile(tip, run.id, cut)]))
+    drafts = [draft for _, drafts in targets for draft in drafts]
+    if run.journal.on_write is not None:
+        run.journal.on_write("before", drafts)
+    try:
+        run.journal.writer.append_to_ends(
+            store, targets, fences=run.journal.fence.fences_in(session.store)
+        )
+    except StaleEpoch as error:
+        raise run.journal.fence.halt_lost(error) from None
+    if run.journal.on_write is not None:
+        run.journal.on_write("after", drafts)
+
+
+def _abandoned_branches(
+    store: Store, branches: Sequence[LogId], cuts: Mapping[LogId, int]
+) -> frozenset[LogId]:
+    """Return the branches that were forked beyond a cut, and those forked from them."""
+    found = set[LogId]()
+    for log in branches:  # parents come first
+        about = store.log(log)
+        parent = LogId(about.parent or "")
+        if parent in found or about.place > cuts.get(parent, about.place):
+            found.add(log)
+    return frozenset(found)
+
+
+# the words and marks of others in a session: they hold, whichever way its program goes
+_SAID = frozenset(
+    kind.__name__
+    for kind in (
+        k.MessageSaid,
+        k.FactRecorded,
+        k.FactRetracted,
+        k.PendingAdded,
+        k.PendingSettled,
+        k.ScratchSet,
+        k.Linked,
+        k.EvidenceAttached,
+        k.GateRequired,
+        k.ValidationRecorded,
+    )
+)
+
+
+def _said_meanwhile(tip: Session, run: str, cut: int) -> list[Draft]:
+    """Return drafts that repeat what others wrote to a log after the cut, and signals that ended a
+    wait there.
+    """
+    fired = set[str]()
+    copies = range(0)
+    said: list[Event] = []
+    for _, event in walk_path(tip):
+        if event.log != tip.id or event.seq <= cut:
+            continue
+        body = event.body
+        if isinstance(body, k.Delivered) and event.header.run == run:
+            copies = range(event.seq + 1, event.seq + 1 + body.copies)
+        elif isinstance(body, k.TimerFired):
+            fired.update(event.header.causes)
+        elif event.header.run is None or event.seq in copies:
+            if event.kind in _SAID or isinstance(body, k.Signalled):
+                said.append(event)
+    return [
+        Draft(
+            event.body,
+            Act(event.actor, event.header.origin, event.header.behalf, None, _causes(event)),
+        )
+        for event in said
+        if event.kind in _SAID or event.id in fired
+    ]
+
+
+def _causes(event: Event) -> tuple[Digest, ...]:
+    return (*event.header.causes, event.id)
