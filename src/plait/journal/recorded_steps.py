@@ -118,6 +118,11 @@ class RecordedSteps:
             return step.kind != k.CallFinished.__name__
         return session.head in self._recording.reopened
 
+    @property
+    def is_used_up(self) -> bool:
+        """True if every recorded step was made again, in all logs that the program came to."""
+        return self._recording.is_used_up
+
     def is_at_end(self, log: LogId) -> bool:
         """True in a replay where nothing is left in this log but the end of the run."""
         return self._recording.ends_here(log)

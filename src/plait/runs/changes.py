@@ -20,7 +20,6 @@ from plait.ids import Digest, LogId
 from plait.inside import Stop
 from plait.journal.abandoned import branches_of
 from plait.journal.recorded_run import RecordedRun, follow_recording, start_of
-from plait.journal.stops import Halted
 from plait.program import ProgramCall
 from plait.runs.overrides import apply_recorded_overrides
 from plait.runs.replay import NoExecutor
@@ -50,11 +49,19 @@ def check_reason(accept: object) -> None:
         )
 
 
-def find_difference(
+class Trial(NamedTuple):
+    """The end of a replay that looked for a difference."""
+
+    difference: ReplayDiverged | None
+    # True: every recorded step was made again. False: the program has to go on in one log before it
+    # can be seen what it does in another
+    is_complete: bool
+
+
+def try_program(
     session: Session, recorded: RecordedRun, call: ProgramCall, cuts: Mapping[LogId, int]
-) -> ReplayDiverged | None:
-    """Return the first difference between a program and the record of its run; None if the program
-    makes every recorded step.
+) -> Trial:
+    """Look for the first difference between a program and the record of its run.
 
     Nothing is executed and nothing written. `cuts`: logs that are read up to this seq only.
     """
@@ -63,24 +70,24 @@ def find_difference(
     follow_recording(run.journal, session, recorded, start, cuts=cuts)
     apply_recorded_overrides(run, recorded, is_replay=True)
     open_run(run)
+    found: BaseException | None = None
     try:
         call_again(call.program, run, start, call.args, call.kwargs, Watch())
-    except ReplayDiverged as error:
-        return error
     except (Exception, Stop) as error:
-        found = error.error if isinstance(error, Halted) else None
-        halted = run.journal.fence.halted
-        found = found or (halted.error if halted is not None else None)
-        return found if isinstance(found, ReplayDiverged) else None
+        found = error
     finally:
         let_go(run)
-    return None
+    halted = run.journal.fence.halted
+    for error in (found, getattr(found, "error", None), halted.error if halted else None):
+        if isinstance(error, ReplayDiverged):
+            return Trial(error, is_complete=False)
+    return Trial(None, run.journal.is_used_up)
 
 
 class Change(NamedTuple):
     """The steps of a run that a changed program does not make."""
 
-    differences: tuple[ReplayDiverged, ...]  # the first one first
+    differences: tuple[ReplayDiverged, ...]  # the first one first; (): they are still to be seen
     cuts: Mapping[LogId, int]  # the last seq of each log that is kept
 
 
@@ -91,14 +98,16 @@ def find_change(session: Session, recorded: RecordedRun, call: ProgramCall) -> C
     what-if took over from its source.
     """
     store, cuts, found = store_at(session.store), dict[LogId, int](), list[ReplayDiverged]()
-    while (error := find_difference(session, recorded, call, cuts)) is not None:
+    logs = [session.id, *branches_of(store, session.id, recorded.id)]
+    while (trial := try_program(session, recorded, call, cuts)).difference is not None:
+        error = trial.difference
         log = LogId(error.log)
         if not error.log or cuts.get(log, error.at) < error.at:
             raise error
         found.append(error)
         cuts[log] = error.at - 1
-        _cut_merges(store, [session.id, *branches_of(store, session.id, recorded.id)], cuts)
-    if not found:
+        _cut_merges(store, logs, cuts)
+    if not found and trial.is_complete:
         raise NothingToAccept(session.short, recorded.id)
     return Change(tuple(found), cuts)
 

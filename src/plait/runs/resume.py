@@ -169,7 +169,7 @@ def _take_up(
         for log in new:
             write_resumed(run, store, log, times, branch=True)
         informed.update(new)
-    if change is not None:
+    if change is not None and change.cuts:
         write_change(run, session.reload(), change, reason)
     follow_recording(run.journal, session.reload(), recorded, start)
     run.journal.abandoned = read_abandoned(store, session.id, run.id)

@@ -2,7 +2,8 @@
 
 A call is the same if tool, arguments, effect class and version are. Calls that stay within the
 workspace are made anew, since the files were set back; so are calls that were certainly not run.
-Of all others the outcome is taken over; one that may have happened is settled by its effect class,
+Of all others the outcome is taken over, except where a call may be repeated and was handed the
+session, to which it may have written. One that may have happened is settled by its effect class,
 under the key that it had; consent holds if its binding does.
 """
 
@@ -90,6 +91,9 @@ def earlier_call(run: Run, session: Session, call: ToolCallState) -> EarlierCall
     if found.grant is not None and not consent_change(run, session, found, of=found.first):
         decision = found.grant
     outcome = None if _was_not_run(found.outcome) else found.outcome
+    if found.tool.takes_session and EFFECTS[found.tool.effect].is_repeatable:
+        # it may have written to its session, so it is run again, under the same key
+        outcome, may_have_begun = None, True
     return EarlierCall(outcome, decision, may_have_begun)
 
 

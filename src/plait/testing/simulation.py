@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from plait.errors import NothingToAccept
 from plait.event import Event, Json, without_measured
 from plait.event.kinds import (
     Failure,
@@ -121,6 +122,8 @@ class Simulation:
         answer: Answer | None = None,
         # called between a death and the next life
         between: Callable[[Session], object] | None = None,
+        # the program from the first death on: its changes are accepted
+        changed: Callable[[], Workflow] | None = None,
     ) -> Session:
         """Run a workflow on a new session, or on one made by `session()`, and return its
         result.
@@ -142,12 +145,23 @@ class Simulation:
             last: Halted | Parked = stop
         while True:
             self._see_to(session, last, oracle, answer, between)
+            if changed is not None and self.crashes:
+                made = changed
+            accept = "changed" if made is changed else None
             try:
-                return resume_run(
-                    session, made(), (), {}, NOBODY, self.waiter(), self._watch_resumed
-                )
+                return self._resume(session, made, accept)
             except (Halted, Parked) as stop:
                 last = stop
+
+    def _resume(
+        self, session: Session, made: Callable[[], Workflow], accept: str | None
+    ) -> Session:
+        try:
+            return resume_run(
+                session, made(), (), {}, NOBODY, self.waiter(), self._watch_resumed, accept
+            )
+        except NothingToAccept:
+            return self._resume(session, made, None)
 
     def _see_to(
         self,
@@ -428,9 +442,11 @@ def _attend(store: str, ask: Waiting, oracle: Oracle | None, answer: Answer | No
 
 
 def _key_of(session: Session, ask: Waiting) -> Digest:
-    """The idempotency key of a call: its first request."""
+    """The idempotency key of a call: its first request, or that of the call it stands for."""
     requests = store_at(session.store).read(session.id, kinds={ToolRequested.__name__})
-    return next(event.id for event in requests if event.header.call == ask.call)
+    first = next(event for event in requests if event.header.call == ask.call)
+    carries = first.body.carries if isinstance(first.body, ToolRequested) else None
+    return carries.key if carries is not None else first.id
 
 
 _IDS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\bc[0-9a-f]{23}\b")
