@@ -28,6 +28,7 @@ from plait.session.value import advance, next_value, position_of
 
 Blobs = Mapping[Digest, bytes]
 _GATE = k.GateRequired.__name__
+_UNRECORDED = "(an effect that is not on record)"
 
 
 class RecordedSteps:
@@ -122,6 +123,10 @@ class RecordedSteps:
     def is_used_up(self) -> bool:
         """True if every recorded step was made again, in all logs that the program came to."""
         return self._recording.is_used_up
+
+    def has_read(self, log: LogId) -> bool:
+        """True if the program came to this log, and its recorded steps were read."""
+        return log in self._recording.cursors
 
     def is_at_end(self, log: LogId) -> bool:
         """True in a replay where nothing is left in this log but the end of the run."""
@@ -219,7 +224,8 @@ class RecordedSteps:
                 is_own = not (cursor.is_of_other_run or recording.finished)
                 raise self.fence.halt(divergence(at, error, store, blobs, is_own=is_own)) from None
             if event is None:
-                if recording.strict and at.id != self.root and not recording.finished:
+                is_branch = at.id != self.root and not recording.finished
+                if recording.strict and (is_branch or recording.is_trial):
                     raise Parked(session_at(at), "the record of this branch ends here")
                 if recording.strict or cursor.closed:
                     error = None if recording.open else divergence(at, Differs(None, draft))
@@ -261,11 +267,17 @@ class RecordedSteps:
 
     def end_of_recording(self, session: Session) -> Stop:
         """Return the stop to raise where a replay comes to what is not recorded."""
-        if session.id != self.root and not self._recording.finished:
+        is_branch = session.id != self.root and not self._recording.finished
+        cursor = self._recording.cursors.get(session.id) if self._recording.is_trial else None
+        step = cursor.first_untaken() if cursor is not None else None
+        if cursor is not None and step is not None:
+            differs, is_own = Differs(step, _UNRECORDED), not cursor.is_of_other_run
+            return self.fence.halt(divergence(position_of(session), differs, is_own=is_own))
+        if is_branch or self._recording.is_trial:
             return Parked(session, "the record of this branch ends here")  # others went on
         if self._recording.open or self._recording.ends_here(session.id):
             return self.fence.halt(None)
-        wanted = Differs(None, "(an effect that is not on record)")
+        wanted = Differs(None, _UNRECORDED)
         return self.fence.halt(divergence(position_of(session), wanted))
 
     def check_recording_used(self) -> None:

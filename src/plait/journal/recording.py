@@ -13,7 +13,9 @@ from plait.event.kinds import ForkedFrom, RunResumed
 from plait.ids import Digest, LogId, short
 from plait.journal.cursor import Cursor, Differs, describe_step, ends_stopped, noted_in, steps_of
 from plait.journal.fence import RunFence
+from plait.journal.stops import Parked
 from plait.session.ports import Draft, Position
+from plait.session.session import session_at
 from plait.store import Store
 
 
@@ -93,6 +95,7 @@ class Recording:
         self.run, self.root = run, root
         # the last seq of each log that is read, if not all of it is: a change is tried out
         self.cuts = cuts or {}
+        self.is_trial = cuts is not None  # each thread of the program goes as far as it can
         self.is_live = is_live  # the run was begun in this process
         self.strict = strict  # a replay: nothing may be done beyond the recording
         self.open = open  # the recording does not tell of the run's end
@@ -171,10 +174,26 @@ class Recording:
         if there is not None:
             last = min(there.tip, self.cuts.get(log, there.tip))
             return self._read_branch(store, log, len(drafts), last)
+        self._check_may_fork(fence, store, drafts[0])
         if self.strict:
             at = _fork_position(store, log, drafts[0])
+            if self.is_trial:
+                raise Parked(session_at(at), "the record ends here")
             raise fence.halt(None if self.open else divergence(at, Differs(None, drafts[0])))
         return None
+
+    def _check_may_fork(self, fence: RunFence, store: Store, first: Draft) -> None:
+        """Raise if a branch that is not on record is forked where the recording of its parent goes
+        on: it would be on record, if the program made the same steps.
+        """
+        body = first.body
+        cursor = self.cursors.get(body.parent) if isinstance(body, ForkedFrom) else None
+        step = cursor.first_untaken() if cursor is not None else None
+        if cursor is None or step is None or cursor.is_of_other_run:
+            return
+        is_own = not self.finished
+        at = _fork_position(store, cursor.log, first)
+        raise fence.halt(divergence(at, Differs(step, first), store, is_own=is_own))
 
     def _read_branch(
         self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False

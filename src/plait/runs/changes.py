@@ -9,23 +9,39 @@ effects took place (`journal/abandoned.py`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from plait.errors import InvalidValue, NothingToAccept, ReplayDiverged, StaleEpoch
+from plait.calls.tool_call import NOT_RUN
+from plait.errors import (
+    InvalidValue,
+    NothingToAccept,
+    NothingToResume,
+    ReplayDiverged,
+    RunHeld,
+    StaleEpoch,
+)
 from plait.errors.runs import sides_text
 from plait.event import Event
 from plait.event import kinds as k
+from plait.event.effect_classes import EFFECTS
 from plait.ids import Digest, LogId
 from plait.inside import Stop
-from plait.journal.abandoned import branches_of
-from plait.journal.recorded_run import RecordedRun, follow_recording, start_of
-from plait.program import ProgramCall
+from plait.journal.abandoned import branches_of, read_abandoned
+from plait.journal.recorded_run import (
+    RecordedRun,
+    follow_recording,
+    last_run,
+    root_session,
+    start_of,
+)
+from plait.program import ProgramCall, find_program_call
 from plait.runs.overrides import apply_recorded_overrides
 from plait.runs.replay import NoExecutor
 from plait.runtime.attendants import Watch
-from plait.runtime.end import let_go
-from plait.runtime.registry import open_run
+from plait.runtime.end import let_go, outside
+from plait.runtime.registry import is_going_on, open_run
 from plait.runtime.run import Run
 from plait.runtime.start import new_run
 from plait.session import Session
@@ -34,7 +50,7 @@ from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.session import session_at
 from plait.session.value import walk_path
 from plait.store import Store
-from plait.workflow import call_again
+from plait.workflow import Workflow, call_again
 
 _REASON_MAX = 1000  # characters
 
@@ -56,6 +72,7 @@ class Trial(NamedTuple):
     # True: every recorded step was made again. False: the program has to go on in one log before it
     # can be seen what it does in another
     is_complete: bool
+    unread: tuple[LogId, ...]  # branches on record that the program did not fork
 
 
 def try_program(
@@ -80,8 +97,10 @@ def try_program(
     halted = run.journal.fence.halted
     for error in (found, getattr(found, "error", None), halted.error if halted else None):
         if isinstance(error, ReplayDiverged):
-            return Trial(error, is_complete=False)
-    return Trial(None, run.journal.is_used_up)
+            return Trial(error, is_complete=False, unread=())
+    branches = branches_of(store_at(session.store), session.id, recorded.id)
+    unread = tuple([log for log in branches if not run.journal.has_read(log)])
+    return Trial(None, run.journal.is_used_up, unread)
 
 
 class Change(NamedTuple):
@@ -91,25 +110,102 @@ class Change(NamedTuple):
     cuts: Mapping[LogId, int]  # the last seq of each log that is kept
 
 
-def find_change(session: Session, recorded: RecordedRun, call: ProgramCall) -> Change:
+def find_change(
+    session: Session, recorded: RecordedRun, call: ProgramCall, known: ReplayDiverged | None
+) -> Change:
     """Return all differences that can be found before anything is executed.
+
+    `known` is one that came up while the run went on.
 
     Raises NothingToAccept if there is none, and ReplayDiverged if one lies in the part that a
     what-if took over from its source.
     """
     store, cuts, found = store_at(session.store), dict[LogId, int](), list[ReplayDiverged]()
     logs = [session.id, *branches_of(store, session.id, recorded.id)]
-    while (trial := try_program(session, recorded, call, cuts)).difference is not None:
+    while True:
+        trial = try_program(session, recorded, call, cuts)
         error = trial.difference
+        if error is None and not found:
+            error = known
+        if error is None:
+            break
         log = LogId(error.log)
         if not error.log or cuts.get(log, error.at) < error.at:
             raise error
         found.append(error)
         cuts[log] = error.at - 1
         _cut_merges(store, logs, cuts)
-    if not found and trial.is_complete:
+    for log in trial.unread:
+        # what it did counts as done, also if the program should fork it later
+        if not _is_rewound(store, log):
+            cuts[log] = store.log(log).place + 1
+    if not cuts and trial.is_complete:
         raise NothingToAccept(session.short, recorded.id)
     return Change(tuple(found), cuts)
+
+
+def _is_rewound(store: Store, log: LogId) -> bool:
+    """True if a branch was left behind before: nothing was done in it since."""
+    about = store.log(log)
+    own = {k.ChangeAccepted.__name__, k.RunResumed.__name__}
+    last = next(
+        event
+        for event in store.read(log, about.place + 1, reverse=True)
+        if event.kind != k.RunResumed.__name__
+    )
+    return last.kind in own
+
+
+def preview_change(session: Session, workflow: Workflow | None = None) -> Change:
+    """Return the change that `resume(session, workflow, accept=…)` would accept: nothing is
+    written.
+    """
+    session = root_session(outside(session).reload())
+    recorded = last_run(session)
+    if recorded is None:
+        raise NothingToResume(session.short, "no run was ever started in it")
+    if recorded.is_finished:
+        raise NothingToAccept(session.short, recorded.id)
+    if is_going_on(recorded.id):
+        raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
+    call = find_program_call(session, recorded, workflow, (), {}, is_live=False)
+    return find_change(session, recorded, call, None)
+
+
+def effects_left(session: Session) -> list[tuple[Event, Event | None]]:
+    """Return the requests that reached beyond the workspace in steps which a changed program left
+    behind, and did not ask for again; each with its outcome, None if that is not known.
+    """
+    session = root_session(outside(session).reload())
+    recorded = last_run(session)
+    if recorded is None:
+        return []
+    left: list[tuple[Event, Event | None]] = []
+    for events in read_abandoned(store_at(session.store), session.id, recorded.id).untaken():
+        request = events[0].body
+        if isinstance(request, k.ToolRequested) and EFFECTS[request.effect].is_outward:
+            outcomes = [event for event in events if event.kind in _OUTCOMES]
+            last = outcomes[-1] if outcomes else None
+            if not _is_undone(events, last):
+                left.append((events[0], last))
+    return left
+
+
+_OUTCOMES = frozenset(
+    kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved)
+)
+
+
+def _is_undone(events: Sequence[Event], last: Event | None) -> bool:
+    """True if a call was not run, or was undone."""
+    body = last.body if last is not None else None
+    if isinstance(body, k.ToolResolved):
+        return body.verdict != "happened"
+    if isinstance(body, k.ToolFailed) and last is not None:
+        return body.failure.kind in NOT_RUN and last.header.origin in ("program", "human")
+    waits = [event for event in events if event.kind == k.ApprovalRequested.__name__]
+    granted = [event for event in events if event.kind == k.ApprovalGranted.__name__]
+    return last is None and bool(waits) and not granted
 
 
 def _cut_merges(store: Store, logs: Sequence[LogId], cuts: dict[LogId, int]) -> None:
@@ -145,21 +241,12 @@ def write_change(run: Run, session: Session, change: Change, reason: str) -> Non
         LogId(error.log): sides_text(error.expected, error.found) for error in change.differences
     }
     targets: list[tuple[LogId, list[Draft]]] = []
-    branches = list(branches_of(store, session.id, run.id))
-    abandoned = _abandoned_branches(store, branches, change.cuts)
-    for log in (session.id, *branches):
+    for log, cut in change.cuts.items():
         about = store.log(log)
-        cut = about.place if log in abandoned else change.cuts.get(log)
-        if cut is None:
-            continue
-        recorded, now = sides.get(log, ("", ""))
-        body = k.ChangeAccepted(run.id, reason, cut + 1, recorded, now)
-        if log in abandoned:  # nothing goes on there: what it waits for is over
-            targets.append((log, [Draft(body, act)]))
-            continue
         tip = session_at(Position(session.store, log, about.tip, about.head))
-        rewound = Draft(rewind_body(tip, cut, reason), act)
-        targets.append((log, [rewound, Draft(body, act), *_said_meanwhile(tip, run.id, cut)]))
+        accepted = k.ChangeAccepted(run.id, reason, cut + 1, *sides.get(log, ("", "")))
+        drafts = [Draft(rewind_body(tip, cut, reason), act), Draft(accepted, act)]
+        targets.append((log, [*drafts, *_said_meanwhile(tip, run.id, cut)]))
     drafts = [draft for _, drafts in targets for draft in drafts]
     if run.journal.on_write is not None:
         run.journal.on_write("before", drafts)
@@ -171,19 +258,6 @@ def write_change(run: Run, session: Session, change: Change, reason: str) -> Non
         raise run.journal.fence.halt_lost(error) from None
     if run.journal.on_write is not None:
         run.journal.on_write("after", drafts)
-
-
-def _abandoned_branches(
-    store: Store, branches: Sequence[LogId], cuts: Mapping[LogId, int]
-) -> frozenset[LogId]:
-    """Return the branches that were forked beyond a cut, and those forked from them."""
-    found = set[LogId]()
-    for log in branches:  # parents come first
-        about = store.log(log)
-        parent = LogId(about.parent or "")
-        if parent in found or about.place > cuts.get(parent, about.place):
-            found.add(log)
-    return frozenset(found)
 
 
 # the words and marks of others in a session: they hold, whichever way its program goes

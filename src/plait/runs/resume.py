@@ -75,10 +75,12 @@ def resume_run(
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None = None,
     accept: str | None = None,
+    difference: ReplayDiverged | None = None,
 ) -> Session:
     """Resume as `resume` does, with this waiter for models, tools and pauses.
 
-    `on_start` is called with the run before the run writes anything.
+    `on_start` is called with the run before the run writes anything. `difference` came up while the
+    run went on with a change that was accepted.
     """
     if accept is not None:
         check_reason(accept)
@@ -101,7 +103,9 @@ def resume_run(
         raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
     lock = store_at(session.store).lock(recorded.id, session.short)
     try:
-        change = find_change(session, recorded, call) if accept is not None else None
+        change = None
+        if accept is not None:
+            change = find_change(session, recorded, call, difference)
         run, start = _take_up(
             _unpause(session), recorded, watch, waiter, on_start, change, accept or ""
         )
@@ -114,7 +118,9 @@ def resume_run(
             body = now.last.body
             if isinstance(body, k.RunResumed):
                 raise RunHeld(session.short, recorded.id, body.holder) from None
-        return resume_run(session, workflow, args, kwargs, watch, waiter, on_start, accept)
+        return resume_run(
+            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
+        )
     except BaseException:
         lock.release()
         raise
@@ -125,10 +131,7 @@ def resume_run(
         if accept is None or not error.log:
             raise
         further = error
-    try:
-        return resume_run(session, workflow, args, kwargs, watch, waiter, on_start, accept)
-    except NothingToAccept:  # it does not make the same steps each time
-        raise further from None
+    return resume_run(session, workflow, args, kwargs, watch, waiter, on_start, accept, further)
 
 
 def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:

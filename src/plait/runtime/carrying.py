@@ -1,6 +1,7 @@
 """Calls that a changed program asks for again: the new request stands for the old call.
 
-A call is the same if tool, arguments, effect class and version are. Calls that stay within the
+A call is the same if tool and arguments are; the code of the tool may have changed since, which
+does not undo the call. Calls that stay within the
 workspace are made anew, since the files were set back; so are calls that were certainly not run.
 Of all others the outcome is taken over, except where a call may be repeated and was handed the
 session, to which it may have written. One that may have happened is settled by its effect class,
@@ -50,13 +51,9 @@ def _is_same(tool: Tool[..., Any], body: k.ToolRequested, events: Sequence[Event
     asked = events[0].body
     if not isinstance(asked, k.ToolRequested) or asked.tool != body.tool:
         return False
-    if (asked.effect, asked.source) != (body.effect, body.source):
-        return False
-    if asked.arguments != body.arguments:
+    if asked.source != body.source or asked.arguments != body.arguments:
         return False
     if not EFFECTS[asked.effect].is_outward and not tool.asks:
-        return False
-    if asked.version not in (body.version, tool.version, tool.noted_version):
         return False
     call = _call_of(tool, events)
     return not (call.is_undone or _was_not_run(call.outcome))
