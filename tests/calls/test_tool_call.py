@@ -23,7 +23,7 @@ from plait.calls.actions import (
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.tool_call import SERVICE, ToolCallState
+from plait.calls.tool_call import SERVICE, EarlierCall, ToolCallState
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
 from plait.event.effect_classes import EFFECTS, OUTWARD
@@ -82,6 +82,7 @@ class Facts:
     changed: str = ""
     alike: bool = True
     unfit: str = ""
+    before: EarlierCall | None = None
     time: int = field(default=0)
 
     def now(self) -> Micros:
@@ -112,6 +113,9 @@ class Facts:
 
     def is_judged_alike(self, call: ToolCallState) -> bool:
         return self.alike
+
+    def earlier(self, call: ToolCallState) -> EarlierCall | None:
+        return self.before
 
     def misfit(self, call: ToolCallState) -> str:
         return self.unfit
