@@ -52,6 +52,7 @@ if _TYPE_CHECKING:
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
+    from plait.runtime.patches import patched
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -92,6 +93,7 @@ __all__ = [
     "file",
     "image",
     "open_store",
+    "patched",
     "replay",
     "resume",
     "tool",
@@ -164,6 +166,7 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
+    "patched": "plait.runtime.patches",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",
     "whatif": "plait.runs.whatif",

@@ -26,6 +26,7 @@ from plait import (
     Session,
     ToolCall,
     Workflow,
+    patched,
     tool,
 )
 from plait.errors import ModelFailed, ToolFailed
@@ -439,6 +440,21 @@ def changed_program(seed: int, world: World) -> Program:
         del acts[at]
     else:
         acts.insert(at, lambda session: session.fact("changed", True))
+    return made
+
+
+def patched_program(seed: int, world: World) -> Program:
+    """Return the program of a seed with another step, for runs that have not passed it yet."""
+    maker, chance = Maker(seed, world), Random(f"patch {seed}")
+    made = maker.program()
+    acts = chance.choice(maker.sequences)
+
+    def act(session: Session) -> Session:
+        if patched("another step", session):
+            return session.use(tools_of(world)["put"], n=1000).fact("patched", True)
+        return session
+
+    acts.insert(chance.randint(0, len(acts)), act)
     return made
 
 

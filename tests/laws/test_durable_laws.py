@@ -29,6 +29,7 @@ from tests.laws.durable_programs import (
     Program,
     World,
     changed_program,
+    patched_program,
     program,
     traits,
 )
@@ -259,6 +260,43 @@ def test_cut_change_accept_and_cut_again(chunk: int, tmp_path: Path) -> None:
 
         Simulation.check(check, seeds=[seed], crash_at=deaths, kept=tmp_path / "seeds")
     assert accepted
+
+
+def _patches(simulation: Simulation, seed: int) -> str:
+    """Die, and go on with a patched program; return the kind of the run that it came to be."""
+    WORLD.renew()
+    made = iter([lambda: program(seed, WORLD)])
+    session = simulation.run(
+        lambda: next(made, lambda: patched_program(seed, WORLD))(), "go", oracle=WORLD.oracle
+    )
+    _check_effects()
+    assert all(times == 1 for times in WORLD.standing().values()), "an effect stands twice"
+    assert list(verify(store_at(session.store), state=True)) == []
+    assert "ChangeAccepted" not in {event.kind for event in _events(session)}
+    WORLD.sealed = True
+    last = patched_program if simulation.crashes else program
+    assert replay(session, last(seed, WORLD)).head == session.head
+    WORLD.sealed = False
+    count("a patched program takes up a run", simulation)
+    is_new = any(event.kind == "PatchMarked" for event in _events(session))
+    assert is_new == bool(WORLD.standing()[Effect("put", 1000)])
+    return "new" if is_new else "old"
+
+
+@pytest.mark.parametrize("chunk", range(5))
+def test_cut_patch_and_cut_again(chunk: int, tmp_path: Path) -> None:
+    histories = dose("DURABLE_PATCHES", 16, 1000, ci=60)
+    came_to = Counter[str]()
+    for seed in range(3 * 10**6 + chunk * histories, 3 * 10**6 + (chunk + 1) * histories):
+        _, moments = _ending_of(seed, program)
+        chance = Random(seed)
+        deaths = [chance.randint(1, moments), *(chance.randint(1, 2 * moments) for _ in range(2))]
+
+        def check(simulation: Simulation, seed: int = seed) -> None:
+            came_to[_patches(simulation, seed)] += 1
+
+        Simulation.check(check, seeds=[seed], crash_at=deaths, kept=tmp_path / "seeds")
+    assert len(came_to) == 2, came_to
 
 
 # ── the seed decides ─────────────────────────────────────────────────────────────────────────

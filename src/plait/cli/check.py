@@ -84,6 +84,6 @@ def _print_checked(given: Options, found: list[CheckedRun], unsafe: int) -> None
             accept = command_line(given, "resume", short, "--accept", '"…"')
             out.line(Cell(f"  accept it, once the code is deployed: {accept}", DIM))
         if checked.patches:
-            out.line(Cell(f"  depends on patches: {', '.join(checked.patches)}", DIM))
+            out.line(Cell(f"  patched: {', '.join(checked.patches)}", DIM))
     count = count_text(len(found), "open run")
     out.line(Cell(f"{count} checked, {unsafe} would not go on", BAD if unsafe else DIM))

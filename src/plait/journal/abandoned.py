@@ -14,7 +14,7 @@ from threading import Lock
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
-from plait.store import Store
+from plait.store import Log, Store
 
 _CHANGES = frozenset({k.ChangeAccepted.__name__})
 _ASKED, _ANSWERED = k.QuestionAsked.__name__, k.QuestionAnswered.__name__
@@ -74,12 +74,18 @@ def branches_of(store: Store, root: LogId, run: str) -> Iterator[LogId]:
     """Yield the branches of a run, merged or not, parents before children."""
     parents = [root]
     while parents:
-        for row in store.rows("session", "session", {"parent": parents.pop()}, limit=2**31):
-            log = store.log(LogId(str(row["log"])))
-            first = next(store.read(log.id, log.place + 1, log.place + 1))
-            if first.header.run == run:
-                parents.append(log.id)
-                yield log.id
+        for log in children_of(store, parents.pop(), run):
+            parents.append(log.id)
+            yield log.id
+
+
+def children_of(store: Store, parent: LogId, run: str) -> Iterator[Log]:
+    """Yield the branches that a run forked from a log."""
+    for row in store.rows("session", "session", {"parent": parent}, limit=2**31):
+        log = store.log(LogId(str(row["log"])))
+        first = next(store.read(log.id, log.place + 1, log.place + 1))
+        if first.header.run == run:
+            yield log
 
 
 def read_abandoned(store: Store, root: LogId, run: str) -> AbandonedCalls:

@@ -11,7 +11,7 @@ from plait.errors import StaleHead
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId, inbox_of
-from plait.journal.abandoned import AbandonedCalls
+from plait.journal.abandoned import AbandonedCalls, children_of
 from plait.journal.branches import Branches
 from plait.journal.cursor import Cursor, Differs
 from plait.journal.deferred import DeferredDrafts
@@ -234,6 +234,28 @@ class RecordedSteps:
             found.append(event)
         self.tips.move(cursor.at, found)
         return found
+
+    def has_mark(self, log: LogId, name: str) -> bool | None:
+        """True if a patch is marked here in the recording, False if the recording goes on without.
+
+        None: nothing more is recorded in this log.
+        """
+        cursor = self._recording.cursors.get(log) if self._has_recording else None
+        if cursor is None:
+            return None
+        ahead = self.deferred.count(log, self.run)
+        if cursor.has_mark(name, ahead):
+            return True
+        is_going_on = cursor.has_steps_after(ahead) or self._has_unread_branch(cursor.at)
+        return False if is_going_on else None
+
+    def _has_unread_branch(self, at: Position) -> bool:
+        """True if the run forked a branch here, and the program has not come to it yet."""
+        store = self.writer.store(at.store)
+        for log in children_of(store, at.id, self.run):
+            if log.place == at.seq and self.branches.parent_of(log.id) is None:
+                return True
+        return False
 
     # ── deliveries ──────────────────────────────────────────────────────────────────────────────
 

@@ -33,7 +33,7 @@ class CheckedRun(NamedTuple):
     workflow: str
     revision: str  # of the program that the run started with
     code: str  # revision of the program at hand; "": it was not found
-    patches: tuple[str, ...]  # names of patches that its recording depends on
+    patches: tuple[str, ...]  # that its recording has executed
     at: int = 0  # seq of the first difference. 0: there is none
     recorded: dict[str, Any] = {}
     now: dict[str, Any] = {}
@@ -93,7 +93,11 @@ def _is_of(run: RecordedRun, where: str, name: str) -> bool:
 def _check(session: Session, run: RecordedRun, first: RecordedRun, where: str) -> CheckedRun:
     started = first.started.body
     revision = started.revision if isinstance(started, k.RunStarted) else ""
-    checked = CheckedRun(session, run.id, run.workflow, revision, "", ())
+    marks = store_at(session.store).read(
+        session.id, first.started.seq, session.seq, kinds={k.PatchMarked.__name__}
+    )
+    patches = {mark.body.name: None for mark in marks if isinstance(mark.body, k.PatchMarked)}
+    checked = CheckedRun(session, run.id, run.workflow, revision, "", tuple(patches))
     try:
         call = _program_call(session, run, first, where)
         checked = checked._replace(code=source_revision(type(call.program)))

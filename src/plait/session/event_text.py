@@ -164,6 +164,7 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "ChangeAccepted": lambda b: (
         f"accepted a changed program from {b.at} on{_reason_text(b.reason)}"
     ),
+    "PatchMarked": lambda b: f"patched: {b.name}",
     "RunFinished": lambda b: "run finished",
     "RunFailed": lambda b: f"run failed: {b.failure.kind}: {b.failure.message}",
     "RunCancelled": lambda b: f"run cancelled{_reason_text(b.reason)}",

@@ -29,6 +29,7 @@ class RunStarted(Body, frozen=True):
     arguments: Json = None
     revision: str = ""
     environment: Json = None
+    version: str = ""  # of the workflow, as its author counts
 
 
 class RunResumed(Body, frozen=True):
@@ -76,9 +77,16 @@ class CallStarted(Body, frozen=True):
     agent: str | None = None
     # the request of an agent besides the story: instruction, tools, view, parameters
     setup: Digest | None = None
+    version: str = ""
 
     def refs(self) -> tuple[Digest, ...]:
         return (self.setup,) if self.setup else ()
+
+
+class PatchMarked(Body, frozen=True):
+    """The run executes the changed code of a patch from here on."""
+
+    name: str
 
 
 class CallFinished(Body, frozen=True):
