@@ -52,6 +52,7 @@ if _TYPE_CHECKING:
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
+    from plait.runtime.heartbeats import heartbeat
     from plait.runtime.patches import patched
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
@@ -91,6 +92,7 @@ __all__ = [
     "Workflow",
     "ask_human",
     "file",
+    "heartbeat",
     "image",
     "open_store",
     "patched",
@@ -166,6 +168,7 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
+    "heartbeat": "plait.runtime.heartbeats",
     "patched": "plait.runtime.patches",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",

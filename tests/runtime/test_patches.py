@@ -143,6 +143,4 @@ def test_the_version_of_a_workflow_is_on_record_and_no_difference() -> None:
     with pytest.raises(InvalidValue):
         New().version = 2  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(InvalidValue):
-
-        class Wrong(Workflow):
-            version = 3  # pyright: ignore[reportAssignmentType]
+        type("Wrong", (Workflow,), {"version": 3})

@@ -329,7 +329,9 @@ def _comparable(body: Body) -> Body:
     """
     if isinstance(body, k.ToolRequested):
         # a tool described anew is still that tool
-        return msgspec.structs.replace(body, policy=None, decision="", version="", carries=None)
+        return msgspec.structs.replace(
+            body, policy=None, decision="", version="", carries=None, due=None
+        )
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):

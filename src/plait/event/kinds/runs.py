@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from plait.event.kinds.base import Body, DurationMicros, EffectClass, Purpose
+from plait.event.kinds.base import Body, DurationMicros, EffectClass, MeasuredTime, Purpose
 from plait.event.kinds.values import (
     Action,
     Carried,
@@ -137,6 +137,8 @@ class ToolRequested(Body, frozen=True):
     decision: Literal["", "allow", "ask", "refuse"] = ""  # of the policy; "": there is none
     # the same call, before a change of the program was accepted. None: it is a new one
     carries: Carried | None = None
+    # it is not run before then, since the attempt before failed. None: at once
+    due: MeasuredTime | None = None
 
 
 class ToolReturned(Body, frozen=True):
