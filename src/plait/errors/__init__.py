@@ -26,6 +26,7 @@
     │   ├── RunOpen              a run of it is open, and has not ended
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
+    │   ├── TurnFailed           a turn that another process took has no answer
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
@@ -85,6 +86,10 @@
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose none of the candidates
     │   ├── BudgetExceeded       the budget does not allow it
+    │   ├── GuardRefused         a guard rejects the input or the answer of an agent
+    │   ├── GuardFailed          a guard raised, or returned no verdict
+    │   ├── InstructionFailed    the function that gives an agent its instruction failed
+    │   ├── DelegationRefused    workflows that are tools of each other called each other too deep
     │   └── BranchFailed         a branch of a Parallel
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
@@ -123,7 +128,11 @@ from plait.errors.effects import (
     BranchFailed,
     BudgetExceeded,
     ChoiceInvalid,
+    DelegationRefused,
     EffectError,
+    GuardFailed,
+    GuardRefused,
+    InstructionFailed,
     ModelFailed,
     ResultInvalid,
     ToolFailed,
@@ -160,6 +169,7 @@ from plait.errors.runs import (
     RunHeld,
     RunLost,
     RunOpen,
+    TurnFailed,
 )
 from plait.errors.sandboxes import (
     EditRefused,
@@ -260,6 +270,7 @@ __all__ = (
     "CallFailed",
     "ChoiceInvalid",
     "CommitmentBroken",
+    "DelegationRefused",
     "DiskFull",
     "DuplicateKey",
     "EditRefused",
@@ -267,7 +278,10 @@ __all__ = (
     "EgressRefused",
     "FileWithheld",
     "GateUnmet",
+    "GuardFailed",
+    "GuardRefused",
     "IndexFailed",
+    "InstructionFailed",
     "InvalidInput",
     "InvalidValue",
     "IsolationMissing",
@@ -341,6 +355,7 @@ __all__ = (
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
+    "TurnFailed",
     "UnknownAsk",
     "UnknownBackend",
     "UnknownBlob",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from plait.errors import NothingToAccept, NothingToResume, ReplayDiverged, RunHeld, StaleEpoch
 from plait.event import kinds as k
@@ -26,6 +27,7 @@ from plait.runs.overrides import apply_recorded_overrides
 from plait.runtime.appends import append_around_run
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.blocking import Waiter
+from plait.runtime.drivers.on_loop import run_in_thread
 from plait.runtime.end import let_go, outside
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver
@@ -35,10 +37,10 @@ from plait.runtime.settings import Answerer
 from plait.runtime.spend import held_seconds_of, run_budget
 from plait.runtime.start import draw_under, new_run
 from plait.session import Session
-from plait.session.inbox import inbox_events
+from plait.session.inbox import inbox_end
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.store import Store
-from plait.workflow import Workflow, call_again
+from plait.workflow import Workflow, acall_again, call_again
 
 
 def resume(
@@ -75,12 +77,88 @@ def resume_run(
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None = None,
     accept: str | None = None,
-    difference: ReplayDiverged | None = None,
 ) -> Session:
     """Resume as `resume` does, with this waiter for models, tools and pauses.
 
-    `on_start` is called with the run before the run writes anything. `difference` came up while the
-    run went on with a change that was accepted.
+    `on_start` is called with the run before the run writes anything.
+    """
+    difference: ReplayDiverged | None = None
+    while True:
+        taken = take_run(
+            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
+        )
+        if not isinstance(taken, TakenRun):
+            return taken
+        try:
+            return call_program(*taken, watch)
+        except ReplayDiverged as error:
+            difference = _further_difference(error, accept)
+
+
+async def aresume_run(
+    session: Session,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+    accept: str | None = None,
+) -> Session:
+    """Resume on this event loop."""
+    difference: ReplayDiverged | None = None
+    while True:
+        taken = await run_in_thread(
+            partial(
+                take_run,
+                session,
+                workflow,
+                args,
+                kwargs,
+                watch,
+                None,
+                accept=accept,
+                difference=difference,
+            )
+        )
+        if not isinstance(taken, TakenRun):
+            return taken
+        try:
+            return await acall_program(*taken, watch)
+        except ReplayDiverged as error:
+            difference = _further_difference(error, accept)
+
+
+def _further_difference(error: ReplayDiverged, accept: str | None) -> ReplayDiverged:
+    """Return a difference that came up while a run went on with an accepted change: the change
+    reaches further than could be seen before anything was done.
+    """
+    if accept is None or not error.log:
+        raise error
+    return error
+
+
+class TakenRun(NamedTuple):
+    """A run that this process holds now, with the call of its program that is due."""
+
+    call: ProgramCall
+    run: Run
+    start: Session  # the value at which the program started
+
+
+def take_run(
+    session: Session,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+    waiter: Waiter | None,
+    on_start: Callable[[Run], None] | None = None,
+    accept: str | None = None,
+    difference: ReplayDiverged | None = None,
+) -> TakenRun | Session:
+    """Make this process the holder of the last run of a session. A session: the run is over.
+
+    `accept` is the reason to go on with a changed program, and `difference` one that came up while
+    the run went on with it.
     """
     if accept is not None:
         check_reason(accept)
@@ -118,20 +196,13 @@ def resume_run(
             body = now.last.body
             if isinstance(body, k.RunResumed):
                 raise RunHeld(session.short, recorded.id, body.holder) from None
-        return resume_run(
+        return take_run(
             session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
         )
     except BaseException:
         lock.release()
         raise
-    try:
-        return call_program(call, run, start, watch)
-    except ReplayDiverged as error:
-        # the change reaches further than could be seen before anything was done
-        if accept is None or not error.log:
-            raise
-        further = error
-    return resume_run(session, workflow, args, kwargs, watch, waiter, on_start, accept, further)
+    return TakenRun(call, run, start)
 
 
 def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
@@ -140,6 +211,15 @@ def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> S
         return call_again(call.program, run, start, call.args, call.kwargs, watch)
     finally:
         if not run.closed:  # it never came to its first call
+            let_go(run)
+
+
+async def acall_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
+    """Call a program again on this event loop, at the start of its run."""
+    try:
+        return await acall_again(call.program, run, start, call.args, call.kwargs, watch)
+    finally:
+        if not run.closed:
             let_go(run)
 
 
@@ -176,7 +256,7 @@ def _take_up(
         write_change(run, session.reload(), change, reason)
     follow_recording(run.journal, session.reload(), recorded, start)
     run.journal.abandoned = read_abandoned(store, session.id, run.id)
-    run.resumed_at = max((event.seq for event in inbox_events(store, session.id)), default=0)
+    run.resumed_at = inbox_end(store, session.id)
     apply_recorded_overrides(run, recorded)
     if session.budget.limits is not None:  # the amounts spent are only added up under a budget
         budget = run_budget(session, run, held_seconds_of(session, recorded.started))

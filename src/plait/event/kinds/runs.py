@@ -29,6 +29,7 @@ class RunStarted(Body, frozen=True):
     arguments: Json = None
     revision: str = ""
     environment: Json = None
+    turn: Digest | None = None  # the TurnPosted that it answers
     version: str = ""  # of the workflow, as its author counts
 
 
