@@ -60,6 +60,8 @@ if _TYPE_CHECKING:
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
     from plait.runtime.guards import Correct, Reject
+    from plait.runtime.heartbeats import heartbeat
+    from plait.runtime.patches import patched
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -102,8 +104,10 @@ __all__ = [
     "bisect",
     "debug",
     "file",
+    "heartbeat",
     "image",
     "open_store",
+    "patched",
     "replay",
     "resume",
     "tool",
@@ -180,6 +184,8 @@ _ACTING = {
     "ask_human": "plait.tool",
     "bisect": "plait.runs.bisect",
     "debug": "plait.runs.debug",
+    "heartbeat": "plait.runtime.heartbeats",
+    "patched": "plait.runtime.patches",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",
     "whatif": "plait.runs.whatif",

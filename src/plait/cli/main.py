@@ -9,6 +9,7 @@ import click
 
 from plait.cli.bisecting import bisect_command
 from plait.cli.branching import fork, merge, rewind
+from plait.cli.check import check_command
 from plait.cli.cost import cost
 from plait.cli.debugging import debug_command
 from plait.cli.doctor import doctor
@@ -70,7 +71,7 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Record": [say, note, fact, decide, retract, todo, settle, require, validate],
     "People": [inbox, approve, deny, answer, resolve, send, signal, cancel],
     "End": [pause, unpause, close, archive],
-    "Check": [verify_command, doctor, gc],
+    "Check": [check_command, verify_command, doctor, gc],
 }
 for commands in SECTIONS.values():
     for command in commands:

@@ -33,6 +33,7 @@
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
+    │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
@@ -167,6 +168,7 @@ from plait.errors.runs import (
     BisectAborted,
     EndsAgree,
     NeedsWorkflow,
+    NothingToAccept,
     NothingToDebug,
     NothingToResume,
     ReplayDiverged,
@@ -321,6 +323,7 @@ __all__ = (
     "NotSettled",
     "NotSupported",
     "NothingToDebug",
+    "NothingToAccept",
     "NothingToResume",
     "OutcomeUnknown",
     "OutsideWorkspace",

@@ -117,8 +117,11 @@ class ReplayDiverged(SessionError):
         expected: dict[str, Any],
         found: dict[str, Any],
         cause: str = "",
+        log: str = "",
     ) -> None:
+        """`log`: the log of the recorded step; "": the change cannot be accepted there."""
         self.session, self.at, self.expected, self.found = session, at, expected, found
+        self.log = log
         sides = [
             f"  {name}: {_side(side, other)}"
             for name, side, other in (("on record", expected, found), ("wanted", found, expected))
@@ -134,11 +137,35 @@ class ReplayDiverged(SessionError):
                     *sides,
                     (
                         "Nothing was executed. Put the program back as it was, or go on live in a"
-                        f" branch: whatif(session, at={max(1, at - 1)})."
+                        f" branch: whatif(session, at={max(1, at - 1)})"
+                        + (_ACCEPT.format(session=session) if log else ".")
                     ),
                 ]
             )
         )
+
+
+_ACCEPT = (
+    "; or accept the change, and go on live from there: resume(session, accept=…),"
+    ' `plait resume {session} --accept "…"`.'
+)
+
+
+class NothingToAccept(SessionError):
+    """The program makes every recorded step: there is no change to accept. Nothing was written."""
+
+    def __init__(self, session: str, run: str) -> None:
+        self.session, self.run = session, run
+        super().__init__(
+            f"the program makes every recorded step of run {run[:13]} of session {session}: an"
+            " accept without a difference. Nothing was written; go on without accept="
+            f" (`plait resume {session}`)."
+        )
+
+
+def sides_text(expected: dict[str, Any], found: dict[str, Any]) -> tuple[str, str]:
+    """Return both sides of a difference in short: kinds, and the fields that differ."""
+    return _side(expected, found), _side(found, expected)
 
 
 def _side(side: dict[str, Any], other: dict[str, Any]) -> str:

@@ -15,9 +15,17 @@ from plait.runtime import loop
 from plait.runtime.bypass import owned
 from plait.runtime.drivers.blocking import Blocking, Waiter, clock
 from plait.runtime.drivers.models import await_answer, check_reply, fault_of
-from plait.runtime.drivers.tools import SIDE_BY_SIDE, needs_another_try, run_async_tool, timed_out
+from plait.runtime.drivers.tools import (
+    SIDE_BY_SIDE,
+    given_up,
+    heart_of,
+    needs_another_try,
+    run_async_tool,
+    wait_while_beating,
+)
 from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
+from plait.runtime.heartbeats import beating
 from plait.runtime.stops import Cancelled
 from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
 
@@ -173,16 +181,22 @@ class AsyncWaiter:
         return outcome, clock() - started
 
     async def _run_job(self, job: Job, began: asyncio.Event) -> Done:
+        if job.delay is not None:
+            await asyncio.sleep(job.delay.seconds)
         if job.tool.is_async:
             return await run_async_tool(job, clock, began)
         began.set()
-        work = asyncio.wrap_future(
-            loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True)
-        )
-        if job.tool.timeout_s is None:
+        heart = heart_of(job, clock)
+        before = beating.set(heart)
+        try:
+            work = asyncio.wrap_future(
+                loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True)
+            )
+        finally:
+            beating.reset(before)
+        if heart.left_s() is None:
             return await work
-        done, _ = await asyncio.wait([work], timeout=job.tool.timeout_s)
-        return work.result() if done else timed_out(job)
+        return work.result() if await wait_while_beating(work, heart) else given_up(job, heart)
 
 
 class AsyncBatch:
