@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self, get_args
+from typing import Any, Self, cast, get_args
 
 import msgspec
 
@@ -25,6 +25,7 @@ from plait.ids import digest
 from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Model, Spec
+from plait.model.fallback import Models, check_models, find_list, models_listed, name_of_models
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
@@ -55,7 +56,8 @@ class Agent(Workflow):
         self,
         instruction: str,
         *,
-        model: str | Model | None = None,  # None: PLAIT_MODEL, looked up when it is called
+        # several: the next one is asked if one is down; None: PLAIT_MODEL, looked up when called
+        model: Models | None = None,
         tools: Iterable[Any] = (),  # tools, plain functions, and servers that have tools
         name: str | None = None,
         description: str | None = None,  # for a Selector; None: the first line of the instruction
@@ -105,7 +107,7 @@ class Agent(Workflow):
             )
         self.instruction, self.model, self.name, self.description = (
             instruction,
-            model,
+            check_models(model),
             name,
             description,
         )
@@ -157,12 +159,12 @@ class Agent(Workflow):
             or self.instruction.strip().partition("\n")[0]
         )
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         self.model = model
 
     def _brief(self) -> str:
         text = self.instruction if len(self.instruction) <= 60 else self.instruction[:59] + "…"
-        model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
+        model = name_of_models(self.model)
         names = [source.name for source in self._sources]
         more = [f"model={model}" if model else "", f"tools=[{', '.join(names)}]" if names else ""]
         return ", ".join(
@@ -325,14 +327,16 @@ def turn(
     return session
 
 
-def model_of(model: str | Model | None, owner: str) -> Model:
-    """Return the model itself: the one given, or found by name."""
+def model_of(model: Models | None, owner: str) -> Model:
+    """Return the model itself: the one given, or found by name; a list of them as one."""
     if isinstance(model, str):
         return find(model)
+    if (listed := models_listed(model)) is not None:
+        return find_list(listed, find)
     if model is not None:
         if not callable(getattr(model, "ask", None)):
             raise NoModel(f"a {type(model).__name__} is not a model")
-        return model
+        return cast("Model", model)
     name = os.environ.get("PLAIT_MODEL")
     if not name:
         raise NoModel(f"{owner!r} has no model")

@@ -52,6 +52,8 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
+    │   ├── MissingSetting       an address or a version that a model needs is not set
+    │   ├── BadSettings          the file plait.toml cannot be used as it is
     │   ├── BadSecret            a value that cannot be kept out of the record
     │   └── ToolChanged          a server's tool is not the one that was accepted
     ├── WorkspaceError           files of a session
@@ -210,9 +212,11 @@ from plait.errors.sessions import (
 )
 from plait.errors.setup import (
     BadSecret,
+    BadSettings,
     BadTool,
     MissingExtra,
     MissingKey,
+    MissingSetting,
     MissingWeights,
     NoModel,
     SetupError,
@@ -251,6 +255,7 @@ __all__ = (
     "AskExpired",
     "BadAddress",
     "BadSecret",
+    "BadSettings",
     "BadTool",
     "BranchFailed",
     "BudgetExceeded",
@@ -277,6 +282,7 @@ __all__ = (
     "MergeConflict",
     "MissingExtra",
     "MissingKey",
+    "MissingSetting",
     "MissingWeights",
     "ModelFailed",
     "NeedsWorkflow",

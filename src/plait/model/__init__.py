@@ -5,6 +5,7 @@ anthropic:claude-…      Anthropic, Messages API                 ANTHROPIC_API_
 local                   a small real model on this machine      pip install 'plait[local]'
 http://host:port/v1     any server that speaks Chat Completions: its first model
 http://host:port/v1#m   the same: its model m
+a,b                     the models a and b: b is asked if a is down
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from plait.model.base import (
     ToolCall,
     ToolDelta,
 )
+from plait.model.fallback import SEPARATOR, find_list, split_names
 from plait.model.scripted import ScriptedModel
 
 __all__ = (
@@ -57,6 +59,8 @@ class _ModelsByName:
 
     def find(self, name: str) -> Model:
         """Return the model of this name. A missing extra or key raises an error now."""
+        if SEPARATOR in name:
+            return find_list(split_names(name), self.find)
         with self._lock:
             if name not in self._by_name:
                 self._by_name[name] = _make(name)
