@@ -9,7 +9,6 @@ once, before its first ask in a call, for the last message that is not its own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, cast, get_args
 
@@ -26,6 +25,7 @@ from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Model, Spec
 from plait.model.fallback import Models, check_models, find_list, models_listed, name_of_models
+from plait.model.settings import default_model
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
@@ -337,13 +337,13 @@ def model_of(model: Models | None, owner: str) -> Model:
         if not callable(getattr(model, "ask", None)):
             raise NoModel(f"a {type(model).__name__} is not a model")
         return cast("Model", model)
-    name = os.environ.get("PLAIT_MODEL")
-    if not name:
+    named, where = default_model()
+    if not named:
         raise NoModel(f"{owner!r} has no model")
     try:
-        return find(name)
+        return find(named) if isinstance(named, str) else find_list(named, find)
     except NoModel as error:
-        raise NoModel(f"{error.why}, which is what PLAIT_MODEL says") from error
+        raise NoModel(f"{error.why}, which is what {where} says") from error
 
 
 def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:

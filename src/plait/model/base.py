@@ -209,6 +209,18 @@ class Restarted(msgspec.Struct, frozen=True):
         return ""
 
 
+class Queued(msgspec.Struct, frozen=True):
+    """The ask waits, because of a limit of its model that is kept on this side."""
+
+    model: str
+    why: str
+    agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
 class OutputDelta(msgspec.Struct, frozen=True):
     """A piece of the output of a command that is running.
 
@@ -224,7 +236,7 @@ class OutputDelta(msgspec.Struct, frozen=True):
         return ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | OutputDelta
+Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | Queued | OutputDelta
 OnDelta = Callable[[Delta], None]
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 OFFICIAL = "https://api.openai.com/v1"
 CONNECT_S, DRAIN_S = 10.0, 0.1
 MESSAGE_MAX = 500
+KEY_MIN = 8  # characters; a shorter header is no secret, and would blot out other words
 
 Item = dict[str, Any]  # JSON as the provider has it
 
@@ -53,12 +54,18 @@ class Endpoint:
         timeout_s: float,
         *,
         foreign: bool = False,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        key_header: str = "",  # "": Authorization: Bearer
     ) -> None:
         try:
             import openai  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise MissingExtra(what, "openai", str(error)) from error
         secrets.learn_key(api_key, "API_KEY" if foreign else "OPENAI_API_KEY")
+        self._headers, self._query, self._key_header = dict(headers or {}), query, key_header
+        for value in self._headers.values():
+            secrets.learn_key(value if len(value) >= KEY_MIN else None, "HEADER")
         self._base_url, self._key, self._timeout_s, self._foreign = (
             base_url,
             api_key,
@@ -86,6 +93,9 @@ class Endpoint:
     def _make_client(self) -> openai.AsyncOpenAI:
         import openai
 
+        headers: dict[str, Any] = dict(self._headers)
+        if self._key_header and self._key:
+            headers |= {self._key_header: self._key, "Authorization": openai.Omit()}
         timeout = openai.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
         client = openai.AsyncOpenAI(
             # without one the SDK would take OPENAI_API_KEY, and hand it to a stranger
@@ -94,6 +104,8 @@ class Endpoint:
             base_url=self._base_url,
             timeout=timeout,
             max_retries=0,
+            default_headers=headers or None,
+            default_query=self._query,
         )
         if self._foreign and not self.is_official:
             # from the environment, and for OpenAI only
@@ -170,8 +182,8 @@ class Endpoint:
 
     def scrub(self, text: str) -> str:
         """Return a message without keys and passwords, on one line, at most MESSAGE_MAX long."""
-        for secret in (self._key, urlsplit(self._base_url).password):
-            if secret:
+        for secret in (self._key, urlsplit(self._base_url).password, *self._headers.values()):
+            if secret and len(secret) >= KEY_MIN:
                 text = text.replace(secret, "***")
         text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/*=-]+", r"\1 ***", text)
         text = " ".join(re.sub(r"\bsk-[\w*.-]{4,}", "sk-***", text).split())

@@ -7,7 +7,8 @@ what was recorded: an answer is decoded from the bytes just written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from plait import secrets
 from plait.calls.actions import (
@@ -25,8 +26,9 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Failure, Price, Usage
 from plait.journal.standing import Standing
-from plait.model.base import Fault, Model, Reply, Request, Restarted
+from plait.model.base import Fault, Model, Queued, Reply, Request, Restarted
 from plait.model.fallback import models_in
+from plait.model.limits import Place, limiter_of
 from plait.runtime.appends import append_at_tip, append_events
 from plait.runtime.cooling import choose_model, end_cooling, start_cooling
 from plait.runtime.effects import Answer, AskModel
@@ -44,11 +46,12 @@ from plait.runtime.spend import (
     count_lost_ask,
     counted_fault,
     counted_reply,
+    estimated_tokens,
     settle_ask,
 )
 from plait.runtime.telling import DeltaTeller
 from plait.runtime.unwritten import Unwritten
-from plait.runtime.waits import Answering, CallModel, Pause
+from plait.runtime.waits import Answering, CallModel, Pause, Wait, WaitForPlace
 from plait.session import Session
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.value import advance, position_of
@@ -73,7 +76,7 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
             answer = ask.answer or ask.recall(action.outcome)
             return ask.session, answer
         if isinstance(action, RequestReply):
-            outcome, latency_us = yield ask.request()
+            outcome, latency_us = yield from _request_in_line(ask)
             ask.record_outcome(outcome, latency_us)
         elif isinstance(action, RecordLoss):
             ask.record_loss()
@@ -95,6 +98,28 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
             assert ask.refusal is not None
             limit = ask.refusal
             raise BudgetExceeded(limit.limit, limit.asked, limit.left, ask.session, limit.why)
+
+
+def _request_in_line(ask: ModelAsk) -> Generator[Wait, Any, tuple[Reply | Fault, int]]:
+    """Send the request when the limits of its model allow it."""
+    place = ask.enter_line()
+    if place is None:
+        return (yield ask.request())
+    tokens: int | None = None
+    try:
+        if not place.is_free.done():
+            ask.tell_queued("others ask it, and no more may at a time")
+            yield WaitForPlace(place, ask.session)
+        if (wait_s := place.wait_s(ask.clock_s)) > 0:
+            ask.tell_queued(f"it has been asked so much this minute; {wait_s:.1f} s to go")
+            yield Pause(wait_s, ask.session)
+        tokens = place.tokens  # from here on it may have been sent
+        outcome, latency_us = yield ask.request()
+        if isinstance(outcome, Reply) and outcome.usage.output_tokens:
+            tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
+        return outcome, latency_us
+    finally:
+        place.leave(tokens)
 
 
 def _begin_after(effect: AskModel, after: Unwritten) -> ModelAsk:
@@ -242,6 +267,20 @@ class ModelAsk:
         if self.run is not None and self.run.listeners:
             self._teller = DeltaTeller(self.run, effect.path)
         return CallModel(effect.model, request, self._teller, self.call.id, self.call.attempt)
+
+    @property
+    def clock_s(self) -> float:
+        """Seconds, for durations."""
+        return self.run.io.clock() / 1e6 if self.run is not None else 0.0
+
+    def enter_line(self) -> Place | None:
+        """Take a place in the line of the model. None: it has no limits."""
+        limiter = limiter_of(self._effect.model.name) if self.run is not None else None
+        return limiter.enter(estimated_tokens(self._effect)) if limiter is not None else None
+
+    def tell_queued(self, why: str) -> None:
+        if self.run is not None and self.run.listeners:
+            self.run.listeners.tell(Queued(self._effect.model.name, why, self._effect.path))
 
     def record_outcome(self, outcome: Reply | Fault, latency_us: int) -> None:
         """Record a reply with its requests, or that the attempt failed: also by a reply that no log
