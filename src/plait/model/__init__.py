@@ -71,6 +71,8 @@ class _ModelsByName:
     def __init__(self) -> None:
         # each with the settings that it was made with
         self._by_name: dict[str, tuple[Model, ModelSettings]] = {}
+        # made with settings that have changed: kept, since their connections belong to loops
+        self._replaced: list[Model] = []
         self._lock = Lock()
 
     def find(self, name: str) -> Model:
@@ -81,6 +83,7 @@ class _ModelsByName:
             settings = settings_of(name)
             found = self._by_name.get(name)
             if found is None or found[1] != settings:
+                self._replaced += [found[0]] if found is not None else []
                 found = self._by_name[name] = _make(name, settings), settings
             return found[0]
 

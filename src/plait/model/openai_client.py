@@ -95,7 +95,7 @@ class Endpoint:
 
         headers: dict[str, Any] = dict(self._headers)
         if self._key_header and self._key:
-            headers |= {self._key_header: self._key, "Authorization": openai.Omit()}
+            headers[self._key_header] = self._key
         timeout = openai.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
         client = openai.AsyncOpenAI(
             # without one the SDK would take OPENAI_API_KEY, and hand it to a stranger
@@ -112,6 +112,16 @@ class Endpoint:
             client.organization = client.project = None
         return client
 
+    def _options(self) -> Any:
+        """Return the options of a request: it goes with the key as a bearer, or in a header of its
+        own, and not with both.
+        """
+        import openai
+
+        if self._key_header and self._key:
+            return {"headers": {"Authorization": openai.Omit()}}
+        return {"security": {"bearer_auth": True}}
+
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next `ask` opens new ones."""
         with self._lock:
@@ -121,9 +131,7 @@ class Endpoint:
 
     async def get(self, path: str) -> Item:
         try:
-            found = await self._client().get(
-                path, cast_to=object, options={"security": {"bearer_auth": True}}
-            )
+            found = await self._client().get(path, cast_to=object, options=self._options())
         except Exception as error:
             self._raise(error)
         return an_object(found)
@@ -131,7 +139,7 @@ class Endpoint:
     async def post(self, path: str, body: Item) -> Item:
         try:
             found = await self._client().post(
-                path, cast_to=object, body=body, options={"security": {"bearer_auth": True}}
+                path, cast_to=object, body=body, options=self._options()
             )
         except Exception as error:
             self._raise(error)
@@ -151,7 +159,7 @@ class Endpoint:
                 path,
                 cast_to=object,
                 body={**body, "stream": True},
-                options={"security": {"bearer_auth": True}},
+                options=self._options(),
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
