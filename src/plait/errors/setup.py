@@ -24,8 +24,8 @@ class NoModel(SetupError):
         self.why = why
         super().__init__(
             f"{why}. Pass model= to the Agent, call workflow.to(model=…), or set PLAIT_MODEL:"
-            " 'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'local', 'http://host:port/v1', or"
-            " ScriptedModel([…])."
+            " 'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'ollama:qwen3', 'local',"
+            " 'http://host:port/v1', or ScriptedModel([…])."
         )
 
 

@@ -30,6 +30,7 @@ from plait.model.base import (
     TextDelta,
     ToolCall,
     ToolDelta,
+    Unseen,
 )
 from plait.model.fallback import SEPARATOR, find_list, split_names
 from plait.model.limits import limits
@@ -57,6 +58,7 @@ __all__ = (
     "TextDelta",
     "ToolCall",
     "ToolDelta",
+    "Unseen",
     "find",
     "limits",
 )

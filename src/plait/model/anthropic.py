@@ -22,7 +22,7 @@ from plait import secrets
 from plait.errors import MissingExtra, MissingKey, PlaitError
 from plait.model.anthropic_faults import explain
 from plait.model.anthropic_reply import ReplyDraft, StreamEvent, WireMessage
-from plait.model.anthropic_request import PROVIDER, Block, request_options
+from plait.model.anthropic_request import PROVIDER, TAKEN, Block, request_options
 from plait.model.base import (
     Delta,
     Fault,
@@ -52,6 +52,8 @@ class AnthropicModel:
     """`AnthropicModel("claude-sonnet-5-5")`; the key is ANTHROPIC_API_KEY, the address
     ANTHROPIC_BASE_URL, unless given here.
     """
+
+    takes = TAKEN
 
     def __init__(
         self,

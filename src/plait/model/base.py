@@ -221,6 +221,19 @@ class Queued(msgspec.Struct, frozen=True):
         return ""
 
 
+class Unseen(msgspec.Struct, frozen=True):
+    """The model cannot see an image or a file of its prompt, and is told that it was left out."""
+
+    model: str
+    name: str  # of the file; the description of an image
+    media_type: str
+    agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
 class OutputDelta(msgspec.Struct, frozen=True):
     """A piece of the output of a command that is running.
 
@@ -236,7 +249,7 @@ class OutputDelta(msgspec.Struct, frozen=True):
         return ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | Queued | OutputDelta
+Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | Queued | Unseen | OutputDelta
 OnDelta = Callable[[Delta], None]
 
 

@@ -26,6 +26,7 @@ from plait.model.base import (
     Said,
     Turn,
 )
+from plait.model.files import IMAGES, PDF
 from plait.model.openai_client import (
     OFFICIAL,
     Endpoint,
@@ -52,6 +53,7 @@ from plait.model.openai_reply import (
 )
 from plait.model.openai_request import (
     CHOICES,
+    TAKEN,
     arguments_text,
     can_reason,
     chat_messages,
@@ -69,6 +71,8 @@ from plait.model.providers import OWN, Provider
 
 class OpenAIModel:
     """A model of OpenAI, by the Responses API. `timeout_s` is the longest silence allowed."""
+
+    takes = TAKEN
 
     def __init__(
         self,
@@ -300,6 +304,11 @@ class ChatModel:
         )
 
     @property
+    def takes(self) -> frozenset[str]:
+        """The media types of images and files that it is sent; text files it is sent as text."""
+        return IMAGES | (PDF if self._server.is_official else self._provider.files)
+
+    @property
     def has_own_price(self) -> bool:
         """True if the program gave a price."""
         return self._token_price is not None
@@ -353,7 +362,11 @@ class ChatModel:
             **body,
             "messages": [
                 *system,
-                *(message for turn in request.turns for message in chat_messages(turn, request)),
+                *(
+                    message
+                    for turn in request.turns
+                    for message in chat_messages(turn, request, self.takes)
+                ),
             ],
         }
 

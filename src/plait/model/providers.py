@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from plait.errors import BadSettings, MissingKey, MissingSetting
+from plait.model.files import PDF
 from plait.model.settings import FILE_NAME, ModelSettings
 
-PDF = frozenset({"application/pdf"})
 NO_FILES: frozenset[str] = frozenset()
 
 

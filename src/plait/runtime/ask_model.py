@@ -49,7 +49,7 @@ from plait.runtime.spend import (
     estimated_tokens,
     settle_ask,
 )
-from plait.runtime.telling import DeltaTeller
+from plait.runtime.telling import DeltaTeller, tell_unseen_parts
 from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Answering, CallModel, Pause, Wait, WaitForPlace
 from plait.session import Session
@@ -264,6 +264,8 @@ class ModelAsk:
             effect.choice,
             self._outcomes_of_model(),
         )
+        if self.run is not None:
+            tell_unseen_parts(self.run, effect, self._turns, request.blob)
         if self.run is not None and self.run.listeners:
             self._teller = DeltaTeller(self.run, effect.path)
         return CallModel(effect.model, request, self._teller, self.call.id, self.call.attempt)
