@@ -364,9 +364,11 @@ def _answer_schema(type_: Any) -> Json:
     try:
         schema = schema_of(type_)
     except (TypeError, NotImplementedError) as error:
-        raise InvalidValue(
-            "returns", str(error).partition("\n")[0], "pass a type that JSON can carry"
-        ) from error
+        why = str(error).partition("\n")[0]
+        step = "pass a type that JSON can carry"
+        if "union" in why:
+            step = "give its classes tags: class A(msgspec.Struct, tag=True)"
+        raise InvalidValue("returns", why, step) from error
     if schema.get("type") == "object" and "properties" in schema:
         return schema
     defs = schema.pop("$defs", None)

@@ -30,6 +30,7 @@ from plait.model.files import (
     shown_file,
     text_of_file,
 )
+from plait.model.grammar import without_keyword
 
 PROVIDER = "anthropic"
 Block = dict[str, Any]
@@ -93,7 +94,8 @@ def _closed_schema(schema: Json) -> Block | None:
     """Return the schema in the form that the API takes. None: it takes no such schema."""
     import anthropic
 
-    plain = msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
+    known = without_keyword(schema, "discriminator")
+    plain = msgspec.json.decode(msgspec.json.encode(known), type=dict[str, Any])
     if not _is_closed(plain, plain.get("$defs", {})):
         return None
     try:

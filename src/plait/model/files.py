@@ -75,7 +75,9 @@ def left_out_text(part: Image | File, blob: Blob) -> str:
     content = part_bytes(part, blob)
     why = "it was erased" if content is None else "it is empty" if not content else ""
     why = why or f"{part.media_type}, {len(content or b'')} bytes, cannot be read here"
-    name = f"file: {part.name}" if isinstance(part, File) else f"image: {part.alt or part.media_type}"
+    name = (
+        f"file: {part.name}" if isinstance(part, File) else f"image: {part.alt or part.media_type}"
+    )
     return f"[{name}, left out: {why}]"
 
 

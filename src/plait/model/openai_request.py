@@ -17,6 +17,7 @@ from plait.model.base import (
     Turn,
 )
 from plait.model.files import DOCUMENTS, IMAGES, can_take, left_out_text, shown_file
+from plait.model.grammar import without_keyword
 from plait.model.openai_client import (
     Item,
     is_object,
@@ -48,6 +49,7 @@ def function_item(name: str, description: str, schema: Json) -> Item:
 
 
 def output_format(schema: Json) -> Item:
+    schema = without_keyword(schema, "discriminator")  # not of JSON schema; `anyOf` says the same
     return {"name": "output", "schema": schema, "strict": _is_strict(schema)}
 
 
