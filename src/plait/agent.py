@@ -15,7 +15,7 @@ from typing import Any, Self, cast, get_args
 import msgspec
 
 from plait.calls.model_call import Retry
-from plait.errors import InvalidValue, NoModel, ResultInvalid
+from plait.errors import InvalidValue, NoModel, NotASession, ResultInvalid
 from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
 from plait.event.strict import check_text
@@ -27,6 +27,7 @@ from plait.model.base import Model, Spec
 from plait.model.fallback import Models, check_models, find_list, models_listed, name_of_models
 from plait.model.settings import default_model
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
+from plait.runtime.counting import TokenCount, count_prompt
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
 from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
@@ -146,6 +147,12 @@ class Agent(Workflow):
         agent = self._copy()
         agent._type, agent._schema = type_, _answer_schema(type_)
         return agent
+
+    def count(self, session: Session) -> TokenCount:
+        """Return about how many tokens its next ask would send. Nothing is written or asked."""
+        if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NotASession("count was given", session)
+        return count_prompt(self._setup(self.tools), self._call_name(session, None), session)
 
     def _copy(self) -> Self:
         agent = object.__new__(type(self))

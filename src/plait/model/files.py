@@ -92,13 +92,13 @@ def unseen_parts(model: Model, turns: Sequence[Turn], blob: Blob) -> Iterator[Im
     has not said what it can see.
     """
     takes: frozenset[str] | None = getattr(model, "takes", None)
-    for part in _files_in(turns) if takes is not None else ():
+    for part in files_in(turns) if takes is not None else ():
         is_text = isinstance(part, File) and text_of_file(part, blob) is not None
         if not is_text and can_take(part, takes or frozenset(), blob) is None:
             yield part
 
 
-def _files_in(turns: Sequence[Turn]) -> Iterator[Image | File]:
+def files_in(turns: Sequence[Turn]) -> Iterator[Image | File]:
     for turn in turns:
         if isinstance(turn, Answered):
             continue
