@@ -7,6 +7,8 @@ bound.
 from __future__ import annotations
 
 import os as _os
+import sys as _sys
+import threading as _threading
 from collections.abc import Sequence as _Sequence
 from importlib import import_module as _import
 from pathlib import Path as _Path
@@ -27,11 +29,14 @@ from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
 from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
+from plait.session import TurnRows as _TurnRows
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import MemoryRules as _MemoryRules
+from plait.session.ports import TurnTaker as _TurnTaker
 from plait.session.ports import bind_ablation as _bind_ablation
 from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_memory_rules as _bind_memory_rules
+from plait.session.ports import bind_turns as _bind_turns
 from plait.session.views import Effect
 from plait.store import Projection as _Projection
 from plait.store import Store
@@ -133,7 +138,7 @@ def _default_address() -> str:
     return _locate(_Path.cwd(), _os.environ)
 
 
-_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows(), _MemoryRows())
+_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows(), _TurnRows(), _MemoryRows())
 _bind_direct_writer(
     _DirectWriter(
         _Live(), lambda address: _opened(address) or open_store(address), _default_address
@@ -198,6 +203,20 @@ class _LazyRules:
 _bind_memory_rules(_cast("_MemoryRules", _LazyRules()))
 
 
+class _LazyTurns:
+    """Stands in for turns until a program takes one."""
+
+    def __getattr__(self, name: str) -> _Any:
+        from plait.runs.turn_drivers import LocalTurns
+
+        turns = LocalTurns()
+        _bind_turns(turns)
+        return getattr(turns, name)
+
+
+_bind_turns(_cast("_TurnTaker", _LazyTurns()))
+
+
 def _ablate(*about: _Any, **how: _Any) -> _Any:
     """Stand in for ablation until a program asks for it."""
     from plait.runs.ablate import ablate
@@ -207,6 +226,31 @@ def _ablate(*about: _Any, **how: _Any) -> _Any:
 
 
 _bind_ablation(_ablate)
+
+
+def _print_error(
+    whole: _Any, given: tuple[_Any, ...], error: BaseException | None, trace: _Any
+) -> None:
+    """Print an uncaught error short, if its way led through Plait; else as before."""
+    from plait.runtime.tracebacks import print_short
+
+    if error is None or not print_short(error, trace):
+        whole(*given)
+
+
+def _shorten_tracebacks() -> None:
+    whole, threaded = _sys.excepthook, _threading.excepthook
+
+    def print_error(kind: type[BaseException], error: BaseException, trace: _Any) -> None:
+        _print_error(whole, (kind, error, trace), error, trace)
+
+    def print_thread_error(args: _Any) -> None:
+        _print_error(threaded, (args,), args.exc_value, args.exc_traceback)
+
+    _sys.excepthook, _threading.excepthook = print_error, print_thread_error
+
+
+_shorten_tracebacks()
 
 
 def __getattr__(name: str) -> _Any:

@@ -162,11 +162,11 @@ class NoHost(SessionError):
 class NoRun(SessionError):
     """No run of this session is open; nothing was written."""
 
-    def __init__(self, session: str, verb: str) -> None:
+    def __init__(self, session: str, verb: str, step: str = "") -> None:
         self.session, self.verb = session, verb
+        step = step or "a branch belongs to the run of the session it was forked in: name that one"
         super().__init__(
-            f"session {session} has no open run that could {verb}. Nothing was written; "
-            "a branch belongs to the run of the session it was forked in: name that one."
+            f"session {session} has no open run that could {verb}. Nothing was written; {step}."
         )
 
 

@@ -146,7 +146,8 @@ def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
     session = safe_point(session)
     run = run_of(session)
     if run is None:
-        raise NoRun(session.short, verb)
+        step = f"{verb} in the forward of a workflow, and call that: workflow(session)"
+        raise NoRun(session.short, verb, step)
     if session.run != run.id:
         raise InvalidValue(
             verb,

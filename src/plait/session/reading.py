@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue
+from plait.errors import InvalidValue, PlaitError
 from plait.event import Json
 from plait.event.kinds import (
     EvidenceAttached,
@@ -43,6 +43,7 @@ from plait.session.ports import host, note_read
 from plait.session.provenance import why
 from plait.session.state import Pending
 from plait.session.trace import Trace
+from plait.session.transcript import end_text, transcript_text
 from plait.session.typed import name_of, to_type
 from plait.session.value import SessionValue, core_of, reload, value_at_seq
 from plait.session.views import (
@@ -190,6 +191,17 @@ class Reading(SessionValue):
             for span, event in path_events(store, self._core.state.story.path, MESSAGE_KINDS)
         )
         return [message for message in found if message is not None]
+
+    def transcript(self) -> str:
+        """Return the whole transcript as text, a paragraph for each message."""
+        return transcript_text(self.messages)
+
+    def __str__(self) -> str:
+        """The end of the transcript, below a line that names the session: for `print(session)`."""
+        try:
+            return "\n".join([repr(self), end_text(self.messages)])
+        except PlaitError:  # as for a repr: it must not raise
+            return repr(self)
 
     @property
     def text(self) -> str:
