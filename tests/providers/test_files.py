@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import warnings
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,15 +25,11 @@ from tests.support import scripted_model
 
 pytest.importorskip("openai")
 pytest.importorskip("anthropic")
+pytestmark = pytest.mark.usefixtures("own_store")
 
 PDF, NOTE, ZIP, PIXEL = b"%PDF-1.4 x", "Milk, eggs.", b"PK\x03\x04", b"\x89PNG\r\n\x1a\n"
 DATA = f"data:application/pdf;base64,{b64encode(PDF).decode()}"
 KEY = "key-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLAIT_STORE", str(tmp_path / ".plait"))
 
 
 def models(url: str) -> dict[str, tuple[Model, Any]]:

@@ -19,7 +19,7 @@ from plait.errors import InvalidValue
 from plait.event.kinds import Text, Usage
 from plait.model import Queued, Reply, limits
 from plait.model.base import OnDelta, Request
-from plait.model.limits import WINDOW_S, Limiter, Limits, limiter_of
+from plait.model.limits import WINDOW_S, Limiter, ModelLimits, limiter_of
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.invoke import invoke
@@ -27,8 +27,7 @@ from plait.runtime.waits import Pause, Wait
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("PLAIT_STORE", str(tmp_path / ".plait"))
+def no_limits(own_store: Path) -> Iterator[None]:
     yield
     for name in ("slow", "counted"):
         limits(name)
@@ -50,7 +49,7 @@ ASKS = st.lists(
 def test_no_minute_has_more_in_it_than_the_limits_allow(
     asks: list[tuple[float, int, int | None]], requests: int, tokens: int
 ) -> None:
-    limiter = Limiter(Limits(requests, tokens))
+    limiter = Limiter(ModelLimits(requests, tokens))
     now, begun = 0.0, list[tuple[float, int]]()
     for gap, estimated, counted in asks:
         now += gap
@@ -69,7 +68,7 @@ def test_no_minute_has_more_in_it_than_the_limits_allow(
 
 @given(st.integers(1, 20))
 def test_an_ask_does_not_wait_without_need(requests: int) -> None:
-    limiter = Limiter(Limits(requests))
+    limiter = Limiter(ModelLimits(requests))
     for wait_s in (0.0, WINDOW_S):  # a whole minute's asks may begin at once
         assert {limiter.enter(1).wait_s(0.0) for _ in range(requests)} == {wait_s}
     assert limiter.enter(1).wait_s(4 * WINDOW_S) == 0
@@ -189,10 +188,10 @@ def test_the_program_is_before_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert limiter_of("slow") is None
     monkeypatch.setenv("PLAIT_TOKENS_PER_MINUTE", "100")
     found = limiter_of("slow")
-    assert found is not None and found.limits == Limits(None, 100, None)
+    assert found is not None and found.limits == ModelLimits(None, 100, None)
     limits("slow", concurrency=3)
     found = limiter_of("slow")
-    assert found is not None and found.limits == Limits(None, None, 3)
+    assert found is not None and found.limits == ModelLimits(None, None, 3)
     assert limiter_of("slow") is found
 
 

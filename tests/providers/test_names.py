@@ -31,15 +31,14 @@ BODY = {
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(own_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a store and no settings; returns where plait.toml would be."""
-    monkeypatch.setenv("PLAIT_STORE", str(tmp_path / ".plait"))
     for name in ("PLAIT_MODEL", "PLAIT_SETTINGS", "AZURE_OPENAI_API_VERSION"):
         monkeypatch.delenv(name, raising=False)
     for provider in PROVIDERS.values():
         for name in (provider.key_variable, provider.address_variable):
             monkeypatch.delenv(name, raising=False)
-    return tmp_path / "plait.toml"
+    return own_store.parent / "plait.toml"
 
 
 def ask(name: str | None, wire: Wire, **given: Any) -> tuple[Session, Asked]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, Optional
 
 import msgspec
@@ -24,6 +23,7 @@ from tests.providers.wire import Wire, whole
 
 pytest.importorskip("openai")
 pytest.importorskip("anthropic")
+pytestmark = pytest.mark.usefixtures("own_store")
 
 
 class Refund(msgspec.Struct, tag="refund"):
@@ -84,11 +84,6 @@ TYPES: dict[str, tuple[Any, Any, Any]] = {  # a type, a value of it as JSON, and
     ),
     "numbers and texts": (int | str, "seven", "seven"),
 }
-
-
-@pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLAIT_STORE", str(tmp_path / ".plait"))
 
 
 def responses(url: str, text: str) -> tuple[Any, Any]:

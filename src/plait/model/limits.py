@@ -2,7 +2,7 @@
 
 All threads and event loops of a process share them. An ask takes a place in the line of its model
 (`Limiter.enter`), waits until the place is free, then for as long as the limits per minute say
-(`Place.wait_s`), and gives it back at its end. In any 60 seconds no more begin than the limits
+(`QueuePlace.wait_s`), and gives it back at its end. In any 60 seconds no more begin than the limits
 allow. Time is handed in.
 """
 
@@ -21,7 +21,7 @@ from plait.model.settings import ModelSettings, settings_of
 WINDOW_S = 60.0
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ModelLimits(msgspec.Struct, frozen=True):
     """The limits of one model. None: there is none."""
 
     requests_per_minute: int | None = None
@@ -32,7 +32,7 @@ class Limits(msgspec.Struct, frozen=True):
         return any(value is not None for value in msgspec.structs.astuple(self))
 
 
-class Place:
+class QueuePlace:
     """A place of one ask in the line of its model."""
 
     def __init__(self, limiter: Limiter, tokens: int) -> None:
@@ -55,22 +55,22 @@ class Place:
 class Limiter:
     """The line of one model."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ModelLimits) -> None:
         self.limits = limits
         self._lock = Lock()
-        self._inside: set[Place] = set()
-        self._line: deque[Place] = deque()  # waits for one of the asks at a time
-        self._begun: deque[Place] = deque()  # in the order of their beginnings, this minute
+        self._inside: set[QueuePlace] = set()
+        self._line: deque[QueuePlace] = deque()  # waits for one of the asks at a time
+        self._begun: deque[QueuePlace] = deque()  # in the order of their beginnings, this minute
 
-    def enter(self, tokens: int) -> Place:
+    def enter(self, tokens: int) -> QueuePlace:
         """Take the last place in the line."""
-        place = Place(self, tokens)
+        place = QueuePlace(self, tokens)
         with self._lock:
             self._line.append(place)
             self._let_in()
         return place
 
-    def start(self, place: Place, now_s: float) -> float:
+    def start(self, place: QueuePlace, now_s: float) -> float:
         """Return the seconds until this ask may begin, and set that time aside for it."""
         with self._lock:
             while self._begun and self._begun[0].starts_s <= now_s - WINDOW_S:
@@ -79,7 +79,7 @@ class Limiter:
             self._begun.append(place)
             return place.starts_s - now_s
 
-    def _first_time(self, place: Place, now_s: float) -> float:
+    def _first_time(self, place: QueuePlace, now_s: float) -> float:
         """Return the first time from now at which the limits per minute allow it, and not before
         an ask that came earlier.
         """
@@ -101,12 +101,12 @@ class Limiter:
             at = max(at, each.starts_s + WINDOW_S)
         return at
 
-    def _tokens_max(self, place: Place) -> int | None:
+    def _tokens_max(self, place: QueuePlace) -> int | None:
         most = self.limits.tokens_per_minute
         # an ask that is larger than the limit is made alone in its minute
         return max(most, place.tokens) if most is not None else None
 
-    def leave(self, place: Place, tokens: int | None) -> None:
+    def leave(self, place: QueuePlace, tokens: int | None) -> None:
         with self._lock:
             place.is_free.cancel()
             if place in self._inside:
@@ -135,10 +135,10 @@ class _Limiters:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._given: dict[str, Limits] = {}  # by the program
+        self._given: dict[str, ModelLimits] = {}  # by the program
         self._by_name: dict[str, Limiter] = {}
 
-    def give(self, name: str, limits: Limits) -> None:
+    def give(self, name: str, limits: ModelLimits) -> None:
         with self._lock:
             self._given.pop(name, None)
             if limits:
@@ -176,7 +176,7 @@ def limits(
     """Limit the asks of a model, by its name, in this process, before the environment and
     plait.toml. Without numbers these decide again.
     """
-    found = Limits(requests_per_minute, tokens_per_minute, concurrency)
+    found = ModelLimits(requests_per_minute, tokens_per_minute, concurrency)
     for name, value in msgspec.structs.asdict(found).items():
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (is_whole and value > 0):
@@ -187,5 +187,7 @@ def limits(
     _limiters.give(model, found)
 
 
-def _limits_in(settings: ModelSettings) -> Limits:
-    return Limits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
+def _limits_in(settings: ModelSettings) -> ModelLimits:
+    return ModelLimits(
+        settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency
+    )

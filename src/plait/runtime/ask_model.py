@@ -28,7 +28,7 @@ from plait.event.kinds import Failure, Price, Usage
 from plait.journal.standing import Standing
 from plait.model.base import Fault, Model, Queued, Reply, Request, Restarted
 from plait.model.fallback import models_in
-from plait.model.limits import Place, limiter_of
+from plait.model.limits import QueuePlace, limiter_of
 from plait.runtime.appends import append_at_tip, append_events
 from plait.runtime.cooling import choose_model, end_cooling, start_cooling
 from plait.runtime.effects import Answer, AskModel
@@ -275,7 +275,7 @@ class ModelAsk:
         """Seconds, for durations."""
         return self.run.io.clock() / 1e6 if self.run is not None else 0.0
 
-    def enter_line(self) -> Place | None:
+    def enter_line(self) -> QueuePlace | None:
         """Take a place in the line of the model. None: it has no limits."""
         limiter = limiter_of(self._effect.model.name) if self.run is not None else None
         return limiter.enter(estimated_tokens(self._effect)) if limiter is not None else None

@@ -9,7 +9,7 @@ from plait.event import Json
 from plait.event.kinds import Failure
 from plait.ids import LogId
 from plait.model.base import Model, OnDelta, Request
-from plait.model.limits import Place
+from plait.model.limits import QueuePlace
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.session import Session
 from plait.session.ports import Act
@@ -88,7 +88,7 @@ class Search(NamedTuple):
 class WaitForPlace(NamedTuple):
     """Wait until a place in the line of a model is free. Answer: None."""
 
-    place: Place
+    place: QueuePlace
     session: Session
 
 
