@@ -263,6 +263,7 @@ class ModelAsk:
             setup.output,
             effect.choice,
             self._outcomes_of_model(),
+            effect.forced if effect.choice == "any" else "",
         )
         if self.run is not None:
             tell_unseen_parts(self.run, effect, self._turns, request.blob)

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from plait.errors import NotASession
 from plait.model.files import files_in
 from plait.runtime.names import principal_of
 from plait.runtime.prompt.prompt import Prompt
@@ -28,6 +29,8 @@ def count_prompt(setup: Setup, name: str, session: Session) -> TokenCount:
     """Return the size of the prompt that an agent of this name would send now. Nothing is written
     or asked.
     """
+    if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NotASession("count was given", session)
     run = run_of(session)
     frames = run.stack.frames(session.id) if run is not None else ()
     path = f"{frames[-1].path}/{name}" if frames else name
