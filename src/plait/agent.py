@@ -36,6 +36,7 @@ from plait.runtime.agent_settings import (
     instruction_text,
     model_of,
     record_setup,
+    tools_by_name,
 )
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.counting import TokenCount, count_prompt
@@ -83,8 +84,7 @@ class Agent(Workflow):
         self,
         instruction: str | Callable[[Session], str],  # a function is called at each call
         *,
-        # several: the next one is asked if one is down; None: PLAIT_MODEL, looked up when called
-        model: Models | None = None,
+        model: Models | None = None,  # several: the next if one is down; None: PLAIT_MODEL
         tools: Iterable[Any] = (),  # tools, plain functions, and servers that have tools
         name: str | None = None,
         description: str | None = None,  # for a Selector; None: the first line of the instruction
@@ -135,7 +135,7 @@ class Agent(Workflow):
             self.purpose = purpose
         self._schema = answer_schema(returns) if returns is not None else None
         self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(map(self._source_of, tools))
-        _by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+        tools_by_name([source for source in self._sources if not isinstance(source, ToolSource)])
         check_count("guard_retries", guard_retries + 1, "retries")
         self.guard_retries = guard_retries
         self._before, self._after = self._guards("before", before), self._guards("after", after)
@@ -191,7 +191,7 @@ class Agent(Workflow):
     @property
     def tools(self) -> dict[str, Tool[..., Any]]:
         """Its tools by name. A server is asked for its tools now."""
-        return _by_name(
+        return tools_by_name(
             [
                 tool
                 for source in self._sources
@@ -216,7 +216,7 @@ class Agent(Workflow):
             raise InvalidValue("handoffs", why, "pass agents, or leave it out")
         if any(agent is self for agent in given):
             raise InvalidValue("handoffs", "an agent cannot hand off to itself", "leave it out")
-        _by_name(
+        tools_by_name(
             [*(each for each in self._sources if isinstance(each, Tool)), *handoff_tools(given)]
         )
         self._handoffs = given
@@ -489,13 +489,3 @@ def turn(
         else:
             break
     return session, False
-
-
-def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
-    found: dict[str, Tool[..., Any]] = {}
-    for tool in tools:
-        if found.setdefault(tool.name, tool) is not tool:
-            raise InvalidValue(
-                "tools", f"two tools are called {tool.name!r}", "pass name= to one of them"
-            )
-    return found

@@ -60,6 +60,17 @@ def check_list(name: str, values: object, things: str) -> None:
         raise InvalidValue(name, why, f"pass {name}=[…]")
 
 
+def tools_by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
+    """Return tools by their names, or raise if two have the same."""
+    found: dict[str, Tool[..., Any]] = {}
+    for tool in tools:
+        if found.setdefault(tool.name, tool) is not tool:
+            raise InvalidValue(
+                "tools", f"two tools are called {tool.name!r}", "pass name= to one of them"
+            )
+    return found
+
+
 def check_choice(choice: object, tools: Mapping[str, Tool[..., Any]]) -> None:
     """Raise unless an agent with these tools can be told to choose so."""
     known = ", ".join([*_CHOICES, *tools])
