@@ -35,13 +35,11 @@ from plait.memory.rows import (
     ITEM,
     READ,
     SUPPORT,
-    VERDICT,
-    MemoryDecision,
     decode_decisions,
     decode_grounds,
 )
 from plait.memory.scopes import Viewer, owners_of, viewer_of
-from plait.memory.standing import change_text, reason_out_of_time
+from plait.memory.standing import VERDICT, MemoryDecision, change_text, reason_out_of_time
 from plait.memory.words import query_words
 from plait.session.event_text import event_text
 from plait.session.listing import session_row

@@ -306,9 +306,9 @@ def rows_with(viewer: Viewer, column: str, value: str) -> Iterator[Row]:
 
 
 def active_with_key(viewer: Viewer, key: str) -> list[Row]:
-    """Return the active memories that have a key."""
+    """Return the active memories that have a key, also one that another displaces."""
     rows = rows_with(viewer, "key", key)
-    return [row for row in rows if viewer.standing(row).state == "active"]
+    return [row for row in rows if viewer.own_standing(row).state == "active"]
 
 
 def replaced_by(viewer: Viewer, row: Row) -> list[Digest]:

@@ -149,12 +149,13 @@ class RollbackPlan(msgspec.Struct, frozen=True):
             drafts.append(
                 Draft(MemoryRetracted(ROLLBACK, reason), act._replace(causes=(memory, 0)))
             )
+        # before the others are back: else their keys would supersede these once more
+        for memory, other in self.superseded:
+            drafts.append(Draft(MemorySuperseded(AGAIN), act._replace(causes=(memory, other, 0))))
         for memory, other in self.restored:
             # without a second memory among its causes it undoes the retraction
             causes = (memory,) if other is None else (memory, other, 0)
             drafts.append(Draft(MemoryRestored(ROLLBACK, reason), act._replace(causes=causes)))
-        for memory, other in self.superseded:
-            drafts.append(Draft(MemorySuperseded(AGAIN), act._replace(causes=(memory, other, 0))))
         return drafts
 
     def _notices(self, store: Store, reason: str) -> dict[LogId, list[Draft]]:
@@ -314,8 +315,8 @@ class _Inverse:
         again = {older for older, _ in self.pairs}
         rival = rival_of(self.now, memory, back | again)
         was_active = self._then.standing(memory).state == "active"
-        if rival is not None and was_active and self._then.standing(rival).state != "active":
-            return f"m:{rival[:SHORT]} has its key now, so it stays away"
+        if rival is not None and was_active and self._then.standing(rival.memory).state != "active":
+            return f"{rival.why}, so it stays away"
         return ""
 
 

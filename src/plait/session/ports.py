@@ -15,7 +15,7 @@ import msgspec
 
 from plait.errors import NoHost
 from plait.event import Body, Event, Json
-from plait.event.kinds import Place
+from plait.event.kinds import Place, ValidationRecorded
 from plait.ids import Digest, LogId
 from plait.store import Store
 
@@ -257,6 +257,12 @@ class MemoryRules(Protocol):
 
     def decisions_at_merge(self, session: Any, branches: Sequence[Any]) -> Sequence[Draft]:
         """Return the decisions to append together with a merge of these branches."""
+        ...
+
+    def decisions_at_verdict(
+        self, session: Any, body: ValidationRecorded, act: Act
+    ) -> Sequence[Draft]:
+        """Return the decisions to append after a verdict that has memories among its causes."""
         ...
 
     def change_since(self, store: Store, memory: Event) -> str:
