@@ -149,9 +149,18 @@ class NaiveMemory:
             if isinstance(event.body, ValidationRecorded):
                 if event.actor != memory.actor:
                     case.judge(event.body.passed, at)
-            elif event.header.causes[0] == memory.id:
+            elif event.header.causes[0] == memory.id and self._is_known(event, path):
                 case.take(event, at, self._house)
         return case
+
+    def _is_known(self, event: Event, path: set[Digest] | None) -> bool:
+        """True unless a person approved a successor that the reader does not have."""
+        body: Any = event.body
+        if path is None or event.log != self._house or not isinstance(body, MemorySuperseded):
+            return True
+        other = event.header.causes[1]
+        is_wide = other in self._wide
+        return body.rule == "undone" or is_wide or other in path
 
     def _wide_cases(self) -> dict[Digest, Case]:
         """Take in the decisions about all memories of wider scopes, in their order. One that

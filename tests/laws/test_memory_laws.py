@@ -339,12 +339,15 @@ class InverseMachine(MemoryMachine):
     def _check_fallen(self, plan: Any, before: dict[Any, Any]) -> None:
         after = self.standings()
         explained = {conflict.memory for conflict in plan.conflicts}
+        # whom a key displaces on a path follows from the standing of both
+        keyed = {item.id for item in self.memory.items(state=None) if item.key}
+        displaced = {id for id in keyed if self.memory.get(id).scope == "session"}
         for (reader, memory), (state, superseders, *_) in after.items():
             if memory in plan.retracted:
                 assert state in ("retracted", "rejected")
                 continue
             was = before[reader, memory]
-            if memory not in {older for older, _ in plan.restored}:
+            if memory not in {older for older, _ in plan.restored} | displaced:
                 assert (state, superseders) == was[:2]
             if reader == "all" and state == "superseded" and memory not in explained:
                 holding = [after["all", each][0] for each in superseders]

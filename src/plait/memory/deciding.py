@@ -21,7 +21,7 @@ from plait.inside import is_inside
 from plait.memory.arguments import check_actor
 from plait.memory.items import SHORT, MemoryItem, Named, find_row, item_of, name_of
 from plait.memory.remember import is_home, replaced_by
-from plait.memory.rows import ITEM, REWIND
+from plait.memory.rows import DECISION_KINDS, ITEM, REWIND
 from plait.memory.scopes import Overseer, Viewer
 from plait.session.acting import act_of, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -170,7 +170,7 @@ def _decide(
             )
         return row
 
-    append_to_house(store.address, drafts(check()), check=check)
+    append_to_house(store.address, drafts(check()), check=check, kinds=DECISION_KINDS)
     return item_of(store, find_row(store, memory, viewer), viewer)
 
 

@@ -16,11 +16,13 @@ import msgspec
 from plait.errors import InvalidValue, PlaitError, StalePlan, UnknownMemory
 from plait.event import Event
 from plait.event.kinds import (
+    MemoryRecalled,
     MemoryRestored,
     MemoryRetracted,
     MemoryRolledBack,
     MemorySuperseded,
     MessageSaid,
+    Rewound,
     Text,
 )
 from plait.ids import Digest, LogId, digest, house_of, is_digest, short
@@ -37,7 +39,7 @@ from plait.memory.falling import (
 )
 from plait.memory.items import ID_MIN, SHORT, Named, find_row
 from plait.memory.readers import MemoryReader, inboxes_of, readers_of
-from plait.memory.rows import ITEM
+from plait.memory.rows import ITEM, MemoryRows
 from plait.memory.scopes import Overseer
 from plait.memory.standing import AGAIN, ROLLBACK
 from plait.session.house import append_to_house, house_events
@@ -51,6 +53,9 @@ _SERVICE = "service:memory"
 _SHOWN_MAX = 20  # lines of one sort that a plan prints
 _TEXT_MAX = 80
 _encode = msgspec.json.Encoder(order="deterministic").encode
+# Events of these kinds may change a plan, in any log: a memory that is written while the plan is
+# applied may rest on one that falls.
+_BEARING = MemoryRows.kinds - {MemoryRecalled.__name__, Rewound.__name__}
 
 
 class RollbackPlan(msgspec.Struct, frozen=True):
@@ -93,6 +98,7 @@ class RollbackPlan(msgspec.Struct, frozen=True):
             self._drafts(act, reason),
             notices=self._notices(store, reason),
             check=lambda _: self._check_ground(),
+            kinds=_BEARING,
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from plait.event.kinds import Place, Scope, SessionOpened
 from plait.ids import Digest, LogId, house_of
 from plait.memory.rows import ITEM, LATE, deciding_at, decode_decisions
 from plait.memory.standing import (
+    AGAIN,
+    SUPERSEDED,
     VERDICT,
     MemoryDecision,
     MemoryStanding,
@@ -54,6 +56,7 @@ class Viewer:
         self._session_owners = sorted({f"session:{span.log}" for span in path or ()})
         self._house = house_of(store.id)
         self._late: dict[str, list[Row]] = {}  # by key: those that may displace others
+        self._seen: dict[str, bool] = {}  # the successors that it may see
 
     @property
     def owners(self) -> list[str] | None:
@@ -123,9 +126,21 @@ class Viewer:
     def _counts(self, decision: MemoryDecision, is_wide: bool) -> bool:
         if self.number is not None and decision.number > self.number:
             return False
-        if decision.log == self._house or is_wide:
+        if is_wide:
             return True
-        return self._path is not None and self._path.has(decision.log, decision.seq)
+        if decision.log != self._house:
+            return self._path is not None and self._path.has(decision.log, decision.seq)
+        # a person approved its successor, which only those replace who have it on their path
+        is_replaced = decision.kind == SUPERSEDED and decision.rule != AGAIN
+        return not is_replaced or self._sees(decision.other)
+
+    def _sees(self, memory: str) -> bool:
+        if memory not in self._seen:
+            rows = self.store.rows("memory", ITEM, {"id": memory}, limit=1)
+            self._seen[memory] = any(
+                [row["scope"] != "session" or self.may_see(row) for row in rows]
+            )
+        return self._seen[memory]
 
 
 class Overseer(Viewer):

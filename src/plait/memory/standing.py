@@ -54,7 +54,7 @@ _GATED: dict[str, State] = {
     MemoryRejected.__name__: "rejected",
 }
 _RETRACTED, _RESTORED = MemoryRetracted.__name__, MemoryRestored.__name__
-_SUPERSEDED = MemorySuperseded.__name__
+SUPERSEDED = MemorySuperseded.__name__
 DOCUMENT = "document"  # the rule of pieces that a person ingested, and that a document lost
 ROLLBACK = "rollback"  # the rule of retractions and restorations in a rollback
 AGAIN = "undone"  # the rule by which a memory is superseded again, once its rollback is undone
@@ -106,7 +106,7 @@ def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
                 gated, by = "quarantined", decision
         elif kind == _RETRACTED:
             retractions.append(decision)
-        elif kind == _SUPERSEDED:
+        elif kind == SUPERSEDED:
             # a reader who never knew the superseder does not learn of it by an undone rollback
             if decision.rule != AGAIN or decision.other in lifted:
                 superseders[decision.other] = decision
@@ -127,7 +127,7 @@ def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
 
 def replaced_standing(memory: Digest, by: MemoryDecision) -> MemoryStanding:
     """Return the standing of a memory that another of its key replaced when it became active."""
-    replaced = by._replace(kind=_SUPERSEDED, other=memory, rule=KEY)
+    replaced = by._replace(kind=SUPERSEDED, other=memory, rule=KEY)
     return MemoryStanding("superseded", replaced, (memory,))
 
 

@@ -191,11 +191,13 @@ class Writer(Protocol):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         """Append to the house log and to inboxes in one transaction: all of it or nothing. Returns
         the events as they were written, in the order of the posts.
 
-        `check` is called with all of them, as for `post`. A number among the causes of a draft is
+        `check` is called with all of them, as for `post`, and anew after an event of one of these
+        `kinds` in any log: it has then read all of them. A number among the causes of a draft is
         a draft of the whole act. Raises MayNotApprove in code of a run.
         """
         ...

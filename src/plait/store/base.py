@@ -16,7 +16,7 @@ import msgspec
 
 from plait.event import Event
 from plait.ids import Digest, LogId
-from plait.store.epochs import Fence
+from plait.store.epochs import Fence, Reading
 from plait.store.projection import Projection, Row, Scalar
 from plait.store.search import Found
 
@@ -136,6 +136,7 @@ class EventStore(Protocol):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
+        reading: Reading | None = None,
     ) -> list[Digest]:
         """Append to several logs, or begin them, in one transaction: all of it or nothing. Returns
         the new heads.
@@ -143,6 +144,9 @@ class EventStore(Protocol):
         One part that cannot be written refuses the whole act, as `append` and `begin` do. The very
         same act a second time changes nothing and succeeds. The commit numbers follow the
         order of the parts.
+
+        Raises `StaleReading`, and writes nothing, if an event of the kinds of `reading` was
+        committed after its number, by the commit of the act at the latest.
         """
         ...
 
