@@ -261,7 +261,7 @@ def test_a_rollback_takes_a_memory_along_that_was_written_meanwhile(store: Store
     memory = Memory(store=store)
     session = Session("Hi", user="ann", project="shop", store=store)
     bases: list[MemoryItem] = []
-    for number in range(12):
+    for number in range(60):
         session = memory.remember(session, f"Base {number} holds.", scope="project")
         bases.append(memory.items()[0])
     done = threading.Event()

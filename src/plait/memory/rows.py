@@ -82,7 +82,7 @@ class MemoryRows:
     """
 
     name = "memory"
-    version = 2 + WORDS_VERSION
+    version = 3 + WORDS_VERSION
     kinds = DECISION_KINDS | {
         MemoryProposed.__name__,
         MemorySupported.__name__,

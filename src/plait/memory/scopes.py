@@ -116,11 +116,10 @@ class Viewer:
     def _late_rows(self, key: str) -> list[Row]:
         if key not in self._late:
             late = self.store.rows("memory", LATE, {"key": key}, limit=_ALL)
-            self._late[key] = [
-                row
-                for each in late
-                for row in self.store.rows("memory", ITEM, {"id": each["memory"]}, limit=1)
-            ]
+            ids = frozenset([str(each["memory"]) for each in late])
+            self._late[key] = (
+                self.store.rows("memory", ITEM, {"id": ids}, limit=_ALL) if ids else []
+            )
         return self._late[key]
 
     def _counts(self, decision: MemoryDecision, is_wide: bool) -> bool:

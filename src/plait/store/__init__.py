@@ -27,7 +27,7 @@ from plait.store.lineage import ancestry
 from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
 from plait.store.process import STORES
-from plait.store.projection import Projection, Row, Rows, Scalar, Table
+from plait.store.projection import Projection, Row, Rows, Scalar, Table, Wanted
 from plait.store.search import Found, FoundRow
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
@@ -54,6 +54,7 @@ __all__ = [
     "Store",
     "Table",
     "Unchecked",
+    "Wanted",
     "ancestry",
     "canonical_address",
     "check_durability",

@@ -17,7 +17,7 @@ import msgspec
 from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence, Reading
-from plait.store.projection import Projection, Row, Scalar
+from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found
 
 Durability = Literal["full", "async", "memory"]
@@ -278,7 +278,7 @@ class RowStore(Protocol):
         self,
         projection: str,
         table: str,
-        where: Mapping[str, Scalar] | None = None,
+        where: Mapping[str, Wanted] | None = None,
         *,
         order: str | None = None,
         descending: bool = False,
@@ -286,7 +286,8 @@ class RowStore(Protocol):
         limit: int = 100,
     ) -> list[Row]:
         """Rows with these values, in the table's own order or that of a column; `before` is the
-        last value of the previous page.
+        last value of the previous page. A frozenset of texts or of integers asks for rows that
+        have one of these.
 
         Paging is by that one value, so page by a column that differs from row to row.
         """
