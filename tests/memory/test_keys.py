@@ -12,12 +12,23 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Memory, ScriptedModel, Session, Store, ToolCall, Workflow, open_store
+from plait import (
+    Agent,
+    Memory,
+    ScriptedModel,
+    Session,
+    Store,
+    ToolCall,
+    Workflow,
+    open_store,
+    resume,
+)
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import MemoryProposed, MemoryRetracted
 from plait.memory.items import MemoryItem
 from plait.session import verify
+from tests.support import parked_session
 from tests.support.processes import child_environment, module_command
 
 OLD, NEW = "The host is alpha.", "The host is beta."
@@ -183,6 +194,26 @@ def test_the_last_verdict_of_a_run_counts_when_it_ends(
     session = memory.remember(session, OLD, scope="project", key="host")
     session = Judging(memory, *verdicts)(session)
     assert active(memory, session) == [text]
+
+
+class Asking(Workflow):
+    """Waits for a person; what others say meanwhile goes to the inbox."""
+
+    def forward(self, session: Session) -> Session:
+        return session.ask("Go on?")
+
+
+def test_a_verdict_through_the_inbox_counts_when_the_run_ends(
+    memory: Memory, session: Session
+) -> None:
+    session, event = waiting(memory, session, "project")
+    parked = parked_session(lambda: Asking()(session))
+    ask = parked.inbox.waiting[0]
+    parked.checks.record("probe", True, because=event, actor="human:zoe")
+    assert active(memory, session) == [OLD]
+    parked.inbox.answer(ask, "yes", actor="human:zoe")
+    session = resume(parked, Asking())
+    assert active(memory, session) == [NEW]
 
 
 # ── writers at once ──────────────────────────────────────────────────────────────────────────

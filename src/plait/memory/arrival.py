@@ -27,7 +27,7 @@ from plait.event.kinds import (
     MemorySupported,
     ValidationRecorded,
 )
-from plait.ids import Digest, LogId
+from plait.ids import Digest, LogId, inbox_of
 from plait.memory.evidence import EvidencePiece, piece_of
 from plait.memory.remember import (
     SECOND_RUN,
@@ -189,11 +189,23 @@ class _Arrival:
             if not isinstance(body, ValidationRecorded):
                 continue
             verdict = Verdict(body, event.actor, event.id)
-            for memory in event.header.causes:
+            for memory in self._named_by(event):
                 row = self._row(memory)
                 if row is not None and self._is_counted(row, verdict):
                     found[memory] = verdict
         return found
+
+    def _named_by(self, verdict: Event) -> Sequence[Digest]:
+        """Return the causes of a verdict; of one that came through the inbox, those that it had
+        there.
+        """
+        causes = verdict.header.causes
+        inbox = inbox_of(verdict.log)
+        for cause in causes if len(causes) == 1 else ():
+            posted = self._store.event(cause)
+            if posted.log == inbox:
+                return posted.header.causes
+        return causes
 
     def _is_counted(self, row: Row, verdict: Verdict) -> bool:
         """True if the judge may judge: it did not write the memory, and is the judge that a gate of

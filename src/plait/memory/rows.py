@@ -174,6 +174,9 @@ class MemoryRows:
         if kind == VERDICT:
             for cause in header.causes:
                 self._judge(rows, number, event, cause)
+            if header.run is not None and header.causes:
+                # it may be the copy of one that came through the inbox and names a memory
+                rows.put(ARRIVING, {"log": header.log, "seq": header.seq})
             return
         body = event.body
         if isinstance(body, MemoryProposed):
