@@ -23,11 +23,14 @@ from plait import (
     open_store,
     resume,
 )
-from plait.errors import PlaitError
+from plait.errors import StalePlan
 from plait.event import Event
-from plait.event.kinds import MemoryProposed, MemoryRetracted
+from plait.event.kinds import MemoryProposed, MemoryRetracted, PrincipalChanged
 from plait.memory.items import MemoryItem
+from plait.memory.rollback import BEARING, GroundCheck
 from plait.session import verify
+from plait.session.house import append_to_house
+from plait.session.ports import Act, Draft
 from tests.support import parked_session
 from tests.support.processes import child_environment, module_command
 
@@ -292,7 +295,7 @@ def test_a_rollback_takes_a_memory_along_that_was_written_meanwhile(store: Store
     memory = Memory(store=store)
     session = Session("Hi", user="ann", project="shop", store=store)
     bases: list[MemoryItem] = []
-    for number in range(60):
+    for number in range(30):
         session = memory.remember(session, f"Base {number} holds.", scope="project")
         bases.append(memory.items()[0])
     done = threading.Event()
@@ -300,7 +303,7 @@ def test_a_rollback_takes_a_memory_along_that_was_written_meanwhile(store: Store
     def draw() -> None:
         """Draw memories from all the bases, until they are rolled back."""
         other = Session("Ho", user="ann", project="shop", store=store)
-        for number in range(4000):
+        for number in range(300):
             if done.is_set():
                 return
             base = store.event(bases[number % len(bases)].id)
@@ -308,20 +311,40 @@ def test_a_rollback_takes_a_memory_along_that_was_written_meanwhile(store: Store
                 other, f"Door {number} is red.", scope="project", evidence=base, actor="agent:a"
             )
 
+    def roll_back(base: MemoryItem) -> Event:
+        while True:
+            try:
+                return memory.rollback(base).apply(reason="wrong", actor="human:zoe")[0]
+            except StalePlan:
+                continue
+
     thread = threading.Thread(target=draw)
     thread.start()
     try:
         for base in bases:
-            while True:
-                try:
-                    (rolled, *_) = memory.rollback(base).apply(reason="wrong", actor="human:zoe")
-                    break
-                except PlaitError as error:
-                    assert type(error).__name__ == "StalePlan"
-            _check_nothing_left(store, base, rolled)
+            _check_nothing_left(store, base, roll_back(base))
     finally:
         done.set()
         thread.join()
+
+
+def test_a_memory_of_the_same_session_moves_the_ground_of_its_rollback(
+    memory: Memory, session: Session
+) -> None:
+    session = memory.remember(session, OLD)
+    plan = memory.rollback(session=session)
+    done: list[Session] = []
+
+    def write(_: object) -> None:
+        check(_)
+        if not done:
+            done.append(memory.remember(session, NEW))
+
+    check = GroundCheck(plan)
+    drafts = [Draft(PrincipalChanged("x", "added"), Act("human:zoe", "human"))]
+    with pytest.raises(StalePlan):
+        append_to_house(session.store, drafts, check=write, kinds=BEARING)
+    assert len(memory.items(done[0])) == 2
 
 
 def _check_nothing_left(store: Store, base: MemoryItem, rolled: Event) -> None:

@@ -69,6 +69,10 @@ class Book:
         known = self._rows.items()
         return {memory: str(row["text"]) for memory, row in known if row is not None}
 
+    def rows(self) -> list[Row]:
+        """Return all rows that were read."""
+        return [row for row in self._rows.values() if row is not None]
+
     def effects(self, memory: Digest) -> list[Event]:
         """Return the events that have a memory among their causes."""
         if memory not in self._effects:
