@@ -31,7 +31,7 @@ from plait.store.arguments import (
 )
 from plait.store.base import Log, LogAppend, StoredRecord
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
-from plait.store.epochs import Fence
+from plait.store.epochs import Fence, Reading
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.sqlite.blobs import SqliteBlobs
 from plait.store.sqlite.columns import (
@@ -111,6 +111,7 @@ class SqliteEvents(SqliteBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
+        reading: Reading | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         keyed: list[KeyedPart] = []
@@ -125,7 +126,7 @@ class SqliteEvents(SqliteBlobs):
                 keyed.append(KeyedPart(part.log, known.key, part.after, prepared, known.lazy))
         held = [KeyedFence(fence, self._find(fence.log).key) for fence in fences]
         begun = self._connections.write(
-            lambda db: self._work.append_all(db, keyed, held),
+            lambda db: self._work.append_all(db, keyed, held, reading),
             not all(part.lazy for part in keyed),
         )
         for part, key in zip(keyed, begun, strict=True):
