@@ -57,6 +57,7 @@ if _TYPE_CHECKING:
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
+    from plait.runtime.guards import Correct, Reject
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -69,6 +70,7 @@ __all__ = [
     "Cancelled",
     "Choice",
     "Compactor",
+    "Correct",
     "Effect",
     "Event",
     "Happened",
@@ -80,6 +82,7 @@ __all__ = [
     "Parallel",
     "Parked",
     "PlaitError",
+    "Reject",
     "Result",
     "Retry",
     "Sandbox",
@@ -153,12 +156,14 @@ _ACTING = {
     "Cancelled": "plait.journal.stops",
     "Choice": "plait.selector",
     "Compactor": "plait.compactor",
+    "Correct": "plait.runtime.guards",
     "Happened": "plait.tool",
     "Limits": "plait.sandbox",
     "Memory": "plait.memory.memory",
     "Model": "plait.model.base",
     "Parallel": "plait.combinators",
     "Parked": "plait.journal.stops",
+    "Reject": "plait.runtime.guards",
     "Result": "plait.tool",
     "Retry": "plait.calls.model_call",
     "Sandbox": "plait.sandbox",

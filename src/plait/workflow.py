@@ -22,6 +22,7 @@ from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
 from plait.model.base import Delta, Model
 from plait.runtime.attendants import NOBODY, Watch
+from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.invoke import Invocation, ainvoke, invoke
 from plait.runtime.listeners import OnEvent
 from plait.runtime.names import import_path
@@ -237,6 +238,29 @@ class Workflow(Nested):
     ) -> AsyncIterator[Delta | Event | Session]:
         """Do the same on the caller's event loop."""
         return turns("take turns").astream_turn(session, content, self, **how)
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,  # None: the workflow's own
+        description: str | None = None,  # None: as `describe()` has it
+        returns: Any = None,  # the type that its answer must have. None: any
+        takes: Takes = "answer",
+        arguments: Any = None,  # a struct. None: the task in words
+    ) -> WorkflowTool:
+        """Return a tool whose calls this workflow carries out, each in a branch of the session.
+
+        `takes` says what of the branch the caller takes: its "answer" alone, its "facts" or its
+        "files" besides, or "all" of it, as a merge.
+        """
+        return WorkflowTool(
+            self,
+            name=name,
+            description=description,
+            returns=returns,
+            takes=takes,
+            arguments=arguments,
+        )
 
     # ── one call ─────────────────────────────────────────────────────────────────────────────
 

@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 from plait import (
     Agent,
+    Correct,
     Memory,
     Parallel,
+    Reject,
     ScriptedModel,
     Selector,
     Session,
@@ -31,6 +33,7 @@ from plait import (
 from plait.errors import ModelFailed, ToolFailed
 from plait.model.base import Fault, OnDelta, Reply, Request
 from plait.policy import Ask, Policy
+from plait.runtime.delegation import WorkflowTool
 from plait.session.views import Waiting
 from plait.tool import Happened, Tool
 from tests.support.memories import CountedIndex
@@ -237,6 +240,9 @@ class Maker:
             self._use,
             self._agent,
             self._agent,
+            self._team,
+            self._desk,
+            self._guarded,
             self._caught,
             self._gone,
             self._select,
@@ -325,6 +331,100 @@ class Maker:
             scope = self._chance.choice(("session", "user"))
             return ToolCall(name, text=f"learned {self._next()}", scope=scope)
         return ToolCall(name, n=self._next())
+
+    def _team(self, parts: list[Any], depth: int) -> Act:
+        made = self._a_team(depth)
+        parts.append(made)
+        return made
+
+    def _a_team(self, depth: int) -> Agent:
+        """An agent whose tools are agents and workflows, called side by side."""
+        helpers = [self._helper(depth, index) for index in range(self._chance.randint(1, 2))]
+        script: list[Any] = []
+        for _ in range(self._chance.randint(1, 2)):
+            asked = self._chance.sample(helpers, self._chance.randint(1, len(helpers)))
+            calls = [ToolCall(each.name, request=f"task {self._next()}") for each in asked]
+            script.append([*calls, *([self._call()] if self._chance.random() < 0.4 else [])])
+        script.append(f"done {self._next()}")
+        return Agent(
+            "Lead.",
+            model=Counted(self._world, script),
+            tools=[*self._tools.values(), *self._memory.tools, *helpers],
+            name=f"lead{self._next()}",
+        )
+
+    def _helper(self, depth: int, index: int) -> WorkflowTool:
+        # the order in which branches are merged is chance, and so would be that of what they said
+        takes = self._chance.choice(("answer", "facts", "all" if not index else "files"))
+        lot, name = self._chance.random(), f"helper{self._next()}"
+        made: Workflow
+        if lot < 0.2 and depth < 2:
+            made = self._a_team(depth + 1)
+        elif lot < 0.5:
+            made = self._program(self._chance.randint(1, 2), max(depth, 1) + 1)
+        else:
+            made = self._an_agent()
+        return made.as_tool(name=name, description="Helps.", takes=takes)
+
+    def _desk(self, parts: list[Any], depth: int) -> Act:
+        """Agents that hand the conversation on, and that are called again on the session."""
+        n, tools = self._next(), [*self._tools.values(), *self._memory.tools]
+        answers = [[self._call()], *[f"answer {self._next()}" for _ in range(3)]]
+        last = Agent("Answer.", model=Counted(self._world, answers), tools=tools, name=f"last{n}")
+        on = [self._call(), ToolCall(f"hand_off_to_last{n}", reason=f"because {self._next()}")]
+        middle = Agent(
+            lambda session: f"Go on after {len(session.effects)} effects.",
+            model=Counted(self._world, [on]),
+            tools=tools,
+            name=f"middle{n}",
+            handoffs=[last],
+        )
+        target = self._chance.choice((middle, last)).name
+        calls = [self._call(), ToolCall(f"hand_off_to_{target}", reason="so"), on[1]]
+        desk = Agent(
+            "Triage.",
+            model=Counted(self._world, [calls]),
+            tools=tools,
+            name=f"desk{n}",
+            handoffs=[middle, last],
+            tool_choice="required",
+        )
+        parts.append(desk)
+        times = self._chance.randint(1, 2)
+
+        def act(session: Session) -> Session:
+            for turn in range(times):
+                session = desk(session.say(f"turn {n} {turn}"))
+            return session
+
+        return act
+
+    def _guarded(self, parts: list[Any], depth: int) -> Act:
+        """An agent whose input is corrected, and whose first answer is rejected."""
+        n, lot = self._next(), self._chance.random()
+
+        def before(session: Session, text: str) -> Correct | None:
+            return Correct(f"corrected {n}") if lot < 0.5 else None
+
+        def after(session: Session, text: str) -> Reject | Correct | None:
+            if text == f"first {n}":
+                return Reject(f"not {n}")
+            return Correct(f"corrected answer {n}") if lot < 0.3 else None
+
+        verdict = '{"passes": true, "reason": ""}'
+        model = Counted(self._world, [[self._call()], verdict, verdict])
+        judge = Agent("Judge.", model=model, tools=[*self._tools.values(), *self._memory.tools])
+        script = [[self._call()], f"first {n}", [self._call()], f"second {n}"]
+        made = Agent(
+            "Work.",
+            model=Counted(self._world, script),
+            tools=[*self._tools.values(), *self._memory.tools],
+            name=f"guarded{n}",
+            before=[before, judge] if lot > 0.6 else [before],
+            after=[after, judge] if lot > 0.8 else [after],
+        )
+        parts.append(made)
+        return made
 
     def _caught(self, parts: list[Any], depth: int) -> Act:
         n, broken = self._next(), self._tools["broken"]

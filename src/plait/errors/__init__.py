@@ -85,6 +85,10 @@
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose none of the candidates
     │   ├── BudgetExceeded       the budget does not allow it
+    │   ├── GuardRefused         a guard rejects the input or the answer of an agent
+    │   ├── GuardFailed          a guard raised, or returned no verdict
+    │   ├── InstructionFailed    the function that gives an agent its instruction failed
+    │   ├── DelegationRefused    workflows that are tools of each other called each other too deep
     │   └── BranchFailed         a branch of a Parallel
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
@@ -123,7 +127,11 @@ from plait.errors.effects import (
     BranchFailed,
     BudgetExceeded,
     ChoiceInvalid,
+    DelegationRefused,
     EffectError,
+    GuardFailed,
+    GuardRefused,
+    InstructionFailed,
     ModelFailed,
     ResultInvalid,
     ToolFailed,
@@ -260,6 +268,7 @@ __all__ = (
     "CallFailed",
     "ChoiceInvalid",
     "CommitmentBroken",
+    "DelegationRefused",
     "DiskFull",
     "DuplicateKey",
     "EditRefused",
@@ -267,7 +276,10 @@ __all__ = (
     "EgressRefused",
     "FileWithheld",
     "GateUnmet",
+    "GuardFailed",
+    "GuardRefused",
     "IndexFailed",
+    "InstructionFailed",
     "InvalidInput",
     "InvalidValue",
     "IsolationMissing",

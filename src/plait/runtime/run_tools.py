@@ -15,10 +15,17 @@ from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.ids import Digest
 from plait.journal.standing import Standing
-from plait.journal.stops import Cancelled
+from plait.journal.stops import Cancelled, Parked
 from plait.model.base import OutputDelta
 from plait.runtime.appends import append_to_call
 from plait.runtime.consent import User
+from plait.runtime.delegation import (
+    BranchEnd,
+    WorkflowTool,
+    branch_job,
+    record_branch_end,
+    record_stop,
+)
 from plait.runtime.executing import check_held
 from plait.runtime.failures import text_of_error
 from plait.runtime.reads import NOTHING_READ
@@ -70,9 +77,14 @@ def run_calls(
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
+    parked: Parked | None = None
     while left:
         done: Done = yield Next(batch)
         call = calls[done.number]
+        if isinstance(done.value, BranchEnd):
+            session, parked = _end_branch(session, call, done, done.value, user, parked)
+            left -= 1
+            continue
         if run is not None:
             run.stack.end_scope(scopes.pop(done.number, None))
         drafts, blobs = _outcome(call, done, user.actor)
@@ -88,7 +100,12 @@ def run_calls(
                 )
             )
         # the store has to check that a blob is there
-        elif spare and left == 1 and not any([draft.body.refs() for draft in drafts]):
+        elif (
+            spare
+            and left == 1
+            and parked is None
+            and not any([draft.body.refs() for draft in drafts])
+        ):
             return session, Unwritten(session, drafts)
         try:
             # It happened, so it is recorded, also when others wrote meanwhile: the tool itself, to
@@ -110,7 +127,29 @@ def run_calls(
             batch.add(again_job)
         else:
             left -= 1
+    if parked is not None:
+        raise parked
     return session, None
+
+
+def _end_branch(
+    session: Session,
+    call: ToolCallState,
+    done: Done,
+    end: BranchEnd,
+    user: User,
+    parked: Parked | None,
+) -> tuple[Session, Parked | None]:
+    """Record the outcome of a call that a workflow carried out; return also the first stop by which
+    a branch is parked: the other calls come to their end before it is raised.
+    """
+    if isinstance(end.stop, Parked):
+        return session, parked or end.stop
+    if end.stop is not None:
+        if isinstance(end.stop, Cancelled):
+            record_stop(session, call, user.actor)
+        raise end.stop
+    return record_branch_end(session, call, done, end, user.actor), parked
 
 
 def _check_stopped(
@@ -131,14 +170,17 @@ def _check_stopped(
 
 
 def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
+    # Requests are recorded under the fence, but that may be long ago when the tool begins.
+    check = partial(check_held, session)
+    if isinstance(call.tool, WorkflowTool):
+        return branch_job(session, call, _tool_act(call), check)
     tool, arguments = call.tool, call.arguments()
     if tool.takes_session:
         arguments[SESSION] = scoped_session(session, call.id, call.attempt, _tool_act(call))
     if tool.takes_key:
         arguments[KEY] = call.key
     handed = (session.id, _tool_act(call)) if tool.takes_session else None
-    # Requests are recorded under the fence, but that may be long ago when the tool begins.
-    check, where = partial(check_held, session), site if tool.takes_sandbox else None
+    where = site if tool.takes_sandbox else None
     return Job(
         call.number,
         tool,
@@ -237,7 +279,9 @@ def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def is_there(job: Job) -> bool:
-    return job.site is not None or job.tool.effect == "workspace"
+    """True if a job is done in the session's own files: those of a branch are its own."""
+    is_in_branch = isinstance(job.tool, WorkflowTool)
+    return job.site is not None or (job.tool.effect == "workspace" and not is_in_branch)
 
 
 def _outcome(

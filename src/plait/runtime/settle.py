@@ -40,6 +40,7 @@ from plait.runtime.consent import (
     refusal_drafts,
     tool_request,
 )
+from plait.runtime.delegation import WorkflowTool
 from plait.runtime.effects import UseTools
 from plait.runtime.executing import check_running, policies_here
 from plait.runtime.names import call_id
@@ -62,8 +63,12 @@ from plait.session.value import position_of
 from plait.tool import Tool, WrongArguments
 
 
-def use_tools(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    """Run the calls that a model asked for; their requests are on record."""
+def use_tools(
+    effect: UseTools,
+) -> Generator[Wait, Any, tuple[Session, Unwritten | None, dict[str, Event]]]:
+    """Run the calls that a model asked for, whose requests are on record; return also the outcomes
+    that are written, by call.
+    """
     run = run_of(effect.session)
     tools = overridden_tools(run, effect.session, effect.path, effect.tools)
     calls: dict[int, ToolCallState] = {}
@@ -78,7 +83,11 @@ def use_tools(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten
             number, tool, action.call, request, own, is_recalled=is_recalled
         )
     user = User(effect.actor, effect.path)
-    return (yield from settle_calls(effect.session, calls, user, spare=True))
+    session, unwritten = yield from settle_calls(
+        effect.session, calls, user, spare=not effect.is_written
+    )
+    outcomes = {call.id: call.outcome for call in calls.values() if call.outcome is not None}
+    return session, unwritten, outcomes
 
 
 def use_tool(
@@ -89,6 +98,8 @@ def use_tool(
     check_running(session)
     session = safe_point(session)
     run = run_of(session)
+    if run is None and isinstance(tool, WorkflowTool):
+        raise InvalidValue(tool.name, "a workflow is a tool in runs only", "call it: it(session)")
     if run is None or run.journal.is_live(session):
         _check_no_stand_ins(tool, plain)
     name, log = run.journal.source_of(session) if run is not None else (None, session.id)

@@ -37,7 +37,7 @@ from plait.session.life import Life
 from plait.session.origins import ORDINARY, origins_of
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.state import EventRef, Fact, Known, Pending, State, Tree
-from plait.session.value import S, core_of, next_value, value_at, value_at_seq
+from plait.session.value import S, SessionValue, core_of, next_value, value_at, value_at_seq
 from plait.store import Durability, Store
 
 QUOTE_MIN = 8  # characters that a text must share with another to count as taken from it
@@ -143,7 +143,14 @@ def recorded_durability(
     return "async" if (durability or store.durability) == "async" else "full"
 
 
-def durability_of(core: Core) -> Durability:
+def durability_of(session: SessionValue) -> Durability:
+    """Return the durability of a session's log: `full`, on disk at once; `async`, at the next
+    boundary; `memory`, never.
+    """
+    return _durability_in(core_of(session))
+
+
+def _durability_in(core: Core) -> Durability:
     return core.opening.durability or core.store.log(core.position.id).durability
 
 
@@ -160,7 +167,7 @@ def _opening(
         budget=left,
         continues=Place(here.id, here.seq, here.head),
         detached=detached,
-        durability=recorded_durability(durability_of(core), core.store),
+        durability=recorded_durability(_durability_in(core), core.store),
         # the header of a session that a run opens says it already
         draws=budget is None and left is not None and here.run is None,
     )

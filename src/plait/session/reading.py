@@ -32,7 +32,6 @@ from plait.session.accessors import (
     SessionInbox,
     SessionLineage,
 )
-from plait.session.branching import durability_of
 from plait.session.content import unpack
 from plait.session.diff import Diff, compare
 from plait.session.events import Events, path_events
@@ -56,7 +55,7 @@ from plait.session.views import (
     effects_of,
     message_of,
 )
-from plait.store import Durability, Store
+from plait.store import Store
 
 T = TypeVar("T")
 
@@ -150,13 +149,6 @@ class Reading(SessionValue):
     @property
     def status(self) -> Status:
         return self._core.life.status
-
-    @property
-    def durability(self) -> Durability:
-        """The durability of its log: `full`, on disk at once; `async`, at the next boundary;
-        `memory`, never.
-        """
-        return durability_of(self._core)
 
     @property
     def title(self) -> str:
