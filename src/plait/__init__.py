@@ -56,6 +56,17 @@ if _TYPE_CHECKING:
     from plait.model.scripted import ScriptedModel
     from plait.runs.bisect import bisect
     from plait.runs.debug import debug
+    from plait.runs.forms import (
+        areplay,
+        aresume,
+        astream_replay,
+        astream_resume,
+        astream_whatif,
+        awhatif,
+        stream_replay,
+        stream_resume,
+        stream_whatif,
+    )
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
@@ -69,6 +80,15 @@ if _TYPE_CHECKING:
     from plait.workflow import Workflow
 
 __all__ = [
+    "astream_whatif",
+    "stream_whatif",
+    "awhatif",
+    "astream_replay",
+    "stream_replay",
+    "areplay",
+    "astream_resume",
+    "stream_resume",
+    "aresume",
     "Agent",
     "Budget",
     "Cancelled",
@@ -160,6 +180,15 @@ _bind_direct_writer(
 # What acts is loaded when it is first asked for: whoever only looks at sessions, as most commands
 # do, need not wait for it.
 _ACTING = {
+    "astream_whatif": "plait.runs.forms",
+    "stream_whatif": "plait.runs.forms",
+    "awhatif": "plait.runs.forms",
+    "astream_replay": "plait.runs.forms",
+    "stream_replay": "plait.runs.forms",
+    "areplay": "plait.runs.forms",
+    "astream_resume": "plait.runs.forms",
+    "stream_resume": "plait.runs.forms",
+    "aresume": "plait.runs.forms",
     "Agent": "plait.agent",
     "Cancelled": "plait.journal.stops",
     "Choice": "plait.selector",

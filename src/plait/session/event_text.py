@@ -209,6 +209,7 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     ),
     "QuestionAnswered": lambda b: f"answered: {_json(b.answer)}",
     "Delivered": lambda b: f"heard what stood in its inbox up to {b.upto}",
+    "TurnPosted": lambda b: f"turn: {_parts_text(b.parts)}",
     "CancelRequested": lambda b: f"wants it cancelled{_reason_text(b.reason)}",
     "TimerSet": lambda b: f"waits for {b.event}" if b.event else "waits for a time",
     "TimerFired": lambda b: (
