@@ -54,10 +54,14 @@ if _TYPE_CHECKING:
     from plait.memory.memory import Memory
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
+    from plait.runs.bisect import bisect
+    from plait.runs.debug import debug
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
     from plait.runtime.guards import Correct, Reject
+    from plait.runtime.heartbeats import heartbeat
+    from plait.runtime.patches import patched
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -97,9 +101,13 @@ __all__ = [
     "View",
     "Workflow",
     "ask_human",
+    "bisect",
+    "debug",
     "file",
+    "heartbeat",
     "image",
     "open_store",
+    "patched",
     "replay",
     "resume",
     "tool",
@@ -174,6 +182,10 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
+    "bisect": "plait.runs.bisect",
+    "debug": "plait.runs.debug",
+    "heartbeat": "plait.runtime.heartbeats",
+    "patched": "plait.runtime.patches",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",
     "whatif": "plait.runs.whatif",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast, get_args, overload
 
 import msgspec
 
@@ -131,6 +131,7 @@ class Workflow(Nested):
     policy: Policy | None = None  # binds it and the workflows that it calls; None: its caller's
     # the answer to acts around the session; None: PLAIT_BYPASS, or record
     bypass: Literal["record", "warn", "refuse"] | None = None
+    version: str = ""  # recorded with its runs and calls, for people to compare; "": none
     # its name in call paths; None: its attribute in the caller, else its class, in lower case
     name: str | None = None
 
@@ -148,6 +149,8 @@ class Workflow(Nested):
         if name == "policy" and value is not None and not isinstance(value, Policy):
             why = f"a {type(value).__name__} is not one"
             raise InvalidValue(name, why, "pass Policy(…), or None")
+        if name == "version":
+            _check_version(value)
         choices = _CHOICES.get(name)
         if choices is not None and value is not None and value not in choices:
             step = f"use one of {', '.join(choices)}, or None"
@@ -156,6 +159,7 @@ class Workflow(Nested):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        _check_version(cls.version)
         forward: Any = cls.forward  # its own, or that of a mixin
         if forward is not _missing and not hasattr(forward, WRAPPED_FORWARD):
             cls.forward = _wrap_forward(forward)
@@ -193,6 +197,28 @@ class Workflow(Nested):
         watch = Watch(on_event, approver, answerer)
         return await ainvoke(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
 
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Session]: ...
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Event | Session]: ...
     def stream(
         self,
         session: Session,
@@ -211,6 +237,28 @@ class Workflow(Nested):
         call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
         return streaming.stream(call, events=events)
 
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Session]: ...
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Event | Session]: ...
     def astream(
         self,
         session: Session,
@@ -370,6 +418,12 @@ def target_of(workflow: Workflow) -> dict[str, str]:
     return where if owner == id(workflow) else {}
 
 
+def _check_version(version: object) -> None:
+    if not isinstance(version, str) or len(version) > _VERSION_MAX:
+        raise InvalidValue("version", f"{version!r:.80} is not a text", 'write version = "2"')
+
+
+_VERSION_MAX = 100  # characters
 _CHOICES: dict[str, tuple[str, ...]] = {
     "purpose": get_args(Purpose),
     "bypass": ("record", "warn", "refuse"),

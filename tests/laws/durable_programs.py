@@ -28,6 +28,7 @@ from plait import (
     Session,
     ToolCall,
     Workflow,
+    patched,
     tool,
 )
 from plait.calls.model_call import Retry
@@ -222,6 +223,7 @@ class Maker:
         self._tools = tools_of(world)
         self._number = 0
         self.traits = Traits()
+        self.sequences: list[list[Act]] = []  # of the program, of parts of it and of branches
 
     def program(self) -> Program:
         made = self._program(self._chance.randint(1, self._steps), 0)
@@ -232,6 +234,7 @@ class Maker:
     def _program(self, steps: int, depth: int) -> Program:
         parts: list[Any] = []
         acts = [self._step(parts, depth) for _ in range(steps)]
+        self.sequences.append(acts)
         return Program(acts, parts)
 
     def _step(self, parts: list[Any], depth: int) -> Act:
@@ -511,6 +514,7 @@ class Maker:
 
     def _branch(self, parts: list[Any], depth: int) -> Act:
         acts = [self._step(parts, depth + 1) for _ in range(self._chance.randint(1, 2))]
+        self.sequences.append(acts)
 
         def act(session: Session) -> Session:
             for each in acts:
@@ -552,6 +556,34 @@ class Maker:
 
 def program(seed: int, world: World) -> Program:
     return Maker(seed, world).program()
+
+
+def changed_program(seed: int, world: World) -> Program:
+    """Return the program of a seed with a change somewhere: another step, or one less."""
+    maker, chance = Maker(seed, world), Random(f"change {seed}")
+    made = maker.program()
+    acts = chance.choice(maker.sequences)
+    at = chance.randint(0, len(acts))
+    if at < len(acts) and chance.random() < 0.3:
+        del acts[at]
+    else:
+        acts.insert(at, lambda session: session.fact("changed", True))
+    return made
+
+
+def patched_program(seed: int, world: World) -> Program:
+    """Return the program of a seed with another step, for runs that have not passed it yet."""
+    maker, chance = Maker(seed, world), Random(f"patch {seed}")
+    made = maker.program()
+    acts = chance.choice(maker.sequences)
+
+    def act(session: Session) -> Session:
+        if patched("another step", session):
+            return session.use(tools_of(world)["put"], n=1000).fact("patched", True)
+        return session
+
+    acts.insert(chance.randint(0, len(acts)), act)
+    return made
 
 
 def traits(seed: int, world: World) -> Traits:

@@ -9,7 +9,8 @@
     │   ├── MalformedJson        not JSON at all
     │   ├── NotCanonical         JSON, but not the one spelling that is hashed
     │   ├── UnknownKind          an event kind this Plait does not know
-    │   └── UnknownVersion       a body version this Plait does not know
+    │   ├── UnknownVersion       a body version this Plait does not know
+    │   └── EndsAgree            both ends of a bisection are good, or both are bad
     ├── CommitmentBroken         bytes that do not hash to the id in the header or the chain
     ├── SessionError
     │   ├── WrongStatus          the session's status does not allow it
@@ -28,8 +29,11 @@
     │   ├── RunLost              another process took the run, or ended it
     │   ├── TurnFailed           a turn that another process took has no answer
     │   ├── NothingToResume      no run of it waits to be taken up again
+    │   ├── NothingToDebug       no code of a program was at work at that step
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
+    │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
@@ -163,7 +167,11 @@ from plait.errors.memories import (
     UnknownMemory,
 )
 from plait.errors.runs import (
+    BisectAborted,
+    EndsAgree,
     NeedsWorkflow,
+    NothingToAccept,
+    NothingToDebug,
     NothingToResume,
     ReplayDiverged,
     RunHeld,
@@ -267,6 +275,7 @@ __all__ = (
     "BadSecret",
     "BadSettings",
     "BadTool",
+    "BisectAborted",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",
@@ -279,6 +288,7 @@ __all__ = (
     "EditRefused",
     "EffectError",
     "EgressRefused",
+    "EndsAgree",
     "FileWithheld",
     "GateUnmet",
     "GuardFailed",
@@ -318,6 +328,8 @@ __all__ = (
     "NotPlaced",
     "NotSettled",
     "NotSupported",
+    "NothingToDebug",
+    "NothingToAccept",
     "NothingToResume",
     "OutcomeUnknown",
     "OutsideWorkspace",

@@ -260,6 +260,7 @@ def enter(call: Invocation) -> EnteredCall:
             source_revision(call.source) if call.source is not None else "",
             {**dict(environment_facts()), **call.environment},
             call.turn.id if call.turn is not None else None,
+            getattr(call.node, "version", ""),
         )
         run, session = start_run(session, started, call.watch, call.waiter, call.turn)
     try:
@@ -280,7 +281,8 @@ def _begin_call(
     callers = run.stack.frames(session.id) if not is_outermost else ()
     frame = _push_frame(run, session, call, callers)
     blob = Digest(sha256(setup).hexdigest()) if setup is not None else None
-    body = k.CallStarted(call.workflow, frame.path, frame.purpose, call.agent, blob)
+    version = getattr(call.node, "version", "")
+    body = k.CallStarted(call.workflow, frame.path, frame.purpose, call.agent, blob, version)
     causes = run.act_of(session.store, position_of(session)).causes
     run.journal.defer(
         session.id,

@@ -9,13 +9,15 @@ from typing import Any, cast
 import msgspec
 
 from plait import inside
+from plait.calls.backoff import WAIT_S_MAX, backoff_s
 from plait.calls.tool_call import SERVICE, STOPPED, ToolCallState
 from plait.errors import InvalidInput, UnknownBlob
 from plait.event import kinds as k
 from plait.event.kinds import Failure
-from plait.ids import Digest
+from plait.ids import Digest, Micros
 from plait.journal.standing import Standing
 from plait.journal.stops import Cancelled, Parked
+from plait.journal.writer import direct_writer
 from plait.model.base import OutputDelta
 from plait.runtime.appends import append_to_call
 from plait.runtime.consent import User
@@ -34,7 +36,7 @@ from plait.runtime.run import Run
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.runtime.spend import afford_tool
 from plait.runtime.unwritten import Unwritten
-from plait.runtime.waits import Done, Job, Launch, Next, Wait
+from plait.runtime.waits import Done, Job, Launch, Next, Pause, Wait
 from plait.session import Session
 from plait.session.content import Loose, contents, pack
 from plait.session.origins import ORDINARY
@@ -59,10 +61,11 @@ def run_calls(
         raise run.journal.end_of_recording(session)
     if run is not None:
         _check_stopped(run, session, calls, user)
-    site, jobs = BatchSandbox(session, _listener(run, user)), list[Job]()
+    hear = _listener(run, user)
+    site, jobs = BatchSandbox(session, hear), list[Job]()
     for call in calls.values():
         try:
-            jobs.append(_job(session, call, site))
+            jobs.append(_job(session, call, site)._replace(on_beat=hear))
         except WrongArguments as error:  # a type of the program's own, which took them before
             failure = Failure("WrongArguments", f"{error}. It was not run")
             session = append_to_call(
@@ -95,7 +98,7 @@ def run_calls(
         if again:
             drafts.append(
                 Draft(
-                    request_again_body(call, user),
+                    _delayed(session, call, request_again_body(call, user)),
                     Act(user.actor, "program", call=call.id, causes=(len(drafts) - 1,)),
                 )
             )
@@ -122,7 +125,7 @@ def run_calls(
                 *_with_place(call, done, _unfit_draft(call, done, user.actor, error), {}),
             )
         if again:
-            again_job = _job(session, call, site)
+            again_job = _job(session, call, site)._replace(on_beat=hear)
             scopes[call.number] = _scope_of(again_job)
             batch.add(again_job)
         else:
@@ -191,7 +194,30 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
         where,
         handed,
         check,
+        _delay_of(session, call) if call.attempt > 1 else None,
     )
+
+
+def _delayed(session: Session, call: ToolCallState, body: k.ToolRequested) -> k.ToolRequested:
+    """Return the request of another attempt with the time at which it is due."""
+    wait_s = backoff_s(call.tool.wait_s, WAIT_S_MAX, call.id, call.attempt)
+    due = _now(session) + int(wait_s * 1e6)
+    return msgspec.structs.replace(body, due=due) if wait_s else body
+
+
+def _delay_of(session: Session, call: ToolCallState) -> Pause | None:
+    """Return the rest of the wait before an attempt: another process may have begun it."""
+    body = call.request.body
+    assert isinstance(body, k.ToolRequested)
+    left_s = (body.due - _now(session)) / 1e6 if body.due is not None else 0.0
+    return Pause(min(left_s, WAIT_S_MAX), session) if left_s > 0 else None
+
+
+def _now(session: Session) -> Micros:
+    run = run_of(session)
+    if run is not None:
+        return run.journal.now(session)
+    return direct_writer().source(session.store).now(session.id, session.seq + 1)
 
 
 def _tool_act(call: ToolCallState) -> Act:
@@ -365,4 +391,6 @@ def request_again_body(call: ToolCallState, user: User) -> k.ToolRequested:
         version=call.tool.version,
         path=user.path,
         decision=decision,
+        carries=None,
+        due=None,
     )

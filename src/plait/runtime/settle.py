@@ -23,7 +23,7 @@ from plait.calls.actions import (
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.tool_call import SERVICE, ToolCallState
+from plait.calls.tool_call import SERVICE, EarlierCall, ToolCallState
 from plait.errors import BudgetExceeded, InvalidValue, ToolFailed
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -33,6 +33,7 @@ from plait.journal.standing import Standing
 from plait.journal.stops import Cancelled, Parked
 from plait.runtime import policy
 from plait.runtime.appends import append_at_tip, append_events
+from plait.runtime.carrying import carry_request, earlier_call
 from plait.runtime.consent import (
     User,
     consent_binding,
@@ -108,6 +109,7 @@ def use_tool(
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
     act = Act(user.actor, origin, call=id, causes=known.causes)
     body, refusal = tool_request(session, tool, plain, user, reason, because=act)
+    body = carry_request(run, session, tool, body) if refusal is None else body
     drafts = [Draft(body, act), *refusal_drafts(session, refusal, act, of_request=True)]
     session, (request, *rest) = append_events(session, drafts)
     call = ToolCallState(0, tool, request.header.call or id, request, arguments)
@@ -373,6 +375,10 @@ class CallContext:
         if self._run is None:
             return True
         return policy.digest_of(policies_here(self._run, self._session)) == call.policy
+
+    def earlier(self, call: ToolCallState) -> EarlierCall | None:
+        run = self._run
+        return earlier_call(run, self._session, call) if run is not None else None
 
     def misfit(self, call: ToolCallState) -> str:
         outcome = call.outcome

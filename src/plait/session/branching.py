@@ -123,15 +123,20 @@ def rewind_to(session: S, to: int | Event, reason: str, actor: str | None) -> S:
         "let it finish, or end it with session.inbox.cancel(); or rewind a fork:"
         " session.fork().rewind(…)"
     )
-    kept = core_of(value_at_seq(session, wanted)).state
     return append_to(
         session,
-        Rewound(wanted, reason, _not_undone(core_of(session), kept)),
+        rewind_body(session, wanted, reason),
         "be rewound",
         actor=actor,
         instead=step,
         unheld=True,
     )
+
+
+def rewind_body(session: S, to: int, reason: str) -> Rewound:
+    """Return the event that rewinds a session to this seq, with the effects it leaves done."""
+    kept = core_of(value_at_seq(session, to)).state
+    return Rewound(to, reason, _not_undone(core_of(session), kept))
 
 
 def recorded_durability(
