@@ -6,11 +6,11 @@ from plait.errors import InvalidValue
 from plait.event import Json
 from plait.event.kinds import GateRequired, ValidationRecorded
 from plait.session.accessors.view import SessionView
-from plait.session.acting import Because, causes_of
+from plait.session.acting import Because, acting_in, causes_of
 from plait.session.appending import append_to, run_of_others
 from plait.session.arguments import check_key
 from plait.session.gates import is_counted, judge_name
-from plait.session.ports import note_read, writer_of
+from plait.session.ports import BINDINGS, note_read, writer_of
 from plait.session.state import Gate
 from plait.session.value import S
 from plait.session.verdicts import unmet_gates
@@ -100,4 +100,10 @@ class SessionChecks(SessionView[S]):
             at=about,
         )
         causes = (*shown, *causes_of(session, because))
-        return append_to(session, body, "take verdicts", actor=actor, because=causes)
+        rules = BINDINGS.memory_rules if causes else None
+        more = (
+            rules.decisions_at_verdict(session, body, acting_in(session, actor, causes))
+            if rules is not None
+            else ()
+        )
+        return append_to(session, body, "take verdicts", actor=actor, because=causes, more=more)
