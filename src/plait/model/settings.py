@@ -51,6 +51,8 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def over(self, other: ModelSettings) -> ModelSettings:
         """Return these settings, and those of another where these say nothing."""
+        if self is _NONE or other is _NONE:  # as most are, and each ask looks
+            return other if self is _NONE else self
         both = {
             name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name)
             for name in self.__struct_fields__
@@ -79,25 +81,28 @@ class FileSettings(msgspec.Struct, frozen=True):
     models: dict[str, ModelSettings] = {}
 
 
+_NO_FILE = FileSettings()
+
+
 class _SettingsFile:
     """The file as it was last read. One for the process; a forked child has a lock of its own."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._read: tuple[tuple[str, int, int] | None, FileSettings] = (None, FileSettings())
+        self._read: tuple[tuple[str, int, int] | None, FileSettings] = (None, _NO_FILE)
         self._places: dict[tuple[str, str], Path | None] = {}
 
     def settings(self) -> FileSettings:
         path = self._path()
         if path is None:
-            return FileSettings()
+            return _NO_FILE
         try:
             found = os.stat(path)
         except OSError:
             if os.environ.get(FILE_VARIABLE):
                 step = f"correct {FILE_VARIABLE}, or unset it"
                 raise BadSettings(str(path), 0, "", "there is no such file", step) from None
-            return FileSettings()
+            return _NO_FILE
         stamp = (str(path), found.st_mtime_ns, found.st_size)
         with self._lock:
             if self._read[0] != stamp:
