@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from plait.agent import model_of
 from plait.calls.model_call import Retry
 from plait.errors import InvalidValue
 from plait.event.kinds import Purpose
 from plait.event.strict import check_text
 from plait.model.base import Model
+from plait.runtime.agent_settings import model_of
 from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import AgentMemory

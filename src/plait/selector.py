@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from plait.agent import model_of
 from plait.calls.model_call import Retry
 from plait.errors import ChoiceInvalid, InvalidValue
 from plait.event import Json
@@ -19,6 +18,7 @@ from plait.event import kinds as k
 from plait.event.strict import check_text
 from plait.model.base import Model
 from plait.runtime import loop
+from plait.runtime.agent_settings import model_of
 from plait.runtime.appends import append_events
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.effects import Answer, AskModel, Tell, Turning

@@ -11,16 +11,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast, get_args, overload
 
 import msgspec
 
 from plait import streaming
 from plait.errors import InvalidValue
+from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
 from plait.model.base import Delta, Model
 from plait.runtime.attendants import NOBODY, Watch
+from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.invoke import Invocation, ainvoke, invoke
 from plait.runtime.listeners import OnEvent
 from plait.runtime.names import import_path
@@ -29,6 +31,8 @@ from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.settings import Answerer
 from plait.session import Session
+from plait.session.content import Content
+from plait.session.ports import turns
 
 
 class Nested:
@@ -124,6 +128,7 @@ class Workflow(Nested):
     policy: Policy | None = None  # binds it and the workflows that it calls; None: its caller's
     # the answer to acts around the session; None: PLAIT_BYPASS, or record
     bypass: Literal["record", "warn", "refuse"] | None = None
+    version: str = ""  # recorded with its runs and calls, for people to compare; "": none
     # its name in call paths; None: its attribute in the caller, else its class, in lower case
     name: str | None = None
 
@@ -141,6 +146,8 @@ class Workflow(Nested):
         if name == "policy" and value is not None and not isinstance(value, Policy):
             why = f"a {type(value).__name__} is not one"
             raise InvalidValue(name, why, "pass Policy(…), or None")
+        if name == "version":
+            _check_version(value)
         choices = _CHOICES.get(name)
         if choices is not None and value is not None and value not in choices:
             step = f"use one of {', '.join(choices)}, or None"
@@ -149,6 +156,7 @@ class Workflow(Nested):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        _check_version(cls.version)
         forward: Any = cls.forward  # its own, or that of a mixin
         if forward is not _missing and not hasattr(forward, WRAPPED_FORWARD):
             cls.forward = _wrap_forward(forward)
@@ -186,6 +194,7 @@ class Workflow(Nested):
         watch = Watch(on_event, approver, answerer)
         return await ainvoke(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
 
+    @overload
     def stream(
         self,
         session: Session,
@@ -193,12 +202,39 @@ class Workflow(Nested):
         on_event: OnEvent | None = None,
         approver: Approver | None = None,
         answerer: Answerer | None = None,
+        events: Literal[False] = False,
         **kwargs: Any,
-    ) -> Iterator[Delta | Session]:
-        """Run it, and yield text and tool deltas as they come; the last item is the new session."""
-        watch = Watch(on_event, approver, answerer)
-        return streaming.stream(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
+    ) -> Iterator[Delta | Session]: ...
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Event | Session]: ...
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool = False,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Event | Session]:
+        """Run it, and yield text and tool deltas as they come; the last item is the new session.
 
+        With `events`, the events of the run too, each where it was recorded.
+        """
+        watch = Watch(on_event, approver, answerer)
+        call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
+        return streaming.stream(call, events=events)
+
+    @overload
     def astream(
         self,
         session: Session,
@@ -206,11 +242,73 @@ class Workflow(Nested):
         on_event: OnEvent | None = None,
         approver: Approver | None = None,
         answerer: Answerer | None = None,
+        events: Literal[False] = False,
         **kwargs: Any,
-    ) -> AsyncIterator[Delta | Session]:
+    ) -> AsyncIterator[Delta | Session]: ...
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Event | Session]: ...
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool = False,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Event | Session]:
         """Do the same on the caller's event loop."""
         watch = Watch(on_event, approver, answerer)
-        return streaming.astream(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
+        call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
+        return streaming.astream(call, events=events)
+
+    def stream_turn(
+        self, session: Session, content: Content | tuple[Content, ...], /, **how: Any
+    ) -> Iterator[Delta | Event | Session]:
+        """Take a turn as `session.turn(content, workflow)` does; yield the deltas and events of its
+        run in their order, and last the session after it.
+
+        If the caller stops reading, the turn goes on to its end.
+        """
+        return turns("take turns").stream_turn(session, content, self, **how)
+
+    def astream_turn(
+        self, session: Session, content: Content | tuple[Content, ...], /, **how: Any
+    ) -> AsyncIterator[Delta | Event | Session]:
+        """Do the same on the caller's event loop."""
+        return turns("take turns").astream_turn(session, content, self, **how)
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,  # None: the workflow's own
+        description: str | None = None,  # None: as `describe()` has it
+        returns: Any = None,  # the type that its answer must have. None: any
+        takes: Takes = "answer",
+        arguments: Any = None,  # a struct. None: the task in words
+    ) -> WorkflowTool:
+        """Return a tool whose calls this workflow carries out, each in a branch of the session.
+
+        `takes` says what of the branch the caller takes: its "answer" alone, its "facts" or its
+        "files" besides, or "all" of it, as a merge.
+        """
+        return WorkflowTool(
+            self,
+            name=name,
+            description=description,
+            returns=returns,
+            takes=takes,
+            arguments=arguments,
+        )
 
     # ── one call ─────────────────────────────────────────────────────────────────────────────
 
@@ -293,6 +391,19 @@ def call_again(
     return invoke(msgspec.structs.replace(call, resumed=run))
 
 
+async def acall_again(
+    workflow: Workflow,
+    run: Run,
+    session: Session,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+) -> Session:
+    """Do the same on the caller's event loop."""
+    call = workflow.invocation(session, args=args, kwargs=kwargs, watch=watch)
+    return await ainvoke(msgspec.structs.replace(call, resumed=run))
+
+
 def name_target(workflow: Workflow, where: Mapping[str, str]) -> None:
     """Note where this very object can be found again: a file and the name it has there."""
     vars(workflow)[TARGET] = id(workflow), dict(where)
@@ -304,6 +415,12 @@ def target_of(workflow: Workflow) -> dict[str, str]:
     return where if owner == id(workflow) else {}
 
 
+def _check_version(version: object) -> None:
+    if not isinstance(version, str) or len(version) > _VERSION_MAX:
+        raise InvalidValue("version", f"{version!r:.80} is not a text", 'write version = "2"')
+
+
+_VERSION_MAX = 100  # characters
 _CHOICES: dict[str, tuple[str, ...]] = {
     "purpose": get_args(Purpose),
     "bypass": ("record", "warn", "refuse"),

@@ -856,6 +856,10 @@ def test_parameters(wire: Wire) -> None:
 
 def test_whether_tools_may_be_called(wire: Wire) -> None:
     assert sent(wire, request(tools=TOOLS, choice="any"))["tool_choice"] == {"type": "any"}
+    given = {"thinking_tokens": 2000}
+    body = sent(wire, request(tools=TOOLS, choice="any", forced=TOOLS[0].name, parameters=given))
+    assert body["tool_choice"] == {"type": "tool", "name": TOOLS[0].name}
+    assert "thinking" not in body, "refused together with a forced call"
     body = sent(wire, request(tools=TOOLS, choice="none"))
     # they stay: the cache begins with them
     assert body["tool_choice"] == {"type": "none"} and len(body["tools"]) == 3

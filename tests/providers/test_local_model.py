@@ -407,7 +407,10 @@ def test_one_must_be_called(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
     pen = hand(
         monkeypatch,
         Pen(
-            '{"tool":"weather"}', '{"tool":"weather","arguments":{}', '{"tool":"add","arguments":{}'
+            '{"tool":"weather"}',
+            '{"tool":"weather","arguments":{}',
+            '{"tool":"add","arguments":{}',
+            '{"tool":"add","arguments":{}',
         ),
     )
     assert model.ask(request("Hello", ADD, WEATHER, choice="any"), None).calls[0].tool == "weather"
@@ -415,6 +418,8 @@ def test_one_must_be_called(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
     assert "answer" not in str(pen.bodies[0]["messages"])
     # nothing to choose: it is not asked
     assert model.ask(request("Hello", ADD, choice="any"), None).calls[0].tool == "add"
+    asked = request("Hello", ADD, WEATHER, choice="any", forced="add")
+    assert model.ask(asked, None).calls[0].tool == "add"
 
 
 def test_arguments_that_were_cut_stand_as_they_came(

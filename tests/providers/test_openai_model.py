@@ -702,6 +702,16 @@ def test_parameters(wire: Wire) -> None:
     assert body["tool_choice"] == "none" and "tokens_max" not in body
 
 
+def test_a_tool_that_has_to_be_called(wire: Wire) -> None:
+    name = request().tools[0].name
+    wire.play(Responses().whole(text="x"), Chat().whole(text="x"))
+    ask(Responses().model(wire.url), request(choice="any", forced=name))
+    ask(Chat().model(wire.url), request(choice="any", forced=name))
+    responses, chat = [asked.json["tool_choice"] for asked in wire.requests]
+    assert responses == {"type": "function", "name": name}
+    assert chat == {"type": "function", "function": {"name": name}}
+
+
 OPEN = {"type": "object", "properties": {"q": {"type": "string"}}}
 INNER = {**SCHEMA, "properties": {"q": {"type": "array", "items": OPEN}}}
 

@@ -38,6 +38,12 @@ class TakeAnswer(NamedTuple):
     """Settle a question with its answer."""
 
 
+class TakeEarlier(NamedTuple):
+    """Take over the outcome, consent or answer of the same call before the program changed."""
+
+    event: Event
+
+
 class UseEdited(NamedTuple):
     """Request the call with the arguments that the person who consented put in place."""
 
@@ -96,6 +102,7 @@ Action = (
     | AskQuestion
     | AskAnswerer
     | TakeAnswer
+    | TakeEarlier
     | UseEdited
     | RequestAgain
     | ProbeCall

@@ -25,10 +25,10 @@ from plait.calls.actions import (
     RetryAfter,
     Settled,
 )
+from plait.calls.backoff import backoff_s
 from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Failure
-from plait.ids import digest
 from plait.journal.standing import Standing
 
 PROCESS_ENDED = "ProcessEnded"  # the failure of an ask that was lost with its process
@@ -146,11 +146,7 @@ class ModelCallState:
             return None
         if wanted_s is not None:
             return max(0.0, wanted_s) if wanted_s <= retry.wait_s_max else None
-        # Lots are drawn by the call's id, so that the same history waits the same; two calls still
-        # do not knock together.
-        lot = digest(b"plait/wait/1", self.id.encode(), str(attempt).encode())
-        share = int(lot[:8], 16) / 0xFFFFFFFF
-        return min(retry.wait_s_max, retry.wait_s * 2 ** (attempt - 1)) * (0.5 + share / 2)
+        return backoff_s(retry.wait_s, retry.wait_s_max, self.id, attempt)
 
 
 def _is_empty(reply: Event) -> bool:

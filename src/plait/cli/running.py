@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plait.cli.accepting import resume_accepting
 from plait.cli.attending import Do, RunAttendant, act_as
 from plait.cli.common import (
     Options,
@@ -187,6 +188,11 @@ def _check_arguments(program: Workflow, more: dict[str, Any]) -> None:
     is_flag=True,
     help="Every session whose time has come or whose answer is there, one after another.",
 )
+@click.option(
+    "--accept",
+    metavar="REASON",
+    help="Go on with a changed program, live from the first difference, which is printed.",
+)
 @approve_option
 @quiet_option
 @writing
@@ -195,6 +201,7 @@ def resume_command(
     name: str | None,
     target: str | None,
     all_due: bool,
+    accept: str | None,
     approve: Mode | None,
     quiet: bool,
 ) -> None:
@@ -205,6 +212,8 @@ def resume_command(
     """
     if all_due and name is not None:
         raise click.UsageError("--due takes all that are due: leave out S, or --due.")
+    if all_due and accept is not None:
+        raise click.UsageError("--accept is for one session: name it, and leave out --due.")
     mode = mode_of(approve)
     act_as(given)
     import_from_here()
@@ -213,7 +222,11 @@ def resume_command(
         _resume_due(given, mode, quiet, program)
         return
     session = given.open(name or "@")
-    RunAttendant(given, mode, quiet).attend_run(session, _resumer(session, program))
+    attendant = RunAttendant(given, mode, quiet)
+    if accept is None:
+        attendant.attend_run(session, _resumer(session, program))
+    else:
+        resume_accepting(attendant, session, program, accept)
 
 
 def _resumer(session: Session, program: Workflow | None) -> Do:

@@ -22,6 +22,7 @@ from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_jso
 from plait.event.kinds import Budget, MessageSaid, Placement
 from plait.ids import short
 from plait.session import Facts, Message, Session
+from plait.session.branching import durability_of
 from plait.session.event_text import event_text, short_sandbox
 from plait.session.life import STATUSES
 from plait.session.listing import session_row
@@ -233,7 +234,7 @@ class _SessionPage:
             ("user", session.user, ""),
             ("project", session.project, ""),
             ("tags", tags or None, ""),
-            ("durability", session.durability if session.durability != "full" else None, ""),
+            ("durability", _unusual_durability(session), ""),
             ("placement", _placement_text(session.files.placement), ""),
             ("files", f"tree {session.files.tree[:12]}" if session.files.tree else None, DIM),
             ("budget", _budget_text(session.budget.limits, session.budget.left_now), ""),
@@ -389,6 +390,11 @@ def _last_run_text(session: Session) -> tuple[str | None, str]:
         f" {last.status}{': ' + last.why if last.why else ''}{times}"
     )
     return told, BAD if last.status in ("failed", "open") else ""
+
+
+def _unusual_durability(session: Session) -> str | None:
+    found = durability_of(session)
+    return found if found != "full" else None
 
 
 def _lineage_text(session: Session) -> str | None:

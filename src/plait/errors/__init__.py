@@ -9,7 +9,8 @@
     │   ├── MalformedJson        not JSON at all
     │   ├── NotCanonical         JSON, but not the one spelling that is hashed
     │   ├── UnknownKind          an event kind this Plait does not know
-    │   └── UnknownVersion       a body version this Plait does not know
+    │   ├── UnknownVersion       a body version this Plait does not know
+    │   └── EndsAgree            both ends of a bisection are good, or both are bad
     ├── CommitmentBroken         bytes that do not hash to the id in the header or the chain
     ├── SessionError
     │   ├── WrongStatus          the session's status does not allow it
@@ -26,9 +27,13 @@
     │   ├── RunOpen              a run of it is open, and has not ended
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
+    │   ├── TurnFailed           a turn that another process took has no answer
     │   ├── NothingToResume      no run of it waits to be taken up again
+    │   ├── NothingToDebug       no code of a program was at work at that step
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
+    │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
@@ -84,6 +89,10 @@
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose none of the candidates
     │   ├── BudgetExceeded       the budget does not allow it
+    │   ├── GuardRefused         a guard rejects the input or the answer of an agent
+    │   ├── GuardFailed          a guard raised, or returned no verdict
+    │   ├── InstructionFailed    the function that gives an agent its instruction failed
+    │   ├── DelegationRefused    workflows that are tools of each other called each other too deep
     │   └── BranchFailed         a branch of a Parallel
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
@@ -123,7 +132,11 @@ from plait.errors.effects import (
     BranchFailed,
     BudgetExceeded,
     ChoiceInvalid,
+    DelegationRefused,
     EffectError,
+    GuardFailed,
+    GuardRefused,
+    InstructionFailed,
     ModelFailed,
     ResultInvalid,
     ToolFailed,
@@ -153,12 +166,17 @@ from plait.errors.memories import (
     UnknownMemory,
 )
 from plait.errors.runs import (
+    BisectAborted,
+    EndsAgree,
     NeedsWorkflow,
+    NothingToAccept,
+    NothingToDebug,
     NothingToResume,
     ReplayDiverged,
     RunHeld,
     RunLost,
     RunOpen,
+    TurnFailed,
 )
 from plait.errors.sandboxes import (
     EditRefused,
@@ -254,20 +272,26 @@ __all__ = (
     "BadAddress",
     "BadSecret",
     "BadTool",
+    "BisectAborted",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",
     "CallFailed",
     "ChoiceInvalid",
     "CommitmentBroken",
+    "DelegationRefused",
     "DiskFull",
     "DuplicateKey",
     "EditRefused",
     "EffectError",
     "EgressRefused",
+    "EndsAgree",
     "FileWithheld",
     "GateUnmet",
+    "GuardFailed",
+    "GuardRefused",
     "IndexFailed",
+    "InstructionFailed",
     "InvalidInput",
     "InvalidValue",
     "IsolationMissing",
@@ -300,6 +324,8 @@ __all__ = (
     "NotPlaced",
     "NotSettled",
     "NotSupported",
+    "NothingToDebug",
+    "NothingToAccept",
     "NothingToResume",
     "OutcomeUnknown",
     "OutsideWorkspace",
@@ -341,6 +367,7 @@ __all__ = (
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
+    "TurnFailed",
     "UnknownAsk",
     "UnknownBackend",
     "UnknownBlob",

@@ -129,10 +129,11 @@ class MemoryRows:
             indexes=(
                 ("same", "owner", "number"),
                 ("key", "owner", "number"),
-                ("source", "number"),
+                ("source", "owner", "number"),
                 ("log", "number"),
             ),
             words="words",
+            group="owner",
         ),
         Table(REST, key=("base", "memory"), columns={"base": "text", "memory": "text"}),
         Table(

@@ -49,7 +49,9 @@ _TEXTS = {
 def request_options(request: Request, model: str, tokens_max: int) -> Block:
     """Return the arguments of the SDK's `create`."""
     given = request.parameters
-    thinking = cast("int | None", given.get("thinking_tokens"))
+    # the provider does not let a model think that has to call a tool
+    thinks = request.choice != "any"
+    thinking = cast("int | None", given.get("thinking_tokens")) if thinks else None
     options: Block = {
         "model": model,
         "max_tokens": given.get("tokens_max") or tokens_max + (thinking or 0),
@@ -67,7 +69,8 @@ def request_options(request: Request, model: str, tokens_max: int) -> Block:
     if request.tools:
         options["tools"] = _tools(request.tools)
     if request.choice != "auto" and (request.tools or request.choice == "any"):
-        options["tool_choice"] = {"type": request.choice}
+        named: Block = {"type": "tool", "name": request.forced}
+        options["tool_choice"] = named if request.forced else {"type": request.choice}
     _add_system_and_output(options, request)
     return options
 

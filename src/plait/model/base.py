@@ -122,6 +122,7 @@ class Request(msgspec.Struct, frozen=True):
     # earlier answers of the model to this agent in this run, on the path: "" for a reply, "Kind:
     # why" for a failure
     outcomes: Sequence[str] = ()
+    forced: str = ""  # with the choice "any": the one tool to call. "": any of them
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -127,6 +127,8 @@ class _LocalRequest:
         if not request.tools or request.choice == "none":
             return None
         tools = {tool.name: tool for tool in request.tools}
+        if request.forced in tools:
+            return tools[request.forced]
         names = [*tools] if request.choice == "any" else [*tools, _answer(request)]
         if len(names) == 1:
             return request.tools[0]

@@ -51,7 +51,6 @@ from plait.model.openai_reply import (
     tool_call,
 )
 from plait.model.openai_request import (
-    CHOICES,
     arguments_text,
     can_reason,
     chat_messages,
@@ -62,6 +61,7 @@ from plait.model.openai_request import (
     own_item,
     plain_text,
     rename_parameter,
+    tool_choice,
 )
 from plait.model.prices import TokenPrice, price_of, token_price
 
@@ -130,7 +130,7 @@ class OpenAIModel:
                 {"type": "function", **function_item(spec.name, spec.description, spec.schema)}
                 for spec in request.tools
             ]
-            body["tool_choice"] = CHOICES[request.choice]
+            body["tool_choice"] = tool_choice(request, is_nested=False)
         return {
             **body,
             "input": [item for turn in request.turns for item in self._items(turn, request)],
@@ -326,7 +326,7 @@ class ChatModel:
                 function_item(spec.name, spec.description, spec.schema) for spec in request.tools
             ]
             body["tools"] = [{"type": "function", "function": function} for function in functions]
-            body["tool_choice"] = CHOICES[request.choice]
+            body["tool_choice"] = tool_choice(request, is_nested=True)
         system = [{"role": "system", "content": request.instruction}] if request.instruction else []
         return {
             **body,

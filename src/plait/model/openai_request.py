@@ -25,7 +25,17 @@ from plait.model.openai_client import (
 Part = Text | Reasoning | Image | File | Data
 
 
-CHOICES = {"auto": "auto", "none": "none", "any": "required"}
+_CHOICES = {"auto": "auto", "none": "none", "any": "required"}
+
+
+def tool_choice(request: Request, *, is_nested: bool) -> Json:
+    """Return the choice of tools that a request leaves: Chat Completions nests the name of a tool
+    that has to be called, Responses does not.
+    """
+    if not request.forced:
+        return _CHOICES[request.choice]
+    name: Json = {"name": request.forced}
+    return {"type": "function", "function": name} if is_nested else {"type": "function", **name}
 
 
 def can_reason(model: str) -> bool:

@@ -211,6 +211,7 @@ class ModelAsk:
             setup.output,
             effect.choice,
             self._outcomes,
+            effect.forced if effect.choice == "any" else "",
         )
         if self.run is not None and self.run.listeners:
             self._teller = DeltaTeller(self.run, effect.path)

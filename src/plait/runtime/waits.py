@@ -25,6 +25,13 @@ class CallModel(NamedTuple):
     attempt: int
 
 
+class Pause(NamedTuple):
+    """Wait for so many seconds."""
+
+    seconds: float
+    session: Session
+
+
 class Job(NamedTuple):
     """A tool to be run."""
 
@@ -39,6 +46,8 @@ class Job(NamedTuple):
     handed: tuple[LogId, Act] | None = None
     # asked right before it begins: raises if it may not any more
     check: Callable[[], object] | None = None
+    delay: Pause | None = None  # it begins only then: the attempt before failed
+    on_beat: Callable[[str], object] | None = None  # hears the details of its heartbeats
 
 
 class Done(NamedTuple):
@@ -66,13 +75,6 @@ class Next(NamedTuple):
     """Wait for whichever job of a batch is done next. Answer: `Done`."""
 
     batch: Any
-
-
-class Pause(NamedTuple):
-    """Wait for so many seconds."""
-
-    seconds: float
-    session: Session
 
 
 class Search(NamedTuple):

@@ -18,6 +18,7 @@ from plait.event.kinds import (
     ApprovalGranted,
     ApprovalRequested,
     Body,
+    ChangeAccepted,
     ForkedFrom,
     QuestionAnswered,
     QuestionAsked,
@@ -72,6 +73,7 @@ def _names(*kinds: type[Body]) -> frozenset[str]:
 _BEGINS = _names(SessionOpened, ForkedFrom)
 _RUNS = _names(RunStarted, RunResumed, RunBranched)
 _ENDS = _names(RunFinished, RunFailed, RunCancelled)
+_CHANGES = _names(ChangeAccepted)  # nothing waits after it, and the run goes on
 _ASKS = _names(ApprovalRequested, QuestionAsked)
 _ANSWERS = _names(ApprovalGranted, ApprovalDenied, ApprovalExpired, QuestionAnswered)
 # each kind counts in a column of its own: an answer to nothing must not take another's place
@@ -90,7 +92,17 @@ _RESUMES = _names(SessionResumed)
 _CLOSES = _names(SessionClosed)
 _ARCHIVES = _names(SessionArchived)
 
-LIFE_KINDS = _BEGINS | _RUNS | _ENDS | frozenset(_COUNTS) | _PAUSES | _RESUMES | _CLOSES | _ARCHIVES
+LIFE_KINDS = (
+    _BEGINS
+    | _RUNS
+    | _ENDS
+    | _CHANGES
+    | frozenset(_COUNTS)
+    | _PAUSES
+    | _RESUMES
+    | _CLOSES
+    | _ARCHIVES
+)
 
 
 def life_after(life: Life, kind: str) -> Life:
@@ -101,7 +113,7 @@ def life_after(life: Life, kind: str) -> Life:
         return Life()
     if kind in _RUNS:
         return msgspec.structs.replace(life, ran=True)
-    if kind in _ENDS:
+    if kind in _ENDS or kind in _CHANGES:
         return msgspec.structs.replace(life, asks=0, unknown=0, timers=0, verdicts=0)
     if kind in _COUNTS:
         column, by = _COUNTS[kind]

@@ -96,10 +96,6 @@ class SessionValue:
             f"<Session {self.short}@{self.seq}{' ' + about if about else ''} {state.life.status}>"
         )
 
-    def __str__(self) -> str:
-        """As it can be written again: `Session.open(str(s)) == s`, as long as its id is unique."""
-        return f"{self.id}@{self.seq}"
-
 
 S = TypeVar("S", bound=SessionValue)
 

@@ -28,7 +28,7 @@ from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Rows, Scalar, Table, Wanted
-from plait.store.search import Found, FoundRow
+from plait.store.search import Found, FoundRow, Region
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
 from plait.store.verify import StoreFault, verify_log, verify_store
@@ -46,6 +46,7 @@ __all__ = [
     "Projection",
     "Reading",
     "StoredRecord",
+    "Region",
     "Row",
     "Rows",
     "RunLock",

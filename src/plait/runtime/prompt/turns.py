@@ -155,6 +155,8 @@ class TurnList:
     ) -> None:
         if body.aside and not own:
             return self.leave_out(self._mark, "it was said aside")
+        if body.instead_of is not None:
+            self._drop_turn(body.instead_of, event.seq)
         parts = unpack(body.parts, get_blob)
         if own and body.role == "assistant":
             return self._add_answer(event, Answered(verbatim_parts(parts)))
@@ -346,6 +348,15 @@ class TurnList:
             if isinstance(turn, Returned)
             for number, result in enumerate(turn.results)
         }
+
+    def _drop_turn(self, place: k.Place, seq: int) -> None:
+        """Take away the turn of a message that another one was put in the place of."""
+        every = list(zip(self.items, self.marks, strict=True))
+        kept = [each for each in every if (each[1].log, each[1].seq) != (place.log, place.seq)]
+        if len(kept) < len(every):
+            note = self._mark._replace(log=place.log, seq=place.seq)
+            self.leave_out(note, f"another text was put in its place at {seq}")
+            self._replace_all(kept)
 
     def _add(self, turn: Turn) -> None:
         self.items.append(turn)
