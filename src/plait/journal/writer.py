@@ -262,7 +262,9 @@ class DirectWriter:
                 check_decisions(address, log, drafts, _POSTED_DECISIONS)
                 store.log(log)  # raises if there is no such log, whose inbox would never be read
             targets.append((house_of(store.id) if log is None else inbox_of(log), drafts))
-        return self.append_to_ends(store, targets, blobs=blobs, check=check, run=run, fences=fences)
+        return self.append_to_ends(
+            store, targets, blobs=blobs, check=check, run=run, fences=fences, kinds=kinds
+        )
 
     def append_to_ends(
         self,
@@ -273,6 +275,7 @@ class DirectWriter:
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         """Append to the ends of several logs: all of it or nothing."""
         while True:  # each time around, another writer was first
