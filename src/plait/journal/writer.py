@@ -33,7 +33,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, Source, house_of, inbox_of, short
 from plait.inside import is_inside
 from plait.session.ports import UNNAMED, Act, Draft, Position, Post, bind_writer
-from plait.store import Fence, LogAppend, Reading, Store, shared_names
+from plait.store import Fence, LogAppend, ReadMark, Store, shared_names
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -279,7 +279,7 @@ class DirectWriter:
     ) -> list[Event]:
         """Append to the ends of several logs: all of it or nothing."""
         while True:  # each time around, another writer was first
-            reading = Reading(store.number, kinds) if kinds else None
+            reading = ReadMark(store.number, kinds) if kinds else None
             parts, events = self._seal_parts(store, targets, run)
             if check is not None:
                 check(events)
