@@ -59,7 +59,11 @@ if TYPE_CHECKING:
 @click.option("--user", help="For whom.")
 @click.option("--project", help="For what.")
 @click.option("--tag", "tags", metavar="K=V", multiple=True, help="A tag; may be repeated.")
-@click.option("--model", metavar="NAME", help="Ask this model in every agent, as in openai:gpt-5.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Ask this model in every agent, as in openai:gpt-5; a,b: b if a is down.",
+)
 @click.option(
     "--arg",
     "arguments",

@@ -57,6 +57,8 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
+    │   ├── MissingSetting       an address or a version that a model needs is not set
+    │   ├── BadSettings          the file plait.toml cannot be used as it is
     │   ├── BadSecret            a value that cannot be kept out of the record
     │   └── ToolChanged          a server's tool is not the one that was accepted
     ├── WorkspaceError           files of a session
@@ -229,9 +231,11 @@ from plait.errors.sessions import (
 )
 from plait.errors.setup import (
     BadSecret,
+    BadSettings,
     BadTool,
     MissingExtra,
     MissingKey,
+    MissingSetting,
     MissingWeights,
     NoModel,
     SetupError,
@@ -271,6 +275,7 @@ __all__ = (
     "AskExpired",
     "BadAddress",
     "BadSecret",
+    "BadSettings",
     "BadTool",
     "BisectAborted",
     "BranchFailed",
@@ -303,6 +308,7 @@ __all__ = (
     "MergeConflict",
     "MissingExtra",
     "MissingKey",
+    "MissingSetting",
     "MissingWeights",
     "ModelFailed",
     "NeedsWorkflow",

@@ -82,7 +82,7 @@ class MemoryRows:
     """
 
     name = "memory"
-    version = 3 + WORDS_VERSION
+    version = 4 + WORDS_VERSION
     kinds = DECISION_KINDS | {
         MemoryProposed.__name__,
         MemorySupported.__name__,

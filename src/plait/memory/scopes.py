@@ -36,8 +36,8 @@ from plait.store.search import PLACE_MAX, PLACE_MIN
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _PREDECESSORS_MAX = 4096  # sessions of one store that are remembered
-_ALL = 2**31
 _NUMBERS_MAX = 65_536  # places of one store whose commit numbers are remembered
+_ALL = 2**31
 _SUCCESSIONS_MAX = 32  # sessions that a session succeeds, one after another
 
 
