@@ -32,8 +32,9 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Source, house_of, inbox_of, short
 from plait.inside import is_inside
+from plait.journal.hidden_names import act_without_secrets, plain_name
 from plait.session.ports import UNNAMED, Act, Draft, Position, Post, bind_writer
-from plait.store import Fence, LogAppend, Reading, Store, shared_names
+from plait.store import Fence, LogAppend, ReadMark, Store, shared_names
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -282,7 +283,7 @@ class DirectWriter:
         `kinds`: it is checked anew if an event of one of these was appended meanwhile, to any log.
         """
         while True:  # each time around, another writer was first
-            reading = Reading(store.number, kinds) if kinds else None
+            reading = ReadMark(store.number, kinds) if kinds else None
             parts, events = self._seal_parts(store, targets, run)
             if check is not None:
                 check(events)
@@ -428,8 +429,8 @@ def _seal(
     events: list[Event] = []
     sealed = [*earlier]
     if secrets.is_armed():
-        drafts = [Draft(without_secrets(body), _act_without_secrets(act)) for body, act in drafts]
-        behalf = _plain_name(behalf) if behalf else behalf
+        drafts = [Draft(without_secrets(body), act_without_secrets(act)) for body, act in drafts]
+        behalf = plain_name(behalf) if behalf else behalf
     for index, (body, act) in enumerate(drafts):
         place = seq + index
         event = seal(
@@ -454,24 +455,6 @@ def _seal(
         sealed.append(event)
         parents = (event.id,)
     return events
-
-
-def _act_without_secrets(act: Act) -> Act:
-    """Hide secrets in the names of an act: a program may have put one there."""
-    names = f"{act.actor} {act.behalf or ''} {act.origin}"
-    if secrets.hide_text(names) == names:
-        return act
-    origin = re.sub(r"[^a-z0-9_.:/-]+", "-", secrets.hide_text(act.origin).lower()).strip("-")
-    return act._replace(
-        actor=_plain_name(act.actor),
-        behalf=_plain_name(act.behalf) if act.behalf else None,
-        origin=origin,
-    )
-
-
-def _plain_name(name: str) -> str:
-    """Hide secrets in the name of a principal, which has no spaces."""
-    return secrets.hide_text(name).replace("[secret ", "[secret:")
 
 
 @cache

@@ -93,7 +93,7 @@ class ArrivalRules:
         arrival = _Arrival(session, (), self.detectors)
         try:
             for memory in act.causes:
-                arrival.judge(Digest(str(memory)), Verdict(body, act.actor, 0))
+                arrival.judge(Digest(str(memory)), MemoryVerdict(body, act.actor, 0))
         except UnknownRows:
             return []
         return arrival.decided
@@ -126,7 +126,7 @@ def _is_after(span: Span, log: LogId, since: int) -> bool:
     return span.via > since or (not span.via and span.log == log and span.last > since)
 
 
-class Verdict(NamedTuple):
+class MemoryVerdict(NamedTuple):
     """A verdict on memories, on record or about to be."""
 
     body: ValidationRecorded
@@ -163,7 +163,7 @@ class _Arrival:
             self.judge(memory, verdict)
         return self.decided
 
-    def judge(self, memory: Digest, verdict: Verdict) -> None:
+    def judge(self, memory: Digest, verdict: MemoryVerdict) -> None:
         """Decide about a memory of a wider scope after a verdict on it: one that passes confirms
         it, one that fails takes such a confirmation back.
         """
@@ -181,14 +181,14 @@ class _Arrival:
             for each in self._replaced_before(row):  # one that is not active replaces nothing
                 self._add(MemoryRestored(CHECK, why), each, memory)
 
-    def _last_verdicts(self, events: Sequence[Event]) -> dict[Digest, Verdict]:
+    def _last_verdicts(self, events: Sequence[Event]) -> dict[Digest, MemoryVerdict]:
         """Return the last verdict on each memory that counts."""
-        found: dict[Digest, Verdict] = {}
+        found: dict[Digest, MemoryVerdict] = {}
         for event in events:
             body = event.body
             if not isinstance(body, ValidationRecorded):
                 continue
-            verdict = Verdict(body, event.actor, event.id)
+            verdict = MemoryVerdict(body, event.actor, event.id)
             for memory in self._named_by(event):
                 row = self._row(memory)
                 if row is not None and self._is_counted(row, verdict):
@@ -207,7 +207,7 @@ class _Arrival:
                 return posted.header.causes
         return causes
 
-    def _is_counted(self, row: Row, verdict: Verdict) -> bool:
+    def _is_counted(self, row: Row, verdict: MemoryVerdict) -> bool:
         """True if the judge may judge: it did not write the memory, and is the judge that a gate of
         that name requires, if there is one.
         """
@@ -242,7 +242,7 @@ class _Arrival:
                     found += self._store.read(span.log, seq, seq)
         return found
 
-    def _arrive(self, event: Event, body: MemoryProposed, verdict: Verdict | None) -> None:
+    def _arrive(self, event: Event, body: MemoryProposed, verdict: MemoryVerdict | None) -> None:
         row = self._waiting_row(event.id)
         if row is None or row["scope"] == "session":
             return
@@ -255,7 +255,7 @@ class _Arrival:
             self._add(MemorySuperseded(KEY if body.key else "writer"), each, event.id)
 
     def _ruling(
-        self, event: Event, body: MemoryProposed, verdict: Verdict | None, row: Row
+        self, event: Event, body: MemoryProposed, verdict: MemoryVerdict | None, row: Row
     ) -> Ruling:
         text = text_of(body.parts)
         pieces = [self._piece(ground.event) for ground in body.grounds]

@@ -22,7 +22,7 @@ from plait.store.base import (
     StoredRecord,
     Unchecked,
 )
-from plait.store.epochs import Fence, Reading
+from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import ancestry
 from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
@@ -44,7 +44,7 @@ __all__ = [
     "LogAppend",
     "MemoryStore",
     "Projection",
-    "Reading",
+    "ReadMark",
     "StoredRecord",
     "Region",
     "Row",

@@ -16,7 +16,7 @@ import msgspec
 
 from plait.event import Event
 from plait.ids import Digest, LogId
-from plait.store.epochs import Fence, Reading
+from plait.store.epochs import Fence, ReadMark
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
@@ -136,7 +136,7 @@ class EventStore(Protocol):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: Reading | None = None,
+        reading: ReadMark | None = None,
     ) -> list[Digest]:
         """Append to several logs, or begin them, in one transaction: all of it or nothing. Returns
         the new heads.

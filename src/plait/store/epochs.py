@@ -38,7 +38,7 @@ class Fence(NamedTuple):
     epoch: int
 
 
-class Reading(NamedTuple):
+class ReadMark(NamedTuple):
     """A condition of a write: no event of these kinds was committed, to any log, after this commit
     number, up to which the writer has read.
     """

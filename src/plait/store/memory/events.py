@@ -27,7 +27,7 @@ from plait.store.arguments import (
 from plait.store.base import Log, LogAppend, StoredRecord
 from plait.store.blobs import checked_blobs
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent
-from plait.store.epochs import Fence, Reading, check_epoch, turns_in
+from plait.store.epochs import Fence, ReadMark, check_epoch, turns_in
 from plait.store.lineage import cut_lineage, extend_lineage
 from plait.store.memory.blobs import MemoryBlobs
 from plait.store.memory.core import MemoryLog
@@ -103,7 +103,7 @@ class MemoryEvents(MemoryBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: Reading | None = None,
+        reading: ReadMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         with self._open():
@@ -124,7 +124,7 @@ class MemoryEvents(MemoryBlobs):
                         self._logs[part.log] = known
         return [part.events[-1].id for part in parts]
 
-    def _check_reading(self, reading: Reading) -> None:
+    def _check_reading(self, reading: ReadMark) -> None:
         if any([event.kind in reading.kinds for event in self._feed[reading.number :]]):
             raise StaleReading(*reading)
 

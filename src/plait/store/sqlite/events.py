@@ -31,7 +31,7 @@ from plait.store.arguments import (
 )
 from plait.store.base import Log, LogAppend, StoredRecord
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
-from plait.store.epochs import Fence, Reading
+from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.sqlite.blobs import SqliteBlobs
 from plait.store.sqlite.columns import (
@@ -115,7 +115,7 @@ class SqliteEvents(SqliteBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: Reading | None = None,
+        reading: ReadMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         keyed: list[KeyedPart] = []

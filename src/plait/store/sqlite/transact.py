@@ -26,7 +26,7 @@ from plait.ids import Digest, LogId, Source
 from plait.store import packing
 from plait.store.arguments import check_own
 from plait.store.chain import check_fork, house_event
-from plait.store.epochs import Fence, Reading, check_epoch
+from plait.store.epochs import Fence, ReadMark, check_epoch
 from plait.store.projection import Projection
 from plait.store.sqlite.columns import (
     BY_ID,
@@ -221,7 +221,7 @@ class Transact:
         db: Database,
         parts: Sequence[KeyedPart],
         fences: Sequence[KeyedFence],
-        reading: Reading | None = None,
+        reading: ReadMark | None = None,
     ) -> list[int | None]:
         """Returns the keys of logs that began; None for the others.
 
@@ -256,7 +256,7 @@ class Transact:
                 begun.append(None)
         return begun
 
-    def _check_reading(self, db: Database, reading: Reading) -> None:
+    def _check_reading(self, db: Database, reading: ReadMark) -> None:
         # by the writer's connection: it knows the events of earlier acts in the same round
         only, codes = only_kinds(reading.kinds, self.codes)
         sql = f"SELECT 1 FROM event WHERE number > ? {only} LIMIT 1"

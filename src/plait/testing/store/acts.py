@@ -14,7 +14,7 @@ from plait.errors import (
 from plait.event import Event
 from plait.event.kinds import FactRecorded, File, MessageSaid, RunStarted, ScratchSet
 from plait.ids import LogId, house_of, inbox_of
-from plait.store import Fence, LogAppend, Reading, Store
+from plait.store import Fence, LogAppend, ReadMark, Store
 from plait.store.blobs import digest_of
 from plait.testing.projections import Tally
 from plait.testing.writing import (
@@ -141,13 +141,13 @@ class ActContract:
         number, facts = store.number, frozenset({FactRecorded.__name__})
         extend(store, two, message("of another kind"))
         parts = [next_part(store, one, "a")]
-        store.append_all(parts, reading=Reading(number, facts))
+        store.append_all(parts, reading=ReadMark(number, facts))
         extend(store, two, FactRecorded("k", 1, "fact"))
-        assert store.append_all(parts, reading=Reading(number, facts)), "it stands"
+        assert store.append_all(parts, reading=ReadMark(number, facts)), "it stands"
         late = [next_part(store, one, "b")]
         with check_refused(StaleReading, store):
-            store.append_all(late, reading=Reading(number, facts))
-        store.append_all(late, reading=Reading(store.number, facts))
+            store.append_all(late, reading=ReadMark(number, facts))
+        store.append_all(late, reading=ReadMark(store.number, facts))
         assert verify(store) == []
 
     def test_acts_that_make_no_sense_are_refused(self, opened: Opened) -> None:
