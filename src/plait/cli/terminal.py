@@ -199,12 +199,18 @@ def console(stderr: bool = False) -> Console:
     """
     from rich.console import Console
 
+    class PlainConsole(Console):
+        """Leaves it to the command line to end when the reader has gone: rich would exit with 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     stream = sys.stderr if stderr else sys.stdout
     if reconfigure := getattr(stream, "reconfigure", None):
         # a text may hold characters that the terminal's encoding has not
         reconfigure(errors="backslashreplace")
     tty = stream.isatty()
-    return Console(
+    return PlainConsole(
         stderr=stderr,
         # rich keeps bold and dim under NO_COLOR, which asks for plain text
         color_system=None if os.environ.get("NO_COLOR") else "auto",
