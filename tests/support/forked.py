@@ -23,11 +23,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
 import plait
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, child_environment, module_command
 
 _REQUEST_MAX = 1 << 20  # bytes
 _IMPORTED = ("plait.testing", "rich.console", "rich.table")
@@ -79,12 +80,13 @@ def run_forked(
     input: str | None = None,
     stdout: IO[Any] | int = subprocess.PIPE,
     env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
     timeout: float | None = 60,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, as `subprocess.run` does."""
     stdin = None if input is None else subprocess.PIPE
     with ForkedProgram(
-        command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True, env=env
+        command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True, env=env, cwd=cwd
     ) as program:
         try:
             out, err = program.communicate(input, timeout)
@@ -92,6 +94,14 @@ def run_forked(
             program.kill()
             raise
     return subprocess.CompletedProcess(command, program.returncode, out, err)
+
+
+def run_module(
+    module: str, *arguments: str, timeout: float | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a module of the tests as a program, to its end."""
+    command, env = module_command(module, *arguments), child_environment(**environment)
+    return run_forked(command, timeout=timeout, env=env)
 
 
 @cache
