@@ -35,7 +35,7 @@ _IMPORTED = ("plait.testing", "rich.console", "rich.table")
 
 
 class ForkedProgram(subprocess.Popen[Any]):
-    """`subprocess.Popen` for `[sys.executable, "-c" or "-m", …]`: the server forks it.
+    """`subprocess.Popen` for `[sys.executable, "-c" or "-m" or FILE, …]`: the server forks it.
 
     Two steps of Popen are replaced. Should another Python have other steps, the command is started
     as it stands, which only takes longer.
@@ -45,7 +45,7 @@ class ForkedProgram(subprocess.Popen[Any]):
         cwd, env = how[4:6]
         read_in, write_in, read_out, write_out, read_err, write_err = how[9:15]
         new_session = how[20]
-        assert args[0] == sys.executable and args[1] in ("-c", "-m"), args
+        assert args[0] == sys.executable, args
         streams = [
             number if stream == -1 else stream
             for number, stream in enumerate((read_in, write_out, write_err))
@@ -181,9 +181,8 @@ def _run_program(
     if new_session:
         os.setsid()
     old, new = (each.get("PYTHONPATH", "").split(os.pathsep) for each in (os.environ, environ))
-    sys.path[:] = [folder if command[0] == "-m" else "", *filter(None, new)] + [
-        each for each in sys.path[1:] if each not in old
-    ]
+    first = {"-c": "", "-m": folder}.get(command[0], os.path.dirname(command[0]))
+    sys.path[:] = [first, *filter(None, new), *[each for each in sys.path[1:] if each not in old]]
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
@@ -193,15 +192,16 @@ def _run_program(
     sys.stderr = open(
         2, "w", buffering=1, encoding=encoding, errors="backslashreplace", closefd=False
     )
-    way, program, *arguments = command
-    sys.argv = [way, *arguments]
+    sys.argv = [command[0], *command[2:]] if command[0] in ("-c", "-m") else command
     code = 0
     try:
-        if way == "-m":
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
-        else:
+        if command[0] == "-m":
+            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        elif command[0] == "-c":
             module = sys.modules["__main__"] = ModuleType("__main__")
-            exec(compile(program, "<string>", "exec", dont_inherit=True), vars(module))
+            exec(compile(command[1], "<string>", "exec", dont_inherit=True), vars(module))
+        else:
+            runpy.run_path(command[0], run_name="__main__")
     except SystemExit as end:
         if not isinstance(end.code, int | None):
             raise
