@@ -28,7 +28,7 @@ from plait.session.session import session_at
 from plait.session.value import position_of
 from plait.store import store_exists
 from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, program_folder, shell
-from tests.support import kinds, python, wait_until
+from tests.support import ForkedProgram, kinds, python, run_forked, wait_until
 
 __all__ = ["shell"]
 
@@ -218,13 +218,7 @@ def test_quiet(shell: Shell, folder: Path) -> None:
 
 
 def test_input_from_a_pipe_and_a_module(shell: Shell, folder: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "run", "flow:Flow", "-q", "-i", "-"],
-        input="from a pipe\n",
-        text=True,
-        capture_output=True,
-        timeout=60,
-    )
+    done = run_forked([*COMMAND, "run", "flow:Flow", "-q", "-i", "-"], input="from a pipe\n")
     assert done.returncode == 0 and latest(shell).messages[0].text == "from a pipe"
     ran(0, "replay", "@")  # found by the module it names
 
@@ -372,7 +366,7 @@ def running(
     shell: Shell, folder: Path, *arguments: str, waits: str = "wait"
 ) -> Generator[tuple[subprocess.Popen[str], Session]]:
     """A run that has got as far as this tool, and stays there."""
-    with subprocess.Popen(
+    with ForkedProgram(
         [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
     ) as started:
         try:
@@ -511,13 +505,7 @@ def test_all_is_typed_and_recorded(shell: Shell, folder: Path) -> None:
 
 
 def test_asking_needs_a_terminal(shell: Shell, folder: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "run", "flow.py:Asks", "-i", "x", "--approve", "ask"],
-        input="y\n",
-        text=True,
-        capture_output=True,
-        timeout=60,
-    )
+    done = run_forked([*COMMAND, "run", "flow.py:Asks", "-i", "x", "--approve", "ask"], input="y\n")
     assert done.returncode == 2 and "needs a terminal" in done.stderr and sent(folder) == []
 
 
@@ -538,7 +526,7 @@ def at_a_terminal(
         **environ,
     }
     got, left = b"", list(keys)
-    with subprocess.Popen(
+    with ForkedProgram(
         [*COMMAND, *arguments],
         stdin=theirs,
         stdout=theirs,

@@ -19,7 +19,7 @@ from plait.session.house import append_to_house, house_events
 from plait.session.inbox import inbox_events, post
 from plait.session.ports import Act, Draft, Post, writer_of
 from plait.store import Store
-from tests.support import child_environment, module_command
+from tests.support import ForkedProgram, child_environment, module_command
 
 COUNT = 200
 
@@ -145,7 +145,7 @@ def test_code_of_a_run_does_not_act_for_the_house(store: Store) -> None:
 
 
 def start_writer(store: Store, name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return ForkedProgram(
         module_command("tests.session.house_writer", store.address, name, str(COUNT)),
         env=child_environment(),
         stdout=subprocess.PIPE,

@@ -55,7 +55,7 @@ from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of, state_of
 from plait.store import RunLock
-from tests.support import record
+from tests.support import ForkedProgram, record
 
 record_in_run = partial(record, run="run-1")
 B, C = Digest("b" * 64), Digest("c" * 64)
@@ -203,7 +203,7 @@ for n in range(int(sys.argv[4])):
 
 
 def poster(store: Store, session: Session, name: str, count: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return ForkedProgram(
         [sys.executable, "-c", POSTER, store.address, session.id, name, str(count)],
         stdout=subprocess.PIPE,
         text=True,

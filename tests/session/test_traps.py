@@ -19,7 +19,7 @@ from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from plait.session.value import counted_logs, position_of
 from plait.testing.writing import run_threads
-from tests.support import count_calls, record_reply
+from tests.support import ForkedProgram, count_calls, record_reply
 
 
 def test_one_state_the_session_tells_all_of_it_from_its_log_alone(sqlite: Store) -> None:
@@ -239,7 +239,7 @@ while True:
     print(s, flush=True)
 """
     for _ in range(3):
-        with subprocess.Popen(
+        with ForkedProgram(
             [sys.executable, "-c", loop, str(folder)], stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None

@@ -209,9 +209,9 @@ class MemoryEvents(MemoryBlobs):
                 ):
                     raise StoreCorrupt(f"log {span.log}", "an event is missing, or stands twice")
                 found = found + stretch if found else stretch
-        if kinds is not None:
-            found = [event for event in found if event.kind in kinds]
-        return iter(found[::-1] if reverse else found)
+        ordered = reversed(found) if reverse else iter(found)
+        # one by one: the caller may want the last of a kind, and no more
+        return ordered if kinds is None else (event for event in ordered if event.kind in kinds)
 
     def event(self, id: Digest) -> Event:
         with self._open():
