@@ -110,7 +110,12 @@ def _server(process: int) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()", str(theirs.fileno())],
+            [
+                sys.executable,
+                "-c",
+                f"from {__name__} import _serve_from_shell; _serve_from_shell()",
+                str(theirs.fileno()),
+            ],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -225,7 +230,7 @@ def _end_quickly(code: int) -> None:
     os._exit(code)
 
 
-def main() -> None:
+def _serve_from_shell() -> None:
     """Serve the line whose handle is the first argument; in a forked process, run the program."""
     for name in _IMPORTED:
         import_module(name)
