@@ -370,7 +370,7 @@ class Session(Reading):
 
         Required verdicts must be there, and no run open.
         """
-        check_may(self.short, self.status, "be closed")
+        check_may(self.short, self._core.life.status, "be closed")
         state = self._core.state
         if state.run or state.calls:
             raise NotSettled(
@@ -461,7 +461,7 @@ class Session(Reading):
         `in_place=True` works on the folder itself, without a way back; `clean=True` is a fresh
         sandbox with the same files and nothing else.
         """
-        check_may(self.short, self.status, "be placed")
+        check_may(self.short, self._core.life.status, "be placed")
         refuse_if_busy(self, "be placed", "place a fork: session.fork().to(…)")
         return next_value(
             self,

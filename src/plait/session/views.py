@@ -25,7 +25,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.content import text_of, unpack, value_of
-from plait.session.life import Status
+from plait.session.life import OpenRun, RunEnd, Status
 from plait.session.state import Fact, FactKind, Span
 
 
@@ -200,7 +200,7 @@ class RunView(msgspec.Struct, frozen=True):
 
     id: str
     workflow: str
-    status: Literal["open", "finished", "failed", "cancelled"]
+    status: OpenRun | RunEnd
     why: str  # it failed or was cancelled; "": neither
     first: int  # the place it began at
     last: int | None  # and ended at; None: it has not
