@@ -39,6 +39,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/runtime.py
 	$(BIN)/python benchmarks/durable.py
+	$(BIN)/python benchmarks/turns.py
 	$(BIN)/python benchmarks/workspace.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/memory.py

@@ -27,11 +27,14 @@ from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
 from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
+from plait.session import TurnRows as _TurnRows
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import MemoryRules as _MemoryRules
+from plait.session.ports import Turns as _TurnsPort
 from plait.session.ports import bind_ablation as _bind_ablation
 from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_memory_rules as _bind_memory_rules
+from plait.session.ports import bind_turns as _bind_turns
 from plait.session.views import Effect
 from plait.store import Projection as _Projection
 from plait.store import Store
@@ -133,7 +136,7 @@ def _default_address() -> str:
     return _locate(_Path.cwd(), _os.environ)
 
 
-_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows(), _MemoryRows())
+_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows(), _TurnRows(), _MemoryRows())
 _bind_direct_writer(
     _DirectWriter(
         _Live(), lambda address: _opened(address) or open_store(address), _default_address
@@ -196,6 +199,20 @@ class _LazyRules:
 
 
 _bind_memory_rules(_cast("_MemoryRules", _LazyRules()))
+
+
+class _LazyTurns:
+    """Stands in for turns until a program takes one."""
+
+    def __getattr__(self, name: str) -> _Any:
+        from plait.runs.turn_drivers import LocalTurns
+
+        turns = LocalTurns()
+        _bind_turns(turns)
+        return getattr(turns, name)
+
+
+_bind_turns(_cast("_TurnsPort", _LazyTurns()))
 
 
 def _ablate(*about: _Any, **how: _Any) -> _Any:

@@ -4,59 +4,84 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from plait.event import Event
+from plait.ids import LogId
 from plait.model.base import Delta
 from plait.runtime import loop
+from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import await_to_end
 from plait.runtime.invoke import EnteredCall, Invocation, ainvoke, invoke
+from plait.runtime.run import Run
 from plait.session import Session
 
 _END: Any = object()
+Put = Callable[[Event | Delta], object]
 
 
-def stream(call: Invocation) -> Iterator[Delta | Session]:
-    """Make a call in a thread; yield its deltas, and last the new session.
+def stream(call: Invocation, *, events: bool = False) -> Iterator[Delta | Event | Session]:
+    """Make a call in a thread; yield its deltas, with `events` also its events, in their order, and
+    last the new session.
 
     If the caller stops reading, the call is stopped before its next effect, and waited for.
     """
-    items: queue.SimpleQueue[Any] = queue.SimpleQueue()
     entered: list[EnteredCall] = []
-    call = msgspec.structs.replace(_telling_also(call, items.put), on_start=entered.append)
-    future = loop.spawn(lambda: invoke(call), "plait-stream")
+
+    def work(put: Put) -> Session:
+        return invoke(msgspec.structs.replace(_telling_also(call, put), on_start=entered.append))
+
+    return stream_work(work, lambda: [(each.run, each.frame.log) for each in entered], events)
+
+
+def stream_work(
+    work: Callable[[Put], Session], going: Callable[[], Sequence[tuple[Run, LogId]]], events: bool
+) -> Iterator[Delta | Event | Session]:
+    """Do some work in a thread, and yield what it puts, and last its session.
+
+    `going` are the logs to stop in their runs if the caller stops reading.
+    """
+    items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    future = loop.spawn(lambda: work(items.put), "plait-stream")
     future.add_done_callback(lambda _: items.put(_END))
     try:
         while (item := items.get()) is not _END:
-            if not isinstance(item, Event):
+            if events or not isinstance(item, Event):
                 yield item
         yield future.result()
     finally:
         if not future.done():
-            stops = [(each.run, each.run.stops.stop(each.frame.log)) for each in entered]
+            stops = [(run, run.stops.stop(log)) for run, log in going()]
             while items.get() is not _END:
                 pass
             for run, stop in stops:
                 run.stops.undo(stop)
 
 
-async def astream(call: Invocation) -> AsyncIterator[Delta | Session]:
-    """Make a call on this event loop; yield its deltas, and last the new session."""
+def astream(call: Invocation, *, events: bool = False) -> AsyncIterator[Delta | Event | Session]:
+    """Do the same on this event loop."""
+    return astream_work(lambda put: ainvoke(_telling_also(call, put)), events)
+
+
+async def astream_work(
+    work: Callable[[Put], Awaitable[Session]], events: bool
+) -> AsyncIterator[Delta | Event | Session]:
+    """Do some work on this event loop, and yield what it puts, and last its session."""
     items: asyncio.Queue[Any] = asyncio.Queue()
     here = asyncio.get_running_loop()
 
     def put_item(item: Event | Delta) -> None:
         here.call_soon_threadsafe(items.put_nowait, item)
 
-    task = asyncio.ensure_future(ainvoke(_telling_also(call, put_item)))
+    task = asyncio.ensure_future(work(put_item))
     task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
     try:
         while (item := await items.get()) is not _END:
-            if not isinstance(item, Event):
+            if events or not isinstance(item, Event):
                 yield item
         yield await task
     finally:
@@ -66,13 +91,18 @@ async def astream(call: Invocation) -> AsyncIterator[Delta | Session]:
                 await await_to_end(task)
 
 
-def _telling_also(call: Invocation, put: Callable[[Event | Delta], object]) -> Invocation:
-    """Return the call with one more listener, before its own."""
-    on_event = call.watch.on_event
+def hear_also(watch: Watch, put: Put) -> Watch:
+    """Return attendants that hear everything first through `put`."""
+    on_event = watch.on_event
 
     def put_and_tell(item: Event | Delta) -> None:
         put(item)
         if on_event is not None:
             on_event(item)
 
-    return msgspec.structs.replace(call, watch=call.watch._replace(on_event=put_and_tell))
+    return watch._replace(on_event=put_and_tell)
+
+
+def _telling_also(call: Invocation, put: Put) -> Invocation:
+    """Return the call with one more listener, before its own."""
+    return msgspec.structs.replace(call, watch=hear_also(call.watch, put))

@@ -17,6 +17,7 @@ import msgspec
 
 from plait import streaming
 from plait.errors import InvalidValue
+from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
 from plait.model.base import Delta, Model
@@ -29,6 +30,8 @@ from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.settings import Answerer
 from plait.session import Session
+from plait.session.content import Content
+from plait.session.ports import turns
 
 
 class Nested:
@@ -193,11 +196,16 @@ class Workflow(Nested):
         on_event: OnEvent | None = None,
         approver: Approver | None = None,
         answerer: Answerer | None = None,
+        events: bool = False,
         **kwargs: Any,
-    ) -> Iterator[Delta | Session]:
-        """Run it, and yield text and tool deltas as they come; the last item is the new session."""
+    ) -> Iterator[Delta | Event | Session]:
+        """Run it, and yield text and tool deltas as they come; the last item is the new session.
+
+        With `events`, the events of the run too, each where it was recorded.
+        """
         watch = Watch(on_event, approver, answerer)
-        return streaming.stream(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
+        call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
+        return streaming.stream(call, events=events)
 
     def astream(
         self,
@@ -206,11 +214,29 @@ class Workflow(Nested):
         on_event: OnEvent | None = None,
         approver: Approver | None = None,
         answerer: Answerer | None = None,
+        events: bool = False,
         **kwargs: Any,
-    ) -> AsyncIterator[Delta | Session]:
+    ) -> AsyncIterator[Delta | Event | Session]:
         """Do the same on the caller's event loop."""
         watch = Watch(on_event, approver, answerer)
-        return streaming.astream(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
+        call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
+        return streaming.astream(call, events=events)
+
+    def stream_turn(
+        self, session: Session, content: Content | tuple[Content, ...], /, **how: Any
+    ) -> Iterator[Delta | Event | Session]:
+        """Take a turn as `session.turn(content, workflow)` does; yield the deltas and events of its
+        run in their order, and last the session after it.
+
+        If the caller stops reading, the turn goes on to its end.
+        """
+        return turns("take turns").stream_turn(session, content, self, **how)
+
+    def astream_turn(
+        self, session: Session, content: Content | tuple[Content, ...], /, **how: Any
+    ) -> AsyncIterator[Delta | Event | Session]:
+        """Do the same on the caller's event loop."""
+        return turns("take turns").astream_turn(session, content, self, **how)
 
     # ── one call ─────────────────────────────────────────────────────────────────────────────
 
@@ -291,6 +317,19 @@ def call_again(
     """
     call = workflow.invocation(session, args=args, kwargs=kwargs, watch=watch)
     return invoke(msgspec.structs.replace(call, resumed=run))
+
+
+async def acall_again(
+    workflow: Workflow,
+    run: Run,
+    session: Session,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+) -> Session:
+    """Do the same on the caller's event loop."""
+    call = workflow.invocation(session, args=args, kwargs=kwargs, watch=watch)
+    return await ainvoke(msgspec.structs.replace(call, resumed=run))
 
 
 def name_target(workflow: Workflow, where: Mapping[str, str]) -> None:

@@ -26,6 +26,7 @@
     │   ├── RunOpen              a run of it is open, and has not ended
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
+    │   ├── TurnFailed           a turn that another process took has no answer
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
@@ -158,6 +159,7 @@ from plait.errors.runs import (
     RunHeld,
     RunLost,
     RunOpen,
+    TurnFailed,
 )
 from plait.errors.sandboxes import (
     EditRefused,
@@ -338,6 +340,7 @@ __all__ = (
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
+    "TurnFailed",
     "UnknownAsk",
     "UnknownBackend",
     "UnknownBlob",

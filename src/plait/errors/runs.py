@@ -58,6 +58,18 @@ class RunLost(SessionError):
         )
 
 
+class TurnFailed(SessionError):
+    """A turn that another process took did not come to an answer. It is on record."""
+
+    def __init__(self, session: str, at: int, why: str) -> None:
+        self.session, self.at, self.why = session, at, why
+        super().__init__(
+            f"the turn of session {session} that ended at {at} has no answer: {why}. Look at it"
+            f" with `plait show {session}@{at}`; say it again, or resume it: plait resume"
+            f" {session}."
+        )
+
+
 class NothingToResume(SessionError):
     """No run of this session waits to be taken up again."""
 

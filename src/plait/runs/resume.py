@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from plait.errors import NothingToResume, RunHeld, StaleEpoch
 from plait.event import kinds as k
@@ -24,6 +24,7 @@ from plait.runs.overrides import apply_recorded_overrides
 from plait.runtime.appends import append_around_run
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.blocking import Waiter
+from plait.runtime.drivers.on_loop import run_in_thread
 from plait.runtime.end import let_go, outside
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver
@@ -33,11 +34,11 @@ from plait.runtime.settings import Answerer
 from plait.runtime.spend import held_seconds_of, run_budget
 from plait.runtime.start import draw_under, new_run
 from plait.session import Session
-from plait.session.inbox import inbox_events
+from plait.session.inbox import inbox_end
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.value import core_of
 from plait.store import Store
-from plait.workflow import Workflow, call_again
+from plait.workflow import Workflow, acall_again, call_again
 
 
 def resume(
@@ -75,6 +76,40 @@ def resume_run(
 
     `on_start` is called with the run before the run writes anything.
     """
+    taken = take_run(session, workflow, args, kwargs, watch, waiter, on_start)
+    return call_program(*taken, watch) if isinstance(taken, TakenRun) else taken
+
+
+async def aresume_run(
+    session: Session,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+) -> Session:
+    """Resume on this event loop."""
+    taken = await run_in_thread(lambda: take_run(session, workflow, args, kwargs, watch, None))
+    return await acall_program(*taken, watch) if isinstance(taken, TakenRun) else taken
+
+
+class TakenRun(NamedTuple):
+    """A run that this process holds now, with the call of its program that is due."""
+
+    call: ProgramCall
+    run: Run
+    start: Session  # the value at which the program started
+
+
+def take_run(
+    session: Session,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    watch: Watch,
+    waiter: Waiter | None,
+    on_start: Callable[[Run], None] | None = None,
+) -> TakenRun | Session:
+    """Make this process the holder of the last run of a session. A session: the run is over."""
     session = root_session(outside(session).reload())
     recorded = last_run(session)
     if recorded is None:
@@ -102,11 +137,11 @@ def resume_run(
             body = now.last.body
             if isinstance(body, k.RunResumed):
                 raise RunHeld(session.short, recorded.id, body.holder) from None
-        return resume_run(session, workflow, args, kwargs, watch, waiter, on_start)
+        return take_run(session, workflow, args, kwargs, watch, waiter, on_start)
     except BaseException:
         lock.release()
         raise
-    return call_program(call, run, start, watch)
+    return TakenRun(call, run, start)
 
 
 def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
@@ -115,6 +150,15 @@ def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> S
         return call_again(call.program, run, start, call.args, call.kwargs, watch)
     finally:
         if not run.closed:  # it never came to its first call
+            let_go(run)
+
+
+async def acall_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
+    """Call a program again on this event loop, at the start of its run."""
+    try:
+        return await acall_again(call.program, run, start, call.args, call.kwargs, watch)
+    finally:
+        if not run.closed:
             let_go(run)
 
 
@@ -146,7 +190,7 @@ def _take_up(
             write_resumed(run, store, log, times, branch=True)
         informed.update(new)
     follow_recording(run.journal, session.reload(), recorded, start)
-    run.resumed_at = max((event.seq for event in inbox_events(store, session.id)), default=0)
+    run.resumed_at = inbox_end(store, session.id)
     apply_recorded_overrides(run, recorded)
     if session.budget.limits is not None:  # the amounts spent are only added up under a budget
         budget = run_budget(session, run, held_seconds_of(session, recorded.started))

@@ -78,6 +78,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     waiter: Waiter | None = None  # of a run that is started; None: it blocks
     resumed: Run | None = None  # the run whose outermost call this is, from its first value on
     on_start: Callable[[EnteredCall], object] | None = None  # called before `forward`
+    turn: Event | None = None  # the TurnPosted that a run which is started answers
     # reads of its code count for the caller, which is handed more than a session
     is_read_by_caller: bool = False
 
@@ -258,8 +259,9 @@ def enter(call: Invocation) -> EnteredCall:
             forward_arguments(call.args, call.kwargs) if call.args or call.kwargs else None,
             source_revision(call.source) if call.source is not None else "",
             {**dict(environment_facts()), **call.environment},
+            call.turn.id if call.turn is not None else None,
         )
-        run, session = start_run(session, started, call.watch, call.waiter)
+        run, session = start_run(session, started, call.watch, call.waiter, call.turn)
     try:
         return _begin_call(call, run, session, setup, is_outermost=is_outermost)
     except BaseException:

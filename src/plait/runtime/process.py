@@ -46,6 +46,10 @@ class ProcessTables:
         # returns the run that the code in this context belongs to; runtime.run binds it
         self.find_running: Callable[[], Any] = lambda: None
         self.is_audit_hook_installed = False
+        # runs.turns: by turn, a function that wakes the client that waits for it; and the tasks
+        # of turns whose callers may have gone
+        self.waking: dict[str, Callable[[], object]] = {}
+        self.turn_tasks: set[Any] = set()
         # runtime.tracebacks
         self.is_excepthook_installed = False
         self._in_child: list[Callable[[], object]] = []
@@ -56,7 +60,7 @@ class ProcessTables:
 
     def start_child(self) -> None:
         """Forget the threads of the parent, and replace the locks that they may have held."""
-        self.loops = []
+        self.loops, self.waking, self.turn_tasks = [], {}, set()
         self.loops_lock, self.budgets_lock = Lock(), Lock()
         self.sharing_lock, self.bypass_lock = Lock(), Lock()
         for put_right in self._in_child:

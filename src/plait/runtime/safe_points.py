@@ -34,7 +34,8 @@ from plait.session.verdicts import last_verdict
 from plait.session.views import Waiting
 from plait.store import Store
 
-_LATE = (k.ModelReplied, k.ModelFailed)  # asked again long since: it stays in the inbox
+# Not copied: a reply that was asked for again long since, and a message that waits for its own run.
+_KEPT = frozenset(kind.__name__ for kind in (k.ModelReplied, k.ModelFailed, k.TurnPosted))
 _STOPS = frozenset({k.CancelRequested.__name__, k.SessionPaused.__name__})
 # Said to the run and not to the session: without meaning once the run is over.
 _FOR_A_RUN = ANSWERS | {
@@ -264,8 +265,30 @@ def undelivered(session: Session) -> list[Draft]:
     Events that meant only the run are left out: it takes no answer any more.
     """
     news = inbox_events(store_at(session.store), session.id, delivered_seq(session))
+    return _delivery_outside(session, news, news[-1].seq) if news else []
+
+
+def turn_delivery(session: Session, turn: Event) -> list[Draft]:
+    """Return the drafts that deliver the inbox up to a turn, and last the message of the turn, to
+    a session without a run.
+    """
+    body, header = turn.body, turn.header
+    assert isinstance(body, k.TurnPosted)
+    after, before = delivered_seq(session), list[Event]()
+    if turn.seq > after + 1:
+        news = inbox_events(store_at(session.store), session.id, after)
+        before = [event for event in news if event.seq < turn.seq]
+    delivered, *copies = _delivery_outside(session, before, turn.seq)
+    assert isinstance(delivered.body, k.Delivered)
+    all_of_it = k.Delivered(delivered.body.inbox, turn.seq, len(copies) + 1)
+    act = Act(header.actor, header.origin, header.behalf, causes=(turn.id,))
+    said = Draft(k.MessageSaid("user", body.parts), act)
+    return [Draft(all_of_it, delivered.act), *copies, said]
+
+
+def _delivery_outside(session: Session, news: Sequence[Event], upto: int) -> list[Draft]:
     for_session = [event for event in news if event.kind not in _FOR_A_RUN]
-    return _delivery(session, inbox_of(session.id), for_session, news[-1].seq) if news else []
+    return _delivery(session, inbox_of(session.id), for_session, upto)
 
 
 def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
@@ -285,6 +308,9 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
     if inbox not in heads or heads[inbox].tip <= run.journal.deliveries.seq(session):
         return session, []
     news = inbox_events(store, log, run.journal.deliveries.seq(session))
+    if all(event.kind == k.TurnPosted.__name__ for event in news):
+        run.journal.deliveries.advance(log, news[-1].seq)
+        return session, []
     session, events = append_at_tip(
         session,
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
@@ -303,7 +329,7 @@ def _is_over(run: Run, event: Event) -> bool:
 
 
 def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) -> list[Draft]:
-    copies = [event for event in news if event.kind not in {kind.__name__ for kind in _LATE}]
+    copies = [event for event in news if event.kind not in _KEPT]
     asks = _asks(session) if any(event.kind in ANSWERS for event in copies) else []
     delivered = Draft(k.Delivered(inbox, upto, len(copies)), Act(SERVICE))
     return [delivered, *(_copy(event, asks) for event in copies)]

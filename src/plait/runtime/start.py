@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from plait.errors import InvalidInput, RunOpen
-from plait.event import Json
+from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
@@ -25,25 +25,39 @@ from plait.runtime.executing import executing
 from plait.runtime.names import principal_of
 from plait.runtime.registry import open_run, released_run
 from plait.runtime.run import Run, running
+from plait.runtime.safe_points import turn_delivery
 from plait.runtime.spend import run_budget
 from plait.session import Session
-from plait.session.inbox import inbox_events
+from plait.session.inbox import inbox_end
 from plait.session.ports import Act, Draft, store_at
 from plait.session.run_rows import run_of_branch
+from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
 from plait.session.value import advance, open_run_of, position_of
 
 
 def start_run(
-    session: Session, started: k.RunStarted, watch: Watch, waiter: Waiter | None
+    session: Session,
+    started: k.RunStarted,
+    watch: Watch,
+    waiter: Waiter | None,
+    turn: Event | None = None,
 ) -> tuple[Run, Session]:
-    """Start a run on a session; return it and the value that its outermost call has in hand."""
+    """Start a run on a session; return it and the value that its outermost call has in hand.
+
+    `turn`: the message in the inbox that it answers. The message and the start are one append, so
+    that a turn is taken once.
+    """
     if (
         open_now := open_run_of(session) or run_of_branch(store_at(session.store), session.id)
     ) is not None:
         raise RunOpen(session.short, open_now)
     spot = position_of(session)
-    id = str(direct_writer().source(spot.store).fresh("run", spot.id, spot.seq))
+    id = (
+        str(direct_writer().source(spot.store).fresh("run", spot.id, spot.seq))
+        if turn is None
+        else run_of_turn(turn.id)
+    )
     lock = store_at(spot.store).lock(id, session.short)
     run = None
     try:
@@ -51,16 +65,20 @@ def start_run(
         run.lock = lock
         if (budget := run_budget(session, run)) is not None:
             run.budgets.set_root(budget)
-        run.started_at = run.resumed_at = max(
-            (event.seq for event in inbox_events(store_at(spot.store), spot.id)), default=0
-        )
+        run.started_at = run.resumed_at = inbox_end(store_at(spot.store), spot.id)
         draw_under(run)
+        said = [] if turn is None else _seal_delivery(session, turn)
+        if said:
+            last = said[-1]
+            spot = msgspec.structs.replace(spot, seq=last.seq, head=last.id)
         inside = advance(session, msgspec.structs.replace(spot, run=id))
         # All that raises the epoch moves the head, too: if the append finds the head, the epoch was
         # this one until then.
         epoch = store_at(spot.store).log(spot.id).epoch
         after, _ = run.journal.append(
-            position_of(inside), [Draft(started, Act(run.settings.behalf, "program"))]
+            position_of(inside),
+            [Draft(started, Act(run.settings.behalf, "program"))],
+            held=said,
         )
         run.journal.fence.hold(epoch + 1)
     except BaseException:
@@ -70,6 +88,12 @@ def start_run(
         raise
     open_run(run)
     return run, advance(inside, after, k.RunStarted.__name__)
+
+
+def _seal_delivery(session: Session, turn: Event) -> list[Event]:
+    """Return the events that bring the message of a turn into its session, before the run."""
+    at = msgspec.structs.replace(position_of(session), run=None)
+    return direct_writer().seal(at, turn_delivery(session, turn))[1]
 
 
 def new_run(

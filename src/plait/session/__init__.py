@@ -10,6 +10,7 @@ from plait.session.rows import InboxRows, SessionRows
 from plait.session.session import Session
 from plait.session.state import ABSENT, Fact, Pending, State
 from plait.session.trace import Trace
+from plait.session.turn_rows import TurnRows
 from plait.session.views import Facts, Message, Waiting
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "State",
     "Status",
     "Trace",
+    "TurnRows",
     "Waiting",
     "file",
     "image",

@@ -78,6 +78,12 @@ def inbox_events(store: Store, log: LogId, after: int = 0) -> list[Event]:
     return list(store.read(inbox, after + 1, tip)) if tip > after else []
 
 
+def inbox_end(store: Store, log: LogId) -> int:
+    """Return the seq of the last event of a log's inbox; 0 if there is none."""
+    end = store.heads([inbox_of(log)]).get(inbox_of(log))
+    return end.tip if end is not None else 0
+
+
 # ── asks that wait ───────────────────────────────────────────────────────────────────────────
 
 

@@ -8,7 +8,7 @@ first. Tools and files go through the `Host`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -270,6 +270,19 @@ class Ablate(Protocol):
     def __call__(self, memory: Any, session: Any, hit: Any, /, **how: Any) -> Any: ...
 
 
+class Turns(Protocol):
+    """Takes turns of a session: a message, and the run of a workflow that answers it."""
+
+    def turn(self, session: Any, content: Any, workflow: Any, /, **how: Any) -> Any: ...
+    async def aturn(self, session: Any, content: Any, workflow: Any, /, **how: Any) -> Any: ...
+    def stream_turn(
+        self, session: Any, content: Any, workflow: Any, /, **how: Any
+    ) -> Iterator[Any]: ...
+    def astream_turn(
+        self, session: Any, content: Any, workflow: Any, /, **how: Any
+    ) -> AsyncIterator[Any]: ...
+
+
 UNNAMED = Act("", "")  # the act of an unknown actor
 
 
@@ -288,6 +301,7 @@ class Bindings:
         self.host: Host | None = None
         self.memory_rules: MemoryRules | None = None
         self.ablation: Ablate | None = None
+        self.turns: Turns | None = None
 
 
 BINDINGS = Bindings()
@@ -332,6 +346,10 @@ def bind_ablation(ablate: Ablate) -> None:
     BINDINGS.ablation = ablate
 
 
+def bind_turns(turns: Turns) -> None:
+    BINDINGS.turns = turns
+
+
 def writer_of(run: str | None) -> Writer:
     """Return the writer of a run.
 
@@ -344,6 +362,13 @@ def writer_of(run: str | None) -> Writer:
 def host(verb: str) -> Host:
     """Return the host. `verb` names its purpose in an error."""
     if (bound := BINDINGS.host) is None:
+        raise NoHost(verb)
+    return bound
+
+
+def turns(verb: str) -> Turns:
+    """Return the port that takes turns. `verb` names its purpose in an error."""
+    if (bound := BINDINGS.turns) is None:
         raise NoHost(verb)
     return bound
 

@@ -1,15 +1,15 @@
 """The session: an immutable, durable, branchable value.
 
 A `Session` is a place in a log and nothing else: every operation appends and returns the next
-value, and the old one keeps answering as before. Its readers are in `reading.py`; here are its
-verbs.
+value, and the old one keeps answering as before. Its readers are in `reading.py`, the
+verbs that act in `acts.py`; here are the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from plait.errors import InvalidValue, NotSettled, UnknownKey
 from plait.event import Body, Event, Json
@@ -31,11 +31,10 @@ from plait.event.kinds import (
 )
 from plait.ids import Micros
 from plait.session.acting import Because, act_of, acting_in
+from plait.session.acts import Acting
 from plait.session.appending import (
     append_to,
     post_to_inbox,
-    refuse_if_busy,
-    value_from_host,
     wait_for_gates,
 )
 from plait.session.arguments import (
@@ -43,7 +42,6 @@ from plait.session.arguments import (
     check_choice,
     check_key,
     check_name,
-    check_seconds,
     check_tags,
     check_text,
     key_from_text,
@@ -64,17 +62,14 @@ from plait.session.finding import address_of
 from plait.session.life import Life, check_may
 from plait.session.merge import is_about_files
 from plait.session.merging import Resolve, merge_into
-from plait.session.ports import UNNAMED, Draft, Position, host, is_bound, writer_of
-from plait.session.reading import Reading
+from plait.session.ports import UNNAMED, Draft, Position, is_bound, writer_of
 from plait.session.state import FactKind, PendingKind, state_digest
-from plait.session.value import next_value, open_run_of, value_with
+from plait.session.value import open_run_of, value_with
 from plait.session.views import Facts
 from plait.store import Store, check_durability
 
-_IN_RUN = "do it in the workflow, with the value that its forward has"
 
-
-class Session(Reading):
+class Session(Acting):
     """An immutable value: a place in a log. Every operation returns a new one."""
 
     __slots__ = ()
@@ -401,75 +396,6 @@ class Session(Reading):
         """
         self._core.store.flush()
         return self
-
-    # ── acts of the host ─────────────────────────────────────────────────────────────────────
-
-    def use(self, tool: object, /, **arguments: Json) -> Session:
-        """Run a tool as the program's own act; `session.result` is its result.
-
-        `reason=` says why, in words, and is recorded with the call, unless the tool has a parameter
-        of that name.
-        """
-        refuse_if_busy(self, "use a tool", "use it in a fork: session.fork().use(…)")
-        return value_from_host(self, host("use a tool").use(self, tool, arguments))
-
-    async def ause(self, tool: object, /, **arguments: Json) -> Session:
-        """Run a tool as `use` does, in an event loop."""
-        refuse_if_busy(self, "use a tool", "use it in a fork: session.fork()")
-        return value_from_host(self, await host("use a tool").ause(self, tool, arguments))
-
-    def ask(self, question: str, choices: Sequence[str] = ()) -> Session:
-        """Ask a person, in a workflow; `session.result` is the answer.
-
-        A run that is not answered at once is parked.
-        """
-        check_text("question", question)
-        if isinstance(choices, str) or not all(isinstance(each, str) for each in choices):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(
-                "choices", f"{value_text(choices)} is not a list of texts", 'pass ["eu", "us"]'
-            )
-        refuse_if_busy(self, "ask a person", _IN_RUN)
-        return next_value(self, host("ask a person").ask(self, question, choices), None)
-
-    def sleep(self, seconds: float) -> Session:
-        """Wait so long, in a workflow.
-
-        A long sleep holds no process: the run is parked until its time.
-        """
-        check_seconds("seconds", seconds)
-        refuse_if_busy(self, "sleep", _IN_RUN)
-        return next_value(self, host("sleep").sleep(self, seconds), None)
-
-    def wait_for(self, name: str, timeout_s: float | None = None) -> Session:
-        """Wait, in a workflow, for a signal (`session.inbox.signal(name, value)`, `plait signal`),
-        or so long.
-
-        `session.result` is the value of the signal; None: it did not come in time.
-        """
-        check_key(name, "name")
-        if timeout_s is not None:
-            check_seconds("timeout_s", timeout_s)
-        refuse_if_busy(self, "wait", _IN_RUN)
-        return next_value(self, host("wait").wait_for(self, name, timeout_s), None)
-
-    def to(self, backend: str, where: str | Path | None = None, **options: Any) -> Session:
-        """Place it: choose where its tools run, on which files. Without a folder it keeps those it
-        has, or begins with none.
-
-        Rights there: `network="on"`, `isolation=` a rung by name, `limits=Limits(…)`, `env=`,
-        `egress=` hosts for the `http` tool. Not recorded: `heavy=` folders, `ignore=` names.
-        `in_place=True` works on the folder itself, without a way back; `clean=True` is a fresh
-        sandbox with the same files and nothing else.
-        """
-        check_may(self.short, self._core.life.status, "be placed")
-        refuse_if_busy(self, "be placed", "place a fork: session.fork().to(…)")
-        return next_value(
-            self,
-            host("place it").place(
-                self, backend, str(where) if where is not None else None, options
-            ),
-            None,
-        )
 
     def _record(
         self,

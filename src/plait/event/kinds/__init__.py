@@ -95,6 +95,7 @@ from plait.event.kinds.people import (
     Signalled,
     TimerFired,
     TimerSet,
+    TurnPosted,
 )
 from plait.event.kinds.runs import (
     CallFinished,
@@ -236,6 +237,7 @@ __all__ = (
     "ToolUnknown",
     "Trees",
     "Trust",
+    "TurnPosted",
     "Usage",
     "ValidationRecorded",
     "Value",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from plait.event.kinds.base import Body, MeasuredTime
+from plait.event.kinds.values import Parts, blobs_of
 from plait.event.strict import Json
 from plait.ids import Digest, LogId
 
@@ -67,6 +68,17 @@ class Signalled(Body, frozen=True):
 
 class TimerFired(Body, frozen=True):
     by: Literal["time", "event"]
+
+
+class TurnPosted(Body, frozen=True):
+    """A message that waits in the inbox for a run of its own, behind those before it."""
+
+    parts: Parts
+    client: str  # a lock that the process which asked has for as long as it attends to the turn
+    key: str = ""  # a second message of the same key is the same turn; "": each is one
+
+    def refs(self) -> tuple[Digest, ...]:
+        return blobs_of(self.parts)
 
 
 class Delivered(Body, frozen=True):

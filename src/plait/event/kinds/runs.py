@@ -28,6 +28,7 @@ class RunStarted(Body, frozen=True):
     arguments: Json = None
     revision: str = ""
     environment: Json = None
+    turn: Digest | None = None  # the TurnPosted that it answers
 
 
 class RunResumed(Body, frozen=True):

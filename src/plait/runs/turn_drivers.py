@@ -1,0 +1,227 @@
+"""Drivers of turns: in a thread, on an event loop, and apart from a caller who may go away."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from plait.event import Event
+from plait.inside import marked_work, start_thread
+from plait.model.base import Delta
+from plait.runs.resume import aresume_run, resume_run
+from plait.runs.turns import TakeTurn, TurnClient, WaitFor
+from plait.runtime.attendants import Watch
+from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
+from plait.runtime.invoke import ainvoke, invoke
+from plait.runtime.process import THIS_PROCESS
+from plait.session import Session
+from plait.streaming import hear_also
+from plait.workflow import Workflow
+
+_END: Any = object()
+
+
+def _drive(client: TurnClient) -> Session:
+    """Take a turn in this thread."""
+    woken = threading.Event()
+    THIS_PROCESS.waking[client.turn] = woken.set
+    try:
+        while True:
+            step = client.look()
+            if isinstance(step, Session):
+                return step
+            if isinstance(step, WaitFor):
+                woken.wait(step.seconds)
+                woken.clear()
+                continue
+            begun: list[object] = []
+            try:
+                if isinstance(step, TakeTurn):
+                    after = invoke(client.call_of(step, begun.append))
+                else:
+                    session, workflow, watch = client.resumption_of(step)
+                    after = resume_run(session, workflow, (), {}, watch, None)
+            except BaseException as error:
+                if not client.is_answered_by(step, error, has_begun=bool(begun)):
+                    raise
+                continue
+            finally:
+                client.wake_next()
+            if client.is_mine(step):
+                return after
+    finally:
+        client.release()
+
+
+async def _adrive(client: TurnClient) -> Session:
+    """Take a turn on this event loop."""
+    woken, here = asyncio.Event(), asyncio.get_running_loop()
+    THIS_PROCESS.waking[client.turn] = lambda: here.call_soon_threadsafe(woken.set)
+    try:
+        while True:
+            step = await run_in_thread(client.look)
+            if isinstance(step, Session):
+                return step
+            if isinstance(step, WaitFor):
+                woken.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), step.seconds)
+                continue
+            begun: list[object] = []
+            try:
+                if isinstance(step, TakeTurn):
+                    after = await ainvoke(client.call_of(step, begun.append))
+                else:
+                    session, workflow, watch = client.resumption_of(step)
+                    after = await aresume_run(session, workflow, (), {}, watch)
+            except BaseException as error:
+                judge = partial(client.is_answered_by, step, error, has_begun=bool(begun))
+                if isinstance(error, asyncio.CancelledError) or not await run_in_thread(judge):
+                    raise
+                continue
+            finally:
+                await run_in_thread(client.wake_next)
+            if client.is_mine(step):
+                return after
+    finally:
+        client.release()
+
+
+def _drive_apart(client: TurnClient, on_end: Callable[[Session | BaseException], object]) -> None:
+    """Take a turn in a thread that outlives its caller, and that the interpreter waits for."""
+
+    def work() -> None:
+        try:
+            on_end(_drive(client))
+        except BaseException as error:
+            on_end(error)
+
+    start_thread(threading.Thread(target=marked_work(work), name="plait-turn", daemon=False))
+
+
+def _task_of(post: Callable[[], TurnClient]) -> asyncio.Task[Session]:
+    """Take a turn in a task that outlives its caller."""
+
+    async def post_and_drive() -> Session:
+        client, cancel = await finish_in_thread(post)
+        if cancel is not None:
+            client.release()
+            raise cancel
+        return await _adrive(client)
+
+    task = asyncio.ensure_future(post_and_drive())
+    THIS_PROCESS.turn_tasks.add(task)
+
+    def end(task: asyncio.Task[Session]) -> None:
+        THIS_PROCESS.turn_tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # it is on record: no need to report it if no caller waits
+
+    task.add_done_callback(end)
+    return task
+
+
+class LocalTurns:
+    """Takes turns in this process: the port of `session.turn` and of the streams of workflows."""
+
+    def turn(
+        self,
+        session: Session,
+        content: Any,
+        workflow: Workflow,
+        /,
+        *,
+        wait: bool = True,
+        key: str = "",
+        actor: str | None = None,
+        **watch: Any,
+    ) -> Session:
+        client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
+        if wait:
+            return _drive(client)
+        _drive_apart(client, lambda _: None)
+        return session
+
+    async def aturn(
+        self,
+        session: Session,
+        content: Any,
+        workflow: Workflow,
+        /,
+        *,
+        wait: bool = True,
+        key: str = "",
+        actor: str | None = None,
+        **watch: Any,
+    ) -> Session:
+        posted = asyncio.Event()
+
+        def post() -> TurnClient:
+            client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
+            here.call_soon_threadsafe(posted.set)
+            return client
+
+        here = asyncio.get_running_loop()
+        task = _task_of(post)
+        if wait:
+            return await asyncio.shield(task)
+        task.add_done_callback(lambda _: posted.set())
+        await posted.wait()
+        if task.done():
+            task.result()  # raises if it could not be posted
+        return session
+
+    def stream_turn(
+        self,
+        session: Session,
+        content: Any,
+        workflow: Workflow,
+        /,
+        *,
+        key: str = "",
+        actor: str | None = None,
+        **watch: Any,
+    ) -> Iterator[Delta | Event | Session]:
+        items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        heard = hear_also(Watch(**watch), items.put)
+        ended: list[Session | BaseException] = []
+
+        def end(last: Session | BaseException) -> None:
+            ended.append(last)
+            items.put(_END)
+
+        _drive_apart(TurnClient.post(session, content, workflow, key, actor, heard), end)
+        while (item := items.get()) is not _END:
+            yield item
+        if isinstance(ended[0], BaseException):
+            raise ended[0]
+        yield ended[0]
+
+    async def astream_turn(
+        self,
+        session: Session,
+        content: Any,
+        workflow: Workflow,
+        /,
+        *,
+        key: str = "",
+        actor: str | None = None,
+        **watch: Any,
+    ) -> AsyncIterator[Delta | Event | Session]:
+        items: asyncio.Queue[Any] = asyncio.Queue()
+        here = asyncio.get_running_loop()
+
+        def put_item(item: Delta | Event) -> None:
+            here.call_soon_threadsafe(items.put_nowait, item)
+
+        heard = hear_also(Watch(**watch), put_item)
+        task = _task_of(lambda: TurnClient.post(session, content, workflow, key, actor, heard))
+        task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
+        while (item := await items.get()) is not _END:
+            yield item
+        yield await asyncio.shield(task)

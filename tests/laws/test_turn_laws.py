@@ -1,0 +1,174 @@
+"""Law: every message that stands in the queue is said once and answered once, in the order of the
+queue, whatever happens to the clients and to the processes that run.
+
+Clients post, look and act in any order; a client may go away before its turn, and a process may end
+before any write of a run. In the end one more client takes all that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from plait import Agent, ScriptedModel, Session, Workflow, open_store, tool
+from plait.event import kinds as k
+from plait.runs.resume import resume_run
+from plait.runs.turns import TakeTurn, TakeUp, TurnClient, WaitFor
+from plait.runtime.attendants import NOBODY
+from plait.runtime.invoke import EnteredCall, invoke
+from plait.runtime.run import Run
+from plait.session import verify
+from plait.session.ports import Draft
+from tests.support import count as counted
+
+_names = count(1)
+
+
+class _Ended(BaseException):
+    """The process ended here."""
+
+
+class _Chat(Workflow):
+    def __init__(self) -> None:
+        self.effects: list[str] = []
+        self.agent = Agent("Repeat.", model=ScriptedModel(_answer_of), name="echo")
+
+        @tool(effect="idempotent")
+        def note(words: str) -> str:
+            self.effects.append(words)
+            return words
+
+        self._note = note
+
+    def forward(self, session: Session) -> Session:
+        words = session.messages[-1].text
+        return self.agent(session.use(self._note, words=words))
+
+
+def _answer_of(session: Session) -> str:
+    said = [message.text for message in session.messages if message.role == "user"]
+    return f"ok {said[-1]}"
+
+
+class Clients(RuleBasedStateMachine):
+    """Clients of one chat; each looks for itself, and acts on its last look."""
+
+    def address(self) -> str:
+        return f"memory:turns-{next(_names)}"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = open_store(self.address())
+        self.session, self.chat = Session("hello", store=self.store), _Chat()
+        self.clients: list[TurnClient] = []
+        self.looks: dict[int, object] = {}
+        self.posted: list[str] = []
+
+    # ── clients ──────────────────────────────────────────────────────────────────────────────
+
+    @rule()
+    def post(self) -> None:
+        words = f"m{len(self.posted)}"
+        self.posted.append(words)
+        self.clients.append(TurnClient.post(self.session, words, self.chat, "", None, NOBODY))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def look(self, data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(self.clients) - 1))
+        self.looks[at] = self.clients[at].look()
+
+    @precondition(lambda self: self.looks)
+    @rule(data=st.data(), ends=st.integers(-1, 12))
+    def act(self, data: st.DataObject, ends: int) -> None:
+        """Do the step that was due at the last look, up to so many writes; -1: to its end."""
+        at = data.draw(st.sampled_from(sorted(self.looks)))
+        self._act(self.clients[at], self.looks.pop(at), ends)
+
+    def _act(self, client: TurnClient, step: object, ends: int) -> None:
+        begun: list[Run] = []
+
+        def cut(entered: EnteredCall | Run) -> None:
+            run = entered.run if isinstance(entered, EnteredCall) else entered
+            begun.append(run)
+            left = count(ends, -1)
+
+            def on_write(moment: str, drafts: Sequence[Draft]) -> None:
+                if moment == "before" and next(left) == 0:
+                    raise _Ended
+
+            run.journal.on_write = on_write if ends >= 0 else None
+
+        try:
+            if isinstance(step, TakeTurn):
+                call = client.call_of(step, lambda entered: None)
+                invoke(msgspec.structs.replace(call, on_start=cut))
+            elif isinstance(step, TakeUp):
+                session, workflow, watch = client.resumption_of(step)
+                resume_run(session, workflow, (), {}, watch, None, cut)
+        except _Ended:
+            pass
+        except BaseException as error:
+            has_begun = bool(begun)
+            assert isinstance(step, (TakeTurn, TakeUp))
+            assert client.is_answered_by(step, error, has_begun=has_begun), repr(error)
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def go_away(self, data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(self.clients) - 1))
+        self.clients.pop(at).release()
+        self.looks = {each - (each > at): step for each, step in self.looks.items() if each != at}
+
+    # ── what holds ───────────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def each_is_said_once_in_order(self) -> None:
+        said = [
+            message.text for message in self.session.reload().messages if message.role == "user"
+        ]
+        assert said == ["hello", *self.posted[: len(said) - 1]]
+
+    def teardown(self) -> None:
+        self.post()
+        while not isinstance(self.clients[-1].look(), Session):
+            for client in self.clients:
+                while isinstance(step := client.look(), (TakeTurn, TakeUp)):
+                    self._act(client, step, -1)
+                assert isinstance(step, (Session, WaitFor))
+        for client in self.clients:
+            client.release()
+        now, words = self.session.reload(), self.posted
+        pairs = [text for each in words for text in (each, f"ok {each}")]
+        assert [message.text for message in now.messages] == ["hello", *pairs]
+        kinds = [event.kind for event in self.store.read(self.session.id)]
+        assert kinds.count(k.RunStarted.__name__) == len(words)
+        assert kinds.count(k.RunFinished.__name__) == len(words)
+        assert set(self.chat.effects) == set(words)
+        assert list(verify(self.store, state=True)) == []
+        counted("turns", self.store)
+        self.store.close()
+
+
+class ClientsOnDisk(Clients):
+    def address(self) -> str:
+        return str(Path(mkdtemp(prefix="turns-")) / "store")
+
+
+@pytest.mark.parametrize("machine", [Clients, ClientsOnDisk], ids=["memory", "sqlite"])
+def test_turns(machine: type[Clients]) -> None:
+    run_state_machine_as_test(machine, settings=settings(stateful_step_count=16))
