@@ -377,6 +377,34 @@ def test_what_fails_among_many_keeps_no_other_from_going_on(shell: Shell, folder
     assert len(shell("runs", "--status", "finished", "--limit", "1").splitlines()) == 1
 
 
+def test_calls_are_found_and_a_run_is_judged(shell: Shell, folder: Path) -> None:
+    (folder / "go").touch()
+    ran(0, "run", "flow.py:Waits", "-i", "x")
+    session = latest(shell)
+    (line,) = shell("find", "--tool", "send").splitlines()
+    assert line.split()[2:] == [f"{session.short}@{_seq_of(session, 'send')}", *line.split()[3:]]
+    assert line.endswith("send  returned")
+    (call,) = shell.json("find", "--tool", "send", "--since", "1h")["calls"]
+    assert (call["session"], call["run"]) == (session.id, session.runs[-1].id)
+    assert shell.jsonl("find", "--tool", "send", "--actor", call["actor"]) == [call]
+    (newest,) = shell.jsonl("find", "--outcome", "returned", "--limit", "1")
+    assert newest["tool"] == "wait"
+    assert shell.jsonl("find", "--tool", "send", "--session", session.short) == [call]
+    assert shell("find", "--tool", "send", "--outcome", "failed") == ""
+    assert shell("find", "--path", "src/") == ""
+    assert "no path in" in shell.error(2, "find", "--path", "/etc")
+    shell.error(2, "find", "text", "--tool", "send")
+    assert "--good or --bad" in shell.error(2, "feedback", session.short, "well")
+    assert "feedback failed: wrong host" in shell("feedback", session.short, "--bad", "wrong host")
+    assert "bad: wrong host, by human:ana" in shell("show", session.short)
+    assert shell.json("show", session.short)["validation"][-1]["detail"] == "wrong host"
+    assert "no run of it has ended" in shell.error(1, "feedback", shell.new("x"), "--good")
+
+
+def _seq_of(session: Session, tool: str) -> int:
+    return next(each.request.seq for each in session.effects if each.tool == tool)
+
+
 def test_nothing_to_resume(shell: Shell, folder: Path) -> None:
     session = shell.new("x")
     assert "no run was ever started" in shell.error(1, "resume", session)

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from plait import Session, Workflow, open_store, resume
-from plait.errors import PlaitError
+from plait.errors import InvalidValue, NoEndedRun, PlaitError, WrongStatus
+from plait.memory.evidence import sort_of
 from plait.session import InboxRows, SessionRows
 from plait.session.audit import verify
 from plait.session.life import STATUSES
@@ -118,6 +120,47 @@ def test_a_run_that_waits_is_waiting_in_all_its_sessions(place: Store, how: str)
     (branch if how == "wait aside" else session).inbox.signal("go")
     done = resume(root.reload(), Ends())
     assert (done.status, branch.reload().status) == ("finished", "finished")
+
+
+def test_feedback_is_a_verdict_on_the_run_that_ended_last(place: Store) -> None:
+    session = Session("end", store=place, user="ann")
+    with pytest.raises(NoEndedRun, match="run a workflow on it first"):
+        session.checks.feedback(True)
+    done = Ends()(session)
+    for actor in ("agent:coder", "service:ci"):
+        with pytest.raises(InvalidValue, match="given by a person"):
+            done.checks.feedback(True, actor=actor)
+    with pytest.raises(InvalidValue, match="neither True nor False"):
+        done.checks.feedback(cast("bool", "good"))
+    assert done.reload() == done
+    judged = done.checks.feedback(False, "wrong host")
+    verdict, event = judged.checks.verdicts[-1], judged.events[-1]
+    assert (verdict.name, verdict.passed, verdict.detail) == ("feedback", False, "wrong host")
+    assert verdict.evidence == event.header.causes == (done.head,)
+    assert event.actor == "human:ann" and done.events[-1].kind == "RunFinished"
+    assert sort_of(place, event) == "failure"
+    # a branch is judged by the run on its path, also when the session itself is closed
+    closed = judged.close()
+    with pytest.raises(WrongStatus, match="fork"):
+        closed.checks.feedback(True)
+    praised = closed.fork("again").checks.feedback(True)
+    assert praised.checks.verdicts[-1].evidence == (done.head,)
+    assert sort_of(place, praised.events[-1]) == "verdict"
+
+
+def test_feedback_waits_for_a_run_that_goes_on_and_is_not_given_in_it(place: Store) -> None:
+    class Judges(Workflow):
+        def forward(self, session: Session) -> Session:
+            with pytest.raises(InvalidValue, match="code of a run"):
+                session.checks.feedback(True, actor="human:ann")
+            other = Session.open(session.id, store=session.store)
+            other.checks.feedback(True, "so far", actor="human:ann")
+            return session.sleep(0)
+
+    done = Judges()(Ends()(Session("end", store=place)))
+    (verdict,) = done.checks.verdicts
+    first = done.runs[0].last
+    assert verdict.evidence == (done.events[(first or 0) - 1].id,) and verdict.detail == "so far"
 
 
 def test_a_resumed_run_that_waits_is_not_failed(place: Store) -> None:

@@ -11,6 +11,7 @@ from plait.cli.branching import fork, merge, rewind
 from plait.cli.cost import cost
 from plait.cli.doctor import doctor
 from plait.cli.exits import CommandGroup
+from plait.cli.feedback import feedback
 from plait.cli.files import blame_command, cat, checkout, files_command
 from plait.cli.history import find, log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
@@ -66,7 +67,7 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Memory": [memory],
     "Files": [to_command, files_command, cat, blame_command, checkout, apply, sandbox],
     "Branch": [fork, rewind, merge],
-    "Record": [say, note, fact, decide, retract, todo, settle, require, validate],
+    "Record": [say, note, fact, decide, retract, todo, settle, require, validate, feedback],
     "People": [inbox, approve, deny, answer, resolve, send, signal, cancel],
     "End": [pause, unpause, close, archive],
     "Check": [verify_command, doctor, gc],

@@ -21,8 +21,10 @@ from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_jso
 from plait.event.kinds import Budget, Placement
 from plait.ids import short
 from plait.session import Facts, Message, Session
+from plait.session.accessors.checks import FEEDBACK
 from plait.session.event_text import event_text, short_sandbox
 from plait.session.state import Spent
+from plait.session.views import Validation
 from plait.workspace.changes import Changes
 
 MESSAGES = 6  # that `show` shows
@@ -164,7 +166,7 @@ class _SessionPage:
         rows = [
             [
                 Cell(name),
-                Cell("passed" if each.passed else "failed", "" if each.passed else BAD),
+                Cell(_verdict_text(each), "" if each.passed else BAD),
                 _requirement_cell(session, name),
                 self._place_cell(each),
             ]
@@ -259,6 +261,13 @@ def _placement_text(placement: Placement | None) -> str | None:
         f"sandbox {short_sandbox(placement.sandbox)}" if placement.sandbox else "",
     ]
     return ", ".join(filter(None, parts))
+
+
+def _verdict_text(verdict: Validation) -> str:
+    if verdict.name != FEEDBACK:
+        return "passed" if verdict.passed else "failed"
+    said = f": {verdict.detail}" if verdict.detail else ""
+    return f"{'good' if verdict.passed else 'bad'}{said}, by {verdict.actor}"
 
 
 def _requirement_cell(session: Session, name: str) -> Cell:

@@ -31,6 +31,7 @@
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
     │   ├── NoRun                no run of it is open
+    │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
     │   ├── AskExpired           the time for an answer is over
@@ -198,6 +199,7 @@ from plait.errors.sessions import (
     MayNotApprove,
     MergeConflict,
     NoCommonBase,
+    NoEndedRun,
     NoHost,
     NoPrompt,
     NoRun,
@@ -288,6 +290,7 @@ __all__ = (
     "NoModel",
     "NoOwner",
     "NoPrompt",
+    "NoEndedRun",
     "NoRun",
     "NoStore",
     "NoSuchFile",

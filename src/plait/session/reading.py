@@ -34,6 +34,7 @@ from plait.session.accessors import (
 from plait.session.branching import durability_of
 from plait.session.content import unpack
 from plait.session.diff import Diff, compare
+from plait.session.effect_rows import EffectRows
 from plait.session.events import Events, path_events
 from plait.session.files import first_tree
 from plait.session.finding import list_values, open_value
@@ -46,9 +47,8 @@ from plait.session.trace import Trace
 from plait.session.typed import name_of, to_type
 from plait.session.value import SessionValue, core_of, reload, value_at_seq
 from plait.session.views import (
-    EFFECT_KINDS,
     Attachment,
-    Effect,
+    Effects,
     Facts,
     Message,
     RunView,
@@ -226,14 +226,16 @@ class Reading(SessionValue):
             ) from error
 
     @property
-    def effects(self) -> builtins.list[Effect]:
+    def effects(self) -> Effects:
         """Every tool call on its path and those of merged branches, with its outcome: the
-        evidence.
+        evidence. `effects.where(tool="shell", path="src/", outcome="failed")` chooses some.
         """
         core = self._core
         note_read(core.position)
-        return effects_of(
-            path_events(core.store, core.state.story.path, EFFECT_KINDS), core.store.get_blob
+        events = path_events(core.store, core.state.story.path, EffectRows.kinds)
+        return Effects(
+            effects_of(events, core.store.get_blob),
+            lambda: core.store.event(core.position.head).time,
         )
 
     @property
