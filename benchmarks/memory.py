@@ -1,8 +1,8 @@
 """Memory, measured: what a recall, a memory, a question about one and a plan to take it back cost.
 
-A recall is measured beside a bare FTS5 match of the same words, on the same file in the same run,
-and a memory beside a message with the same text. The large store has 100,000 memories, each read
-five times; `--quick` makes it a tenth of that.
+A recall is measured beside a bare FTS5 match of the same words, over a plain index of the same
+texts in the same run, and a memory beside a message with the same text. The large store has 100,000
+memories, each read five times; `--quick` makes it a tenth of that.
 
     python benchmarks/memory.py [--quick] [--only NAME] [--date YYYY-MM-DD]
 """
@@ -18,8 +18,6 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-
-import apsw
 
 import plait
 from log import RESULTS, Bench, ms, serve, us
@@ -43,16 +41,13 @@ from plait.session.session import session_at
 from plait.session.value import position_of
 from plait.store import Store
 from plait.store.search import choosing_words
-from search import drawn_words
+from search import COUNT, MATCH, drawn_words, plain_index
 
-INDEX = "p_memory__item__words"
 FEW, MANY = 1_000, 100_000
 USERS, PER_SESSION, READS = 10, 100, 5
 K = 5
 FUNCTION_WORDS = 30  # the most common words, which a query leaves out
 _ALL = 2**31
-_COUNT = f"SELECT rowid FROM {INDEX} WHERE {INDEX} MATCH ?"
-_MATCH = f"SELECT rowid, rank FROM {INDEX} WHERE {INDEX} MATCH ? ORDER BY rank LIMIT 20"
 
 
 class Filled:
@@ -67,8 +62,8 @@ class Filled:
         for number in range(count // PER_SESSION):
             self._fill_session(f"user-{number % USERS}", draw)
         self.built_s = time.perf_counter() - started
-        self.bare: Any = apsw.Connection(str(folder / f"{count} memories" / "store.db"))
-        self.bare.execute("PRAGMA cache_size = -16384")  # as a store's
+        rows = self.store.rows("memory", ITEM, limit=_ALL)
+        self.bare = plain_index(folder / f"{count} words.db", rows, PER_SESSION)
 
     def _fill_session(self, user: str, draw: random.Random) -> None:
         """Write memories, one in ten resting on another, and the recalls that return them."""
@@ -137,8 +132,8 @@ def _recall(bench: Bench, count: int, target: str, ratio: str) -> list[Row]:
         nonlocal query, choosing
         query = " ".join(_asked_words(draw, 6))
         words = list(dict.fromkeys(query_words(query)))
-        having = {word: len(made.ask_bare(_COUNT, word)) for word in words}
-        choosing = " OR ".join(choosing_words(words, having, count))
+        having = {word: len(made.ask_bare(COUNT, word)) for word in words}
+        choosing = " OR ".join(choosing_words(having))
 
     def recall() -> None:
         nonlocal session
@@ -146,7 +141,7 @@ def _recall(bench: Bench, count: int, target: str, ratio: str) -> list[Row]:
 
     took = interleave(
         {
-            "bare": lambda: made.ask_bare(_MATCH, choosing),
+            "bare": lambda: made.ask_bare(MATCH, choosing),
             "recall": recall,
             "search": lambda: made.memory.search(query, session=session, k=K),
         },

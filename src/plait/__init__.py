@@ -7,6 +7,8 @@ bound.
 from __future__ import annotations
 
 import os as _os
+import sys as _sys
+import threading as _threading
 from collections.abc import Sequence as _Sequence
 from importlib import import_module as _import
 from pathlib import Path as _Path
@@ -31,7 +33,7 @@ from plait.session import SessionRows as _SessionRows
 from plait.session import TurnRows as _TurnRows
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import MemoryRules as _MemoryRules
-from plait.session.ports import Turns as _TurnsPort
+from plait.session.ports import TurnTaker as _TurnTaker
 from plait.session.ports import bind_ablation as _bind_ablation
 from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_memory_rules as _bind_memory_rules
@@ -53,9 +55,14 @@ if _TYPE_CHECKING:
     from plait.memory.memory import Memory
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
+    from plait.runs.bisect import bisect
+    from plait.runs.debug import debug
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
+    from plait.runtime.guards import Correct, Reject
+    from plait.runtime.heartbeats import heartbeat
+    from plait.runtime.patches import patched
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
@@ -68,6 +75,7 @@ __all__ = [
     "Cancelled",
     "Choice",
     "Compactor",
+    "Correct",
     "Effect",
     "Event",
     "Happened",
@@ -79,6 +87,7 @@ __all__ = [
     "Parallel",
     "Parked",
     "PlaitError",
+    "Reject",
     "Result",
     "Retry",
     "Sandbox",
@@ -93,9 +102,13 @@ __all__ = [
     "View",
     "Workflow",
     "ask_human",
+    "bisect",
+    "debug",
     "file",
+    "heartbeat",
     "image",
     "open_store",
+    "patched",
     "replay",
     "resume",
     "tool",
@@ -159,12 +172,14 @@ _ACTING = {
     "Cancelled": "plait.journal.stops",
     "Choice": "plait.selector",
     "Compactor": "plait.compactor",
+    "Correct": "plait.runtime.guards",
     "Happened": "plait.tool",
     "Limits": "plait.sandbox",
     "Memory": "plait.memory.memory",
     "Model": "plait.model.base",
     "Parallel": "plait.combinators",
     "Parked": "plait.journal.stops",
+    "Reject": "plait.runtime.guards",
     "Result": "plait.tool",
     "Retry": "plait.calls.model_call",
     "Sandbox": "plait.sandbox",
@@ -175,6 +190,10 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
+    "bisect": "plait.runs.bisect",
+    "debug": "plait.runs.debug",
+    "heartbeat": "plait.runtime.heartbeats",
+    "patched": "plait.runtime.patches",
     "replay": "plait.runs.replay",
     "resume": "plait.runs.resume",
     "whatif": "plait.runs.whatif",
@@ -220,7 +239,7 @@ class _LazyTurns:
         return getattr(turns, name)
 
 
-_bind_turns(_cast("_TurnsPort", _LazyTurns()))
+_bind_turns(_cast("_TurnTaker", _LazyTurns()))
 
 
 def _ablate(*about: _Any, **how: _Any) -> _Any:
@@ -232,6 +251,31 @@ def _ablate(*about: _Any, **how: _Any) -> _Any:
 
 
 _bind_ablation(_ablate)
+
+
+def _print_error(
+    whole: _Any, given: tuple[_Any, ...], error: BaseException | None, trace: _Any
+) -> None:
+    """Print an uncaught error short, if its way led through Plait; else as before."""
+    from plait.runtime.tracebacks import print_short
+
+    if error is None or not print_short(error, trace):
+        whole(*given)
+
+
+def _shorten_tracebacks() -> None:
+    whole, threaded = _sys.excepthook, _threading.excepthook
+
+    def print_error(kind: type[BaseException], error: BaseException, trace: _Any) -> None:
+        _print_error(whole, (kind, error, trace), error, trace)
+
+    def print_thread_error(args: _Any) -> None:
+        _print_error(threaded, (args,), args.exc_value, args.exc_traceback)
+
+    _sys.excepthook, _threading.excepthook = print_error, print_thread_error
+
+
+_shorten_tracebacks()
 
 
 def __getattr__(name: str) -> _Any:

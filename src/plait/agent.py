@@ -9,40 +9,69 @@ once, before its first ask in a call, for the last message that is not its own.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, get_args
 
 import msgspec
 
 from plait.calls.model_call import Retry
-from plait.errors import InvalidValue, NoModel, ResultInvalid
+from plait.errors import GuardRefused, InvalidValue, ResultInvalid
 from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
-from plait.event.strict import check_text
 from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
 from plait.inside import ends_run
-from plait.model import find
 from plait.model.base import Model, Spec
+from plait.model.fallback import Models, check_models, name_of_models
+from plait.runtime.agent_settings import (
+    answer_schema,
+    check_choice,
+    check_count,
+    check_instruction,
+    check_kind,
+    check_list,
+    choice_of,
+    instruction_name,
+    instruction_summary,
+    instruction_text,
+    model_of,
+    record_setup,
+    tools_by_name,
+)
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
+from plait.runtime.counting import TokenCount, count_prompt
+from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.drivers.blocking import drive
-from plait.runtime.drivers.on_loop import AsyncWaiter, adrive
+from plait.runtime.drivers.on_loop import AsyncWaiter, adrive, run_in_thread
 from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
-from plait.runtime.invoke import Invocation
+from plait.runtime.guards import (
+    REJECTED,
+    Guard,
+    GuardVerdict,
+    check_guards,
+    pass_answer,
+    pass_input,
+)
+from plait.runtime.handoffs import (
+    Handing,
+    agents_in_reach,
+    desk_of,
+    handoff_tools,
+    use_and_hand_off,
+)
+from plait.runtime.invoke import Invocation, ainvoke, invoke
 from plait.runtime.names import principal_of
 from plait.runtime.policy import Policy
 from plait.runtime.prompt import View
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
-from plait.runtime.replies import WRAPPED, WRAPPER
 from plait.runtime.turn import play
 from plait.session import Session
-from plait.session.typed import name_of, schema_of, to_type
+from plait.session.typed import name_of, to_type
 from plait.tool import Tool, ToolSource, as_tool
-from plait.workflow import Workflow, original
+from plait.workflow import Nested, Workflow, original
 
 STEPS_MAX = 32
 LIMIT = "You have used all your steps. Answer now with what you have, without calling tools."
@@ -53,9 +82,9 @@ class Agent(Workflow):
 
     def __init__(
         self,
-        instruction: str,
+        instruction: str | Callable[[Session], str],  # a function is called at each call
         *,
-        model: str | Model | None = None,  # None: PLAIT_MODEL, looked up when it is called
+        model: Models | None = None,  # several: the next if one is down; None: PLAIT_MODEL
         tools: Iterable[Any] = (),  # tools, plain functions, and servers that have tools
         name: str | None = None,
         description: str | None = None,  # for a Selector; None: the first line of the instruction
@@ -73,42 +102,28 @@ class Agent(Workflow):
         compactor: Compacting | None = None,
         # searched before its first ask in a call, and given what a compaction takes away
         memory: AgentMemory | None = None,
+        # agents that it may hand the conversation over to; None: it answers itself
+        handoffs: Iterable[Agent] | None = None,
+        # in the first ask of a call: "auto", "required", "none", or the name of a tool
+        tool_choice: str = "auto",
+        # they pass, correct or reject its input and its answer: functions, agents, workflows
+        before: Iterable[Guard] = (),
+        after: Iterable[Guard] = (),
+        guard_retries: int = 2,  # answers that may be rejected before the call fails
     ) -> None:
-        if not isinstance(instruction, str) or not instruction.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
-        if isinstance(steps_max, bool) or not isinstance(steps_max, int) or steps_max < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(
-                "steps_max", f"{steps_max!r} is not a number of steps", "pass a number from 1"
-            )
-        if context_max is not None and (
-            isinstance(context_max, bool) or not isinstance(context_max, int) or context_max < 1  # pyright: ignore[reportUnnecessaryIsInstance]
-        ):
-            raise InvalidValue(
-                "context_max",
-                f"{context_max!r} is not a number of tokens",
-                "pass a number from 1, or None for no limit",
-            )
-        if compactor is not None and not isinstance(compactor, Compacting):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(
-                "compactor", f"a {type(compactor).__name__} is not one", "pass a Compactor"
-            )
-        if memory is not None and not isinstance(memory, AgentMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue("memory", f"a {type(memory).__name__} is none", "pass a Memory")
-        check_text(instruction, "instruction")
+        check_instruction(instruction)
+        check_count("steps_max", steps_max, "steps")
+        if context_max is not None:
+            check_count("context_max", context_max, "tokens")
+        check_kind("compactor", compactor, Compacting, "pass a Compactor")
+        check_kind("memory", memory, AgentMemory, "pass a Memory")
         if purpose is not None and purpose not in get_args(Purpose):
             raise InvalidValue(
                 "purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}"
             )
-        if isinstance(tools, str) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(
-                "tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]"
-            )
-        self.instruction, self.model, self.name, self.description = (
-            instruction,
-            model,
-            name,
-            description,
-        )
+        check_list("tools", tools, "tools")
+        self.instruction, self.model = instruction, check_models(model)
+        self.name, self.description = name, description
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.context_max, self.compactor, self.policy = context_max, compactor, policy
         self.memory = memory
@@ -118,51 +133,136 @@ class Agent(Workflow):
         self._type = returns
         if purpose is not None:
             self.purpose = purpose
-        self._schema = _answer_schema(returns) if returns is not None else None
-        self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(
-            [source if isinstance(source, ToolSource) else as_tool(source) for source in tools]
+        self._schema = answer_schema(returns) if returns is not None else None
+        self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(map(self._source_of, tools))
+        tools_by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+        check_count("guard_retries", guard_retries + 1, "retries")
+        self.guard_retries = guard_retries
+        self._before, self._after = self._guards("before", before), self._guards("after", after)
+        self._handoffs: tuple[Agent, ...] = ()
+        if handoffs is not None:
+            self.handoffs = handoffs
+        self.tool_choice = tool_choice
+        if not any(isinstance(source, ToolSource) for source in self._sources):
+            check_choice(tool_choice, self.tools)
+
+    def _source_of(self, given: Any) -> ToolSource | Tool[..., Any]:
+        """Return a tool, or a server that has tools: a workflow is a tool that carries itself out.
+
+        An agent has tools, too, and is no server.
+        """
+        if given is self:
+            raise InvalidValue(
+                "tools", "an agent is not a tool of its own", "leave it out, or pass another agent"
+            )
+        if isinstance(given, Workflow):
+            return given.as_tool()
+        return given if isinstance(given, ToolSource) else as_tool(given)
+
+    def _guards(self, name: str, given: Any) -> tuple[Guard, ...]:
+        check_list(name, given, "guards")
+        found: list[Guard] = []
+        for guard in check_guards(name, given):
+            if isinstance(guard, Agent) and guard._type is None:
+                guard = guard.returns(GuardVerdict)
+            found.append(guard)
+        return tuple(found)
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        returns: Any = None,
+        takes: Takes = "answer",
+        arguments: Any = None,
+    ) -> WorkflowTool:
+        agent = self.returns(returns) if returns is not None else self
+        return super(Agent, agent).as_tool(
+            name=name,
+            description=description,
+            returns=returns if returns is not None else self._type,
+            takes=takes,
+            arguments=arguments,
         )
-        _by_name([source for source in self._sources if not isinstance(source, ToolSource)])
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def tools(self) -> dict[str, Tool[..., Any]]:
         """Its tools by name. A server is asked for its tools now."""
-        return _by_name(
+        return tools_by_name(
             [
                 tool
                 for source in self._sources
                 for tool in ([source] if isinstance(source, Tool) else source.tools())
             ]
+            + handoff_tools(self._handoffs)
         )
+
+    @property
+    def handoffs(self) -> tuple[Agent, ...]:
+        """The agents that it may hand the conversation over to."""
+        return self._handoffs
+
+    @handoffs.setter
+    def handoffs(self, agents: Iterable[Agent]) -> None:
+        check_list("handoffs", agents, "agents")
+        given = tuple(agents)
+        for agent in given:
+            check_kind("handoffs", agent, Agent, "pass agents, as in handoffs=[billing]")
+        if not given:
+            why = "there is nobody to hand off to"
+            raise InvalidValue("handoffs", why, "pass agents, or leave it out")
+        if any(agent is self for agent in given):
+            raise InvalidValue("handoffs", "an agent cannot hand off to itself", "leave it out")
+        tools_by_name(
+            [*(each for each in self._sources if isinstance(each, Tool)), *handoff_tools(given)]
+        )
+        self._handoffs = given
 
     def returns(self, type_: Any) -> Self:
         """Return the same agent, whose answer must have this type: `session.result` is the data,
         `session.result_as(type)` the value.
         """
         agent = self._copy()
-        agent._type, agent._schema = type_, _answer_schema(type_)
+        agent._type, agent._schema = type_, answer_schema(type_)
         return agent
+
+    def count(self, session: Session) -> TokenCount:
+        """Return about how many tokens its next ask would send. Nothing is written or asked."""
+        name = self._call_name(session, None)
+        instruction = instruction_text(self.instruction, name, session)
+        return count_prompt(self._setup(instruction, self.tools), name, session)
 
     def _copy(self) -> Self:
         agent = object.__new__(type(self))
         vars(agent).update(vars(self))
         return agent
 
+    def named_children(self) -> Iterator[tuple[str, Nested]]:
+        """Yield the workflows that are its tools, besides the children that other classes have."""
+        yield from super().named_children()
+        for source in self._sources:
+            if isinstance(source, WorkflowTool) and isinstance(source.workflow, Nested):
+                yield source.name, source.workflow
+        for agent in self._handoffs:
+            yield agent.name or "", agent
+
     def describe(self) -> str:
         return (
             self.description
             or super().describe().replace(Agent.__doc__ or "", "")
-            or self.instruction.strip().partition("\n")[0]
+            or instruction_summary(self.instruction)
         )
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         self.model = model
 
     def _brief(self) -> str:
-        text = self.instruction if len(self.instruction) <= 60 else self.instruction[:59] + "…"
-        model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
+        summary = instruction_name(self.instruction)
+        text = summary if len(summary) <= 60 else summary[:59] + "…"
+        model = name_of_models(self.model)
         names = [source.name for source in self._sources]
         more = [f"model={model}" if model else "", f"tools=[{', '.join(names)}]" if names else ""]
         return ", ".join(
@@ -178,11 +278,40 @@ class Agent(Workflow):
     # ── the turn ─────────────────────────────────────────────────────────────────────────────
 
     def forward(self, session: Session) -> Session:
+        desk = desk_of(self, session)
+        if desk is None or desk.agent is not self:
+            return self._take_turn(session)
+        agent: Any = desk.first_agent(session)
+        while agent is not None:
+            if agent is self:
+                session = self._take_turn(session)
+            else:
+                call = agent.invocation(session)
+                session = invoke(msgspec.structs.replace(call, how="handoff"))
+            agent = desk.next_agent(session, agent)
+        return session
+
+    def _take_turn(self, session: Session) -> Session:
         run = run_of(session)
         assert run is not None
         return drive(play(self._turn(session)), run.io)
 
     async def _forward_on_loop(self, session: Session) -> Session:
+        desk = await run_in_thread(lambda: desk_of(self, session))
+        if desk is None or desk.agent is not self:
+            return await self._take_turn_on_loop(session)
+        at = session
+        agent: Any = await run_in_thread(lambda: desk.first_agent(at))
+        while agent is not None:
+            if agent is self:
+                session = await self._take_turn_on_loop(session)
+            else:
+                call = agent.invocation(session)
+                session = await ainvoke(msgspec.structs.replace(call, how="handoff"))
+            agent = desk.next_agent(session, agent)
+        return session
+
+    async def _take_turn_on_loop(self, session: Session) -> Session:
         run = run_of(session)
         assert run is not None
         stops: list[int] = []
@@ -200,7 +329,7 @@ class Agent(Workflow):
         """Return the class name and a digest of the instruction: an agent must not take the words
         of another for its own.
         """
-        instruction = self.instruction.encode("utf-8", "surrogatepass")
+        instruction = instruction_name(self.instruction).encode("utf-8", "surrogatepass")
         return f"{super()._default_name()}-{digest(b'plait/agent/1', instruction)[:4]}"
 
     def invocation(self, session: Session, **how: Any) -> Invocation:
@@ -213,15 +342,23 @@ class Agent(Workflow):
             forward_on_loop=self._forward_on_loop if call.forward is _FORWARD else None,
         )
 
-    def _encode_setup(self, name: str) -> bytes:
-        model_of(self.model, name)  # raises before anything is written if it is missing
-        return self._setup(self.tools).encode()
+    def _encode_setup(self, name: str) -> bytes | None:
+        """Return the setup. None: its instruction is a function, which is called in the run.
 
-    def _setup(self, tools: Mapping[str, Tool[..., Any]]) -> Setup:
+        Raises before anything is written if the model is missing, or something does not fit.
+        """
+        model_of(self.model, name)
+        agents_in_reach(self)
+        tools = self.tools
+        check_choice(self.tool_choice, tools)
+        return None if callable(self.instruction) else self._setup(self.instruction, tools).encode()
+
+    def _setup(self, instruction: str, tools: Mapping[str, Tool[..., Any]]) -> Setup:
         specs = tuple(
             [Spec(tool.name, tool.description, tool.schema) for _, tool in sorted(tools.items())]
         )
-        return Setup(self.instruction, specs, self.parameters, self._schema, self.view)
+        choice = self.tool_choice if self.tool_choice != "auto" else ""
+        return Setup(instruction, specs, self.parameters, self._schema, self.view, choice)
 
     def _turn(self, session: Session) -> Turning[Session]:
         run = run_of(session)
@@ -229,13 +366,22 @@ class Agent(Workflow):
         frame = run.stack.frames(session.id)[-1]
         path = frame.path
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
+        session = pass_input(self._before, session, path)
+        instruction = instruction_text(self.instruction, path, session)
+        setup = self._setup(instruction, tools)
+        if callable(self.instruction):
+            session, _ = yield record_setup(session, frame, setup)
         # In a tool: since the tool was called.
-        prompt = Prompt.of(
-            self._setup(tools), actor, session.run, session, run.journal.source_runs(session)
-        )
+        prompt = Prompt.of(setup, actor, session.run, session, run.journal.source_runs(session))
         if self.memory is not None:
             session, _ = yield Recall(session, self.memory, prompt, actor, path, frame.purpose)
-        ask = AskModel(session, prompt, model, actor, path, tools, retry=self.retry)
+        choice, forced = choice_of(self.tool_choice)
+        ask = AskModel(session, prompt, model, actor, path, tools, choice, forced, self.retry)
+        desk = desk_of(self, session) if self._handoffs else None
+        handing = None
+        if desk is not None:
+            targets = {tool.name: tool for tool in handoff_tools(self._handoffs)}
+            handing = Handing(desk, targets, self.steps_max)
         fit = (
             compact_before_ask(
                 ask, self.context_max, self._way(path, model), run.journal.tips.events_between
@@ -243,9 +389,21 @@ class Agent(Workflow):
             if self.context_max is not None
             else None
         )
-        session = yield from turn(
-            ask, self.steps_max, self._check if self._type is not None else None, self._type, fit
-        )
+        check = self._check if self._type is not None else None
+        session, is_handed = yield from turn(ask, self.steps_max, check, self._type, fit, handing)
+        rejected = 0
+        while self._after and not is_handed:
+            session, why = pass_answer(self._after, session, path, actor)
+            if why is None:
+                break
+            rejected += 1
+            if rejected > self.guard_retries and not is_tried_again(session):
+                raise GuardRefused(path, why.guard, "answer", why.reason, session)
+            session, _ = yield Tell(session, REJECTED.format(why=why.reason))
+            again = ask._replace(session=session, choice="auto", forced="")
+            session, is_handed = yield from turn(
+                again, self.steps_max, check, self._type, fit, handing
+            )
         prompt.put_back()
         return session
 
@@ -276,8 +434,9 @@ def turn(
     check: Callable[[Any], str | None] | None = None,
     type_: Any = None,
     fit: Fit | None = None,
-) -> Turning[Session]:
-    """Ask and act until there is an answer.
+    handing: Handing | None = None,
+) -> Turning[tuple[Session, bool]]:
+    """Ask and act until there is an answer, or the conversation is handed off: then return True.
 
     `check` returns why an answer will not do, `fit` makes the prompt fit before each ask.
     """
@@ -289,7 +448,14 @@ def turn(
         session = session if fit is None else (yield from fit(session))
         session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
         step += 1
-        if answer.calls:
+        if ask.choice == "any":  # forced once: it would never come to an answer
+            ask = ask._replace(choice="auto", forced="")
+        chosen = handing.target_in(answer) if handing is not None else None
+        if handing is not None and chosen is not None:
+            session, is_handed = yield from use_and_hand_off(ask, session, answer, handing, chosen)
+            if is_handed:
+                return session, True
+        elif answer.calls:
             session, _ = yield UseTools(
                 session,
                 answer.runnable,
@@ -322,55 +488,4 @@ def turn(
             )
         else:
             break
-    return session
-
-
-def model_of(model: str | Model | None, owner: str) -> Model:
-    """Return the model itself: the one given, or found by name."""
-    if isinstance(model, str):
-        return find(model)
-    if model is not None:
-        if not callable(getattr(model, "ask", None)):
-            raise NoModel(f"a {type(model).__name__} is not a model")
-        return model
-    name = os.environ.get("PLAIT_MODEL")
-    if not name:
-        raise NoModel(f"{owner!r} has no model")
-    try:
-        return find(name)
-    except NoModel as error:
-        raise NoModel(f"{error.why}, which is what PLAIT_MODEL says") from error
-
-
-def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
-    found: dict[str, Tool[..., Any]] = {}
-    for tool in tools:
-        if found.setdefault(tool.name, tool) is not tool:
-            raise InvalidValue(
-                "tools", f"two tools are called {tool.name!r}", "pass name= to one of them"
-            )
-    return found
-
-
-def _answer_schema(type_: Any) -> Json:
-    """Return the schema of the answer.
-
-    Providers want an object: any other type stands in one, under `answer`.
-    """
-    try:
-        schema = schema_of(type_)
-    except (TypeError, NotImplementedError) as error:
-        raise InvalidValue(
-            "returns", str(error).partition("\n")[0], "pass a type that JSON can carry"
-        ) from error
-    if schema.get("type") == "object" and "properties" in schema:
-        return schema
-    defs = schema.pop("$defs", None)
-    wrapped: dict[str, Json] = {
-        "title": WRAPPER,
-        "type": "object",
-        "properties": {WRAPPED: schema},
-        "required": [WRAPPED],
-        "additionalProperties": False,
-    }
-    return {**wrapped, "$defs": defs} if defs else wrapped
+    return session, False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast, get_args, overload
 
 import msgspec
 
@@ -20,8 +20,10 @@ from plait.errors import InvalidValue
 from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
-from plait.model.base import Delta, Model
+from plait.model.base import Delta
+from plait.model.fallback import Models, check_models
 from plait.runtime.attendants import NOBODY, Watch
+from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.invoke import Invocation, ainvoke, invoke
 from plait.runtime.listeners import OnEvent
 from plait.runtime.names import import_path
@@ -62,16 +64,18 @@ class Nested:
                 yield path, child
                 yield from child.named_parts(path, line)
 
-    def to(self, *, model: str | Model) -> Self:
-        """Ask this model from now on, in every agent and selector below.
+    def to(self, *, model: Models) -> Self:
+        """Ask this model, or the models of this list, from now on, in every agent and selector
+        below.
 
         Returns the same object, as PyTorch does.
         """
+        check_models(model)
         for part in (self, *(part for _, part in self.named_parts())):
             part._rebind(model)
         return self
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         """Take a new model, in classes that have one of their own."""
 
     def describe(self) -> str:
@@ -127,6 +131,7 @@ class Workflow(Nested):
     policy: Policy | None = None  # binds it and the workflows that it calls; None: its caller's
     # the answer to acts around the session; None: PLAIT_BYPASS, or record
     bypass: Literal["record", "warn", "refuse"] | None = None
+    version: str = ""  # recorded with its runs and calls, for people to compare; "": none
     # its name in call paths; None: its attribute in the caller, else its class, in lower case
     name: str | None = None
 
@@ -144,6 +149,8 @@ class Workflow(Nested):
         if name == "policy" and value is not None and not isinstance(value, Policy):
             why = f"a {type(value).__name__} is not one"
             raise InvalidValue(name, why, "pass Policy(…), or None")
+        if name == "version":
+            _check_version(value)
         choices = _CHOICES.get(name)
         if choices is not None and value is not None and value not in choices:
             step = f"use one of {', '.join(choices)}, or None"
@@ -152,6 +159,7 @@ class Workflow(Nested):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        _check_version(cls.version)
         forward: Any = cls.forward  # its own, or that of a mixin
         if forward is not _missing and not hasattr(forward, WRAPPED_FORWARD):
             cls.forward = _wrap_forward(forward)
@@ -189,6 +197,28 @@ class Workflow(Nested):
         watch = Watch(on_event, approver, answerer)
         return await ainvoke(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
 
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Session]: ...
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Event | Session]: ...
     def stream(
         self,
         session: Session,
@@ -207,6 +237,28 @@ class Workflow(Nested):
         call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
         return streaming.stream(call, events=events)
 
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Session]: ...
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Event | Session]: ...
     def astream(
         self,
         session: Session,
@@ -237,6 +289,29 @@ class Workflow(Nested):
     ) -> AsyncIterator[Delta | Event | Session]:
         """Do the same on the caller's event loop."""
         return turns("take turns").astream_turn(session, content, self, **how)
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,  # None: the workflow's own
+        description: str | None = None,  # None: as `describe()` has it
+        returns: Any = None,  # the type that its answer must have. None: any
+        takes: Takes = "answer",
+        arguments: Any = None,  # a struct. None: the task in words
+    ) -> WorkflowTool:
+        """Return a tool whose calls this workflow carries out, each in a branch of the session.
+
+        `takes` says what of the branch the caller takes: its "answer" alone, its "facts" or its
+        "files" besides, or "all" of it, as a merge.
+        """
+        return WorkflowTool(
+            self,
+            name=name,
+            description=description,
+            returns=returns,
+            takes=takes,
+            arguments=arguments,
+        )
 
     # ── one call ─────────────────────────────────────────────────────────────────────────────
 
@@ -343,6 +418,12 @@ def target_of(workflow: Workflow) -> dict[str, str]:
     return where if owner == id(workflow) else {}
 
 
+def _check_version(version: object) -> None:
+    if not isinstance(version, str) or len(version) > _VERSION_MAX:
+        raise InvalidValue("version", f"{version!r:.80} is not a text", 'write version = "2"')
+
+
+_VERSION_MAX = 100  # characters
 _CHOICES: dict[str, tuple[str, ...]] = {
     "purpose": get_args(Purpose),
     "bypass": ("record", "warn", "refuse"),

@@ -20,10 +20,11 @@ from plait.calls.actions import (
     RunTool,
     Settled,
     Stopped,
+    TakeEarlier,
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.tool_call import SERVICE, ToolCallState
+from plait.calls.tool_call import SERVICE, EarlierCall, ToolCallState
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
 from plait.event.effect_classes import EFFECTS, OUTWARD
@@ -82,6 +83,7 @@ class Facts:
     changed: str = ""
     alike: bool = True
     unfit: str = ""
+    before: EarlierCall | None = None
     time: int = field(default=0)
 
     def now(self) -> Micros:
@@ -112,6 +114,9 @@ class Facts:
 
     def is_judged_alike(self, call: ToolCallState) -> bool:
         return self.alike
+
+    def earlier(self, call: ToolCallState) -> EarlierCall | None:
+        return self.before
 
     def misfit(self, call: ToolCallState) -> str:
         return self.unfit
@@ -150,10 +155,14 @@ CONSENT: dict[str, list[Body]] = {
 
 
 def call_of(
-    effect: EffectClass, bodies: list[Body], *, needs_consent: bool = False
+    effect: EffectClass,
+    bodies: list[Body],
+    *,
+    needs_consent: bool = False,
+    carries: k.Carried | None = None,
 ) -> ToolCallState:
     decision = "ask" if needs_consent else "allow"
-    request = k.ToolRequested("act", {"n": 1}, effect, "v", decision=decision)
+    request = k.ToolRequested("act", {"n": 1}, effect, "v", decision=decision, carries=carries)
     call = ToolCallState(0, tool_of(effect), "c1", event(10, request, origin="model"), {"n": 1})
     call.feed(event(11 + at, body) for at, body in enumerate(bodies))
     return call
@@ -231,6 +240,28 @@ def test_rewound_after_it_was_tried(effect: EffectClass) -> None:
     lost = EFFECTS[effect].when_lost
     action = call_of(effect, []).next_action(Facts(recorded=100, tried=True))
     assert type(action) is BY_CLASS[lost]
+
+
+@pytest.mark.parametrize("effect", CLASSES)
+@pytest.mark.parametrize("recorded", [0, 100])
+def test_asked_for_again_by_a_changed_program(effect: EffectClass, recorded: int) -> None:
+    """It takes the outcome of the call before; one that may have happened is settled by class."""
+    carries = k.Carried(Digest("b" * 64), Digest("c" * 64))
+    before, grant = event(5, k.ToolReturned(())), event(6, k.ApprovalGranted(BINDING))
+    call = call_of(effect, [], carries=carries)
+    assert call.key == carries.key
+    done = Facts(recorded=recorded, before=EarlierCall(before, None, False))
+    assert call.next_action(done) == TakeEarlier(before)
+    begun = Facts(recorded=recorded, before=EarlierCall(None, None, True))
+    assert type(call.next_action(begun)) is BY_CLASS[EFFECTS[effect].when_lost]
+    # a later attempt is one of its own
+    request = k.ToolRequested("act", {"n": 1}, effect, "v", attempt=2)
+    call.feed([event(12, k.ToolFailed(Failure("ValueError", "no"))), event(13, request)])
+    assert isinstance(call.next_action(Facts(before=done.before)), RunTool)
+    assert call.key == carries.key
+    waits = call_of(effect, [asked()], needs_consent=True, carries=carries)
+    granted = Facts(before=EarlierCall(None, grant, False))
+    assert waits.next_action(granted) == TakeEarlier(grant)
 
 
 @pytest.mark.parametrize("effect", CLASSES)

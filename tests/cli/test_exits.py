@@ -35,7 +35,7 @@ EXPECTED = {
     2: (
         "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical"
         " AmbiguousRevision BadAddress UntrustedStore NotAFile OutsideWorkspace UnknownBackend"
-        " AmbiguousMemory NoEvidence NotEvidence NoOwner"
+        " AmbiguousMemory NoEvidence NotEvidence NoOwner EndsAgree"
     ),
     3: (
         "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"

@@ -192,7 +192,7 @@ def check(session: Session, documents: list[Any], text: str) -> Counter[str]:
 
 def react_steps(shell: Shell, session: Session, *more: str) -> list[Any]:
     """The documents, checked against the text."""
-    options = (str(session), "--react", "--store", session.store, *more)
+    options = (f"{session.id}@{session.seq}", "--react", "--store", session.store, *more)
     found = shell.jsonl("log", *options)
     document = shell.json("log", *options)
     assert document["steps"] == found and document["session"]["id"] == session.id

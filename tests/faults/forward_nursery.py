@@ -111,13 +111,19 @@ class Story(Workflow):
             more=agent(ToolCall("put", n=6), "more"),
             model=ScriptedModel(['{"choice": "more", "reason": "so"}']),
         )
+        helpers = [
+            agent(ToolCall("mail", n=8), "first").as_tool(name="first"),
+            agent(ToolCall("put", n=9), "second").as_tool(name="second", takes="all"),
+        ]
+        calls = [ToolCall(each.name, request="work") for each in helpers]
+        self.team = Agent("Lead.", model=ScriptedModel([calls, "led"]), tools=helpers)
 
     def forward(self, session: Session) -> Session:
         session = self.plan(session)
         side = session.fork("side").use(mail, n=7)
         session = session.merge(side.fact("side", 7))
         session = self.both(session)
-        session = self.pay(self.compact(session))
+        session = self.pay(self.team(self.compact(session)))
         return self.route(session)().fact("end", True)
 
 

@@ -1,5 +1,5 @@
-"""kill -9 at every moment of a run with forks, branches, an approval, a selector and a compaction:
-as if never killed, no effect twice.
+"""kill -9 at every moment of a run with forks, branches, agents as tools, an approval, a selector
+and a compaction: as if never killed, no effect twice.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ def test_the_story_has_all_that_a_run_can_have() -> None:
         "mail 2",
         "mail 4",
         "mail 7",
+        "mail 8",
         "put 1",
         "put 3",
         "put 6",
+        "put 9",
         "wire 5",
     ]
     assert (

@@ -223,7 +223,7 @@ def check(folder: Path, batch: list[Example]) -> None:
         session = put(session, example)
     store.close()
     store = open_store(folder)
-    again = Session.open(str(session), store=store)
+    again = Session.open(f"{session.id}@{session.seq}", store=store)
     events = again.events[1:]
     assert again == session and len(events) == len(batch)
     for example, event in zip(batch, events, strict=True):

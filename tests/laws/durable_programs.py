@@ -19,18 +19,23 @@ from typing import Any, NamedTuple
 
 from plait import (
     Agent,
+    Correct,
     Memory,
     Parallel,
+    Reject,
     ScriptedModel,
     Selector,
     Session,
     ToolCall,
     Workflow,
+    patched,
     tool,
 )
+from plait.calls.model_call import Retry
 from plait.errors import ModelFailed, ToolFailed
 from plait.model.base import Fault, OnDelta, Reply, Request
 from plait.policy import Ask, Policy
+from plait.runtime.delegation import WorkflowTool
 from plait.session.views import Waiting
 from plait.tool import Happened, Tool
 from tests.support.memories import CountedIndex
@@ -100,8 +105,8 @@ class World:
 class Counted(ScriptedModel):
     """A script that the world knows of."""
 
-    def __init__(self, world: World, script: Any) -> None:
-        super().__init__(script)
+    def __init__(self, world: World, script: Any, name: str = "scripted") -> None:
+        super().__init__(script, name=name)
         self._world = world
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
@@ -204,6 +209,7 @@ class Traits(NamedTuple):
 
     nested_asks: bool = False  # a tool that may be run again asks models
     threads: bool = False  # of its own: who comes first is chance
+    lists: bool = False  # of models: a new process does not know which one was down
 
 
 class Maker:
@@ -217,6 +223,7 @@ class Maker:
         self._tools = tools_of(world)
         self._number = 0
         self.traits = Traits()
+        self.sequences: list[list[Act]] = []  # of the program, of parts of it and of branches
 
     def program(self) -> Program:
         made = self._program(self._chance.randint(1, self._steps), 0)
@@ -227,6 +234,7 @@ class Maker:
     def _program(self, steps: int, depth: int) -> Program:
         parts: list[Any] = []
         acts = [self._step(parts, depth) for _ in range(steps)]
+        self.sequences.append(acts)
         return Program(acts, parts)
 
     def _step(self, parts: list[Any], depth: int) -> Act:
@@ -237,12 +245,16 @@ class Maker:
             self._use,
             self._agent,
             self._agent,
+            self._team,
+            self._desk,
+            self._guarded,
             self._caught,
             self._gone,
             self._select,
             self._with_session,
             self._remember,
             self._recall,
+            self._fallback,
         )
         deep = (
             self._parallel,
@@ -304,6 +316,31 @@ class Maker:
         parts.append(made)
         return made
 
+    def _fallback(self, parts: list[Any], depth: int) -> Act:
+        """An agent with a list of models, some of which are down for a while or for good."""
+        down = Fault("Overloaded", "come back later", retryable=True)
+        refused = Fault("AuthFailed", "no such key")
+        n, script = self._next(), [self._call(), self._call(), f"done {self._next()}"]
+        first: list[Any] = self._chance.choice(
+            ([down] * 40, [refused] * 40, [script[0], *[down] * 40], [down, *script])
+        )
+        answered = 1 if first[0] is script[0] else 0
+        models = [
+            Counted(self._world, first, "first"),
+            Counted(self._world, [refused] * 40, "second"),
+            Counted(self._world, script[answered:], "third"),
+        ]
+        agent = Agent(
+            "Work.",
+            model=models[:1] + models[2:] if self._chance.random() < 0.5 else models,
+            tools=[*self._tools.values(), *self._memory.tools],
+            name=f"agent{n}",
+            retry=Retry(attempts=2),
+        )
+        self.traits = self.traits._replace(lists=True)
+        parts.append(agent)
+        return agent
+
     def _an_agent(self) -> Agent:
         script: list[Any] = []
         for _ in range(self._chance.randint(0, 2)):
@@ -325,6 +362,100 @@ class Maker:
             scope = self._chance.choice(("session", "user"))
             return ToolCall(name, text=f"learned {self._next()}", scope=scope)
         return ToolCall(name, n=self._next())
+
+    def _team(self, parts: list[Any], depth: int) -> Act:
+        made = self._a_team(depth)
+        parts.append(made)
+        return made
+
+    def _a_team(self, depth: int) -> Agent:
+        """An agent whose tools are agents and workflows, called side by side."""
+        helpers = [self._helper(depth, index) for index in range(self._chance.randint(1, 2))]
+        script: list[Any] = []
+        for _ in range(self._chance.randint(1, 2)):
+            asked = self._chance.sample(helpers, self._chance.randint(1, len(helpers)))
+            calls = [ToolCall(each.name, request=f"task {self._next()}") for each in asked]
+            script.append([*calls, *([self._call()] if self._chance.random() < 0.4 else [])])
+        script.append(f"done {self._next()}")
+        return Agent(
+            "Lead.",
+            model=Counted(self._world, script),
+            tools=[*self._tools.values(), *self._memory.tools, *helpers],
+            name=f"lead{self._next()}",
+        )
+
+    def _helper(self, depth: int, index: int) -> WorkflowTool:
+        # the order in which branches are merged is chance, and so would be that of what they said
+        takes = self._chance.choice(("answer", "facts", "all" if not index else "files"))
+        lot, name = self._chance.random(), f"helper{self._next()}"
+        made: Workflow
+        if lot < 0.2 and depth < 2:
+            made = self._a_team(depth + 1)
+        elif lot < 0.5:
+            made = self._program(self._chance.randint(1, 2), max(depth, 1) + 1)
+        else:
+            made = self._an_agent()
+        return made.as_tool(name=name, description="Helps.", takes=takes)
+
+    def _desk(self, parts: list[Any], depth: int) -> Act:
+        """Agents that hand the conversation on, and that are called again on the session."""
+        n, tools = self._next(), [*self._tools.values(), *self._memory.tools]
+        answers = [[self._call()], *[f"answer {self._next()}" for _ in range(3)]]
+        last = Agent("Answer.", model=Counted(self._world, answers), tools=tools, name=f"last{n}")
+        on = [self._call(), ToolCall(f"hand_off_to_last{n}", reason=f"because {self._next()}")]
+        middle = Agent(
+            lambda session: f"Go on after {len(session.effects)} effects.",
+            model=Counted(self._world, [on]),
+            tools=tools,
+            name=f"middle{n}",
+            handoffs=[last],
+        )
+        target = self._chance.choice((middle, last)).name
+        calls = [self._call(), ToolCall(f"hand_off_to_{target}", reason="so"), on[1]]
+        desk = Agent(
+            "Triage.",
+            model=Counted(self._world, [calls]),
+            tools=tools,
+            name=f"desk{n}",
+            handoffs=[middle, last],
+            tool_choice="required",
+        )
+        parts.append(desk)
+        times = self._chance.randint(1, 2)
+
+        def act(session: Session) -> Session:
+            for turn in range(times):
+                session = desk(session.say(f"turn {n} {turn}"))
+            return session
+
+        return act
+
+    def _guarded(self, parts: list[Any], depth: int) -> Act:
+        """An agent whose input is corrected, and whose first answer is rejected."""
+        n, lot = self._next(), self._chance.random()
+
+        def before(session: Session, text: str) -> Correct | None:
+            return Correct(f"corrected {n}") if lot < 0.5 else None
+
+        def after(session: Session, text: str) -> Reject | Correct | None:
+            if text == f"first {n}":
+                return Reject(f"not {n}")
+            return Correct(f"corrected answer {n}") if lot < 0.3 else None
+
+        verdict = '{"passes": true, "reason": ""}'
+        model = Counted(self._world, [[self._call()], verdict, verdict])
+        judge = Agent("Judge.", model=model, tools=[*self._tools.values(), *self._memory.tools])
+        script = [[self._call()], f"first {n}", [self._call()], f"second {n}"]
+        made = Agent(
+            "Work.",
+            model=Counted(self._world, script),
+            tools=[*self._tools.values(), *self._memory.tools],
+            name=f"guarded{n}",
+            before=[before, judge] if lot > 0.6 else [before],
+            after=[after, judge] if lot > 0.8 else [after],
+        )
+        parts.append(made)
+        return made
 
     def _caught(self, parts: list[Any], depth: int) -> Act:
         n, broken = self._next(), self._tools["broken"]
@@ -383,6 +514,7 @@ class Maker:
 
     def _branch(self, parts: list[Any], depth: int) -> Act:
         acts = [self._step(parts, depth + 1) for _ in range(self._chance.randint(1, 2))]
+        self.sequences.append(acts)
 
         def act(session: Session) -> Session:
             for each in acts:
@@ -424,6 +556,34 @@ class Maker:
 
 def program(seed: int, world: World) -> Program:
     return Maker(seed, world).program()
+
+
+def changed_program(seed: int, world: World) -> Program:
+    """Return the program of a seed with a change somewhere: another step, or one less."""
+    maker, chance = Maker(seed, world), Random(f"change {seed}")
+    made = maker.program()
+    acts = chance.choice(maker.sequences)
+    at = chance.randint(0, len(acts))
+    if at < len(acts) and chance.random() < 0.3:
+        del acts[at]
+    else:
+        acts.insert(at, lambda session: session.fact("changed", True))
+    return made
+
+
+def patched_program(seed: int, world: World) -> Program:
+    """Return the program of a seed with another step, for runs that have not passed it yet."""
+    maker, chance = Maker(seed, world), Random(f"patch {seed}")
+    made = maker.program()
+    acts = chance.choice(maker.sequences)
+
+    def act(session: Session) -> Session:
+        if patched("another step", session):
+            return session.use(tools_of(world)["put"], n=1000).fact("patched", True)
+        return session
+
+    acts.insert(chance.randint(0, len(acts)), act)
+    return made
 
 
 def traits(seed: int, world: World) -> Traits:

@@ -8,9 +8,10 @@ as often as the seed has it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,9 +21,18 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.runs.replay import replay
 from plait.session import verify
+from plait.session.inbox import all_waiting
 from plait.session.ports import store_at
 from plait.testing import Simulation
-from tests.laws.durable_programs import Effect, Program, World, program, traits
+from tests.laws.durable_programs import (
+    Effect,
+    Program,
+    World,
+    changed_program,
+    patched_program,
+    program,
+    traits,
+)
 from tests.support import count, dose
 
 LAW = "kill anywhere + resume = as if never killed"
@@ -118,8 +128,10 @@ def _dies(seed: int, simulation: Simulation, expected: Ending, asked: int) -> No
     events = list(_events(session))
     assert _ending(session) == expected
     _check_effects()
-    # A tool that is run again asks again, for itself.
-    _check_asks(events, simulation.crashes, None if traits(seed, WORLD).nested_asks else asked)
+    # A tool that is run again asks again, for itself; a new process asks a model that was down.
+    found = traits(seed, WORLD)
+    is_counted = not (found.nested_asks or found.lists)
+    _check_asks(events, simulation.crashes, asked if is_counted else None)
     assert {event.kind for event in events} >= ({"RunResumed"} if simulation.crashes else set())
     _check_record(session, seed)
     count(LAW, simulation)
@@ -187,6 +199,106 @@ def test_others_between_a_death_and_the_next_life(chunk: int, tmp_path: Path) ->
             crash_rate=0.06,
             kept=tmp_path / "seeds",
         )
+
+
+# ── changed programs ─────────────────────────────────────────────────────────────────────────
+
+
+def _ending_of(seed: int, make: Callable[[int, World], Program]) -> tuple[Ending, int]:
+    """Return the ending of a program that does not die, and in how many moments it might have."""
+    WORLD.renew()
+    simulation = Simulation(seed, crash_at=10**9)
+    session = simulation.run(lambda: make(seed, WORLD), "go", oracle=WORLD.oracle)
+    ending = _ending(session)
+    simulation.close()
+    return ending, simulation.moments
+
+
+def _accepts(simulation: Simulation, seed: int, before: Ending, after: Ending) -> int:
+    """Die, go on with a changed program, die again; return the number of accepted changes."""
+    WORLD.renew()
+    session = simulation.run(
+        lambda: program(seed, WORLD),
+        "go",
+        oracle=WORLD.oracle,
+        changed=lambda: changed_program(seed, WORLD),
+    )
+    ending, events = _ending(session), list(_events(session))
+    expected = after if simulation.crashes else before
+    assert ending[:3] == expected[:3], "another end than that of the changed program alone"
+    assert not expected.effects - ending.effects, "an effect is missing"
+    assert all(times == 1 for times in ending.effects.values()), "an effect stands twice"
+    assert not ending.effects - before.effects - after.effects
+    done = Counter[Effect]()
+    for key, effect in WORLD.about.items():
+        done[effect] += WORLD.times[key] if effect.tool in ("mail", "book") else 0
+    assert all(times <= 1 for times in done.values()), "an effect took place twice"
+    assert list(verify(store_at(session.store), state=True)) == []
+    assert not all_waiting(store_at(session.store))
+    WORLD.sealed = True
+    made = changed_program if simulation.crashes else program
+    assert replay(session, made(seed, WORLD)).head == session.head
+    WORLD.sealed = False
+    count("a changed program is accepted", simulation)
+    return sum(event.kind == "ChangeAccepted" for event in events)
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_cut_change_accept_and_cut_again(chunk: int, tmp_path: Path) -> None:
+    histories = dose("DURABLE_CHANGES", 12, 2000, ci=60)
+    accepted = 0
+    for seed in range(2 * 10**6 + chunk * histories, 2 * 10**6 + (chunk + 1) * histories):
+        chance = Random(seed)
+        before, moments = _ending_of(seed, program)
+        after, _ = _ending_of(seed, changed_program)
+        first = chance.randint(moments // 3, moments)
+        deaths = [first, *(first + chance.randint(1, 30) for _ in range(chance.randint(0, 3)))]
+
+        def check(
+            simulation: Simulation, seed: int = seed, before: Ending = before, after: Ending = after
+        ) -> None:
+            nonlocal accepted
+            accepted += _accepts(simulation, seed, before, after)
+
+        Simulation.check(check, seeds=[seed], crash_at=deaths, kept=tmp_path / "seeds")
+    assert accepted
+
+
+def _patches(simulation: Simulation, seed: int) -> str:
+    """Die, and go on with a patched program; return the kind of the run that it came to be."""
+    WORLD.renew()
+    made = iter([lambda: program(seed, WORLD)])
+    session = simulation.run(
+        lambda: next(made, lambda: patched_program(seed, WORLD))(), "go", oracle=WORLD.oracle
+    )
+    _check_effects()
+    assert all(times == 1 for times in WORLD.standing().values()), "an effect stands twice"
+    assert list(verify(store_at(session.store), state=True)) == []
+    assert "ChangeAccepted" not in {event.kind for event in _events(session)}
+    WORLD.sealed = True
+    last = patched_program if simulation.crashes else program
+    assert replay(session, last(seed, WORLD)).head == session.head
+    WORLD.sealed = False
+    count("a patched program takes up a run", simulation)
+    is_new = any(event.kind == "PatchMarked" for event in _events(session))
+    assert is_new == bool(WORLD.standing()[Effect("put", 1000)])
+    return "new" if is_new else "old"
+
+
+@pytest.mark.parametrize("chunk", range(5))
+def test_cut_patch_and_cut_again(chunk: int, tmp_path: Path) -> None:
+    histories = dose("DURABLE_PATCHES", 16, 1000, ci=60)
+    came_to = Counter[str]()
+    for seed in range(3 * 10**6 + chunk * histories, 3 * 10**6 + (chunk + 1) * histories):
+        _, moments = _ending_of(seed, program)
+        chance = Random(seed)
+        deaths = [chance.randint(1, moments), *(chance.randint(1, 2 * moments) for _ in range(2))]
+
+        def check(simulation: Simulation, seed: int = seed) -> None:
+            came_to[_patches(simulation, seed)] += 1
+
+        Simulation.check(check, seeds=[seed], crash_at=deaths, kept=tmp_path / "seeds")
+    assert len(came_to) == 2, came_to
 
 
 # ── the seed decides ─────────────────────────────────────────────────────────────────────────

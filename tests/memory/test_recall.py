@@ -175,6 +175,41 @@ def test_a_memory_out_of_scope_is_answered_as_one_that_does_not_exist(
     assert isinstance(body, MemoryRecalled) and body.candidates == body.left_out == ()
 
 
+def test_scores_tell_nothing_of_memories_that_a_reader_may_not_see(
+    store: Store, memory: Memory
+) -> None:
+    """BM25 counts rows, but not those of other owners, of later commits, or off the path."""
+    texts = ["Staging is slow on Mondays.", "The host of staging is red.", "Red hosts are slow."]
+    query = "Which red host is slow on staging?"
+    session = Session("Hi", user="ann", store=store)
+    for number, text in enumerate(texts):
+        session = memory.remember(session, text, scope="user" if number else "session")
+    then, number = session, store.number
+
+    def answer(reader: Session, **how: Any) -> list[Any]:
+        return [(item.text, score) for item, score in memory.search(query, session=reader, **how)]
+
+    before = answer(session)
+    assert len(before) == 3
+    other = Session("Hi", user="bob", project="shop", store=store)
+    for count in range(12):
+        text = f"Staging host {count} of red {'slow ' * count}racks."
+        other = memory.remember(other, text, scope="user" if count % 3 else "session")
+    assert answer(session) == before
+    branch = session.fork("aside")
+    branch = memory.remember(branch, "A red host of the branch.")
+    assert answer(session) == before and answer(branch) != before
+    session = memory.remember(session, "Another red host, on staging.")
+    session = memory.remember(session, "Slow, slow staging of slow hosts.", scope="user")
+    assert answer(session) != before
+    assert answer(session, as_of=then) == answer(session, as_of=number) == before
+    latest = answer(session)
+    session = memory.remember(session, "A red host that is left behind.")
+    assert answer(session) != latest
+    session = session.rewind(session.seq - 2)
+    assert answer(session) == latest
+
+
 def test_session_scope_rides_on_the_path(store: Store, memory: Memory) -> None:
     root = memory.remember(Session("Hi", store=store), "Cats purr.")
     left = memory.remember(root.fork("left"), "Cats climb.")

@@ -287,14 +287,16 @@ def test_images_and_files_are_told_of():
         File("g.txt", "text/plain", gone),
         File("x.bin", "application/x", odd),
     )
-    text = str(messages(request(turns=[Said(parts)], blobs={note: b"milk"}))[-1]["content"])
+    text = str(
+        messages(request(turns=[Said(parts)], blobs={note: b"milk", png: b"\x89P"}))[-1]["content"]
+    )
     assert text.splitlines() == [
-        "[an image, image/png: a cat; it cannot be seen here]",
-        "[an image, image/png; it cannot be seen here]",
+        "[image: a cat, left out: image/png, 2 bytes, cannot be read here]",
+        "[image: image/png, left out: image/png, 2 bytes, cannot be read here]",
         "[the file n.txt]",
         "milk",
-        "[the file g.txt, text/plain; it cannot be read here]",
-        "[the file x.bin, application/x; it cannot be read here]",
+        "[file: g.txt, left out: it was erased]",
+        "[file: x.bin, left out: it was erased]",
     ]
 
 
@@ -407,7 +409,10 @@ def test_one_must_be_called(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
     pen = hand(
         monkeypatch,
         Pen(
-            '{"tool":"weather"}', '{"tool":"weather","arguments":{}', '{"tool":"add","arguments":{}'
+            '{"tool":"weather"}',
+            '{"tool":"weather","arguments":{}',
+            '{"tool":"add","arguments":{}',
+            '{"tool":"add","arguments":{}',
         ),
     )
     assert model.ask(request("Hello", ADD, WEATHER, choice="any"), None).calls[0].tool == "weather"
@@ -415,6 +420,8 @@ def test_one_must_be_called(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
     assert "answer" not in str(pen.bodies[0]["messages"])
     # nothing to choose: it is not asked
     assert model.ask(request("Hello", ADD, choice="any"), None).calls[0].tool == "add"
+    asked = request("Hello", ADD, WEATHER, choice="any", forced="add")
+    assert model.ask(asked, None).calls[0].tool == "add"
 
 
 def test_arguments_that_were_cut_stand_as_they_came(

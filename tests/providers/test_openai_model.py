@@ -657,7 +657,10 @@ def test_every_part_is_shown_or_named(wire: Wire) -> None:
     assert messages[4]["content"][1] == shown
     assert messages[5]["content"] == [
         shown,
-        {"type": "text", "text": "[file: a.pdf, not shown: application/pdf cannot stand here]"},
+        {
+            "type": "text",
+            "text": "[file: a.pdf, left out: application/pdf, 4 bytes, cannot be read here]",
+        },
     ]
 
 
@@ -700,6 +703,16 @@ def test_parameters(wire: Wire) -> None:
     }
     assert {key: body[key] for key in expected} == expected
     assert body["tool_choice"] == "none" and "tokens_max" not in body
+
+
+def test_a_tool_that_has_to_be_called(wire: Wire) -> None:
+    name = request().tools[0].name
+    wire.play(Responses().whole(text="x"), Chat().whole(text="x"))
+    ask(Responses().model(wire.url), request(choice="any", forced=name))
+    ask(Chat().model(wire.url), request(choice="any", forced=name))
+    responses, chat = [asked.json["tool_choice"] for asked in wire.requests]
+    assert responses == {"type": "function", "name": name}
+    assert chat == {"type": "function", "function": {"name": name}}
 
 
 OPEN = {"type": "object", "properties": {"q": {"type": "string"}}}

@@ -18,10 +18,18 @@ from plait.journal.stops import Parked
 from plait.runs.replay import replay
 from plait.runs.resume import resume
 from plait.session import accessors
+from plait.session.acts import Acting
 from plait.session.value import open_run_of, store_of_session
 from tests.runtime.programs import Steps, look
 
 Way = Literal["inbox", "refused", "apart"]  # apart: it writes nothing to this session
+
+
+class Idle(Workflow):
+    """Answers a turn, when it is its time, with nothing."""
+
+    def forward(self, session: Session) -> Session:
+        return session
 
 
 VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
@@ -58,12 +66,14 @@ VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
     "wait_for": ("refused", lambda s: s.wait_for("outside", 0)),
     "to": ("refused", lambda s: s.to("local")),
     "apply": ("refused", lambda s: s.files.apply()),
+    "turn": ("inbox", lambda s: s.turn("from outside", Idle(), wait=False)),
+    "aturn": ("inbox", lambda s: asyncio.run(s.aturn("from outside", Idle(), wait=False))),
     "fork": ("apart", lambda s: s.fork("aside")),
     "detach": ("apart", lambda s: s.detach()),
     "successor": ("apart", lambda s: s.successor()),
-    "flush": ("apart", lambda s: s.flush()),
 }
 STOPS = ("pause", "cancel", "require")  # what stops the run, or holds it, is meant to
+OF_ROOTS = ("turn", "aturn")  # a branch of an open run takes no turns
 DECISIONS = ("grant",)  # a person's, which code of a run may not make for itself
 
 
@@ -72,7 +82,7 @@ READERS = {"blame", "blob", "graph", "influence", "paths", "read", "text"}  # of
 
 def verbs() -> set[str]:
     """The verbs of a session and of its views."""
-    owners = [Session, *[getattr(accessors, name) for name in accessors.__all__]]
+    owners = [Session, Acting, *[getattr(accessors, name) for name in accessors.__all__]]
     return {
         name
         for owner in owners
@@ -243,7 +253,8 @@ def test_a_branch_of_an_open_run_is_not_disturbed_either(verb: str) -> None:
         Session("go", store="memory:")
     )
     assert done.facts["two"] == 2 and done.runs[-1].status == "finished"
-    assert bool(failures) == (VERBS[verb][0] == "refused" or verb in DECISIONS)
+    is_refused = VERBS[verb][0] == "refused" or verb in (*DECISIONS, *OF_ROOTS)
+    assert bool(failures) == is_refused
     (side,) = [
         each
         for each in Session.list(store=done.store, label="side")

@@ -352,7 +352,7 @@ def test_a_verdict_rests_on_a_run() -> None:
 @pytest.mark.parametrize("tool", [check, report, names])
 def test_a_verdict_rests_on_the_last_result(tool: Any) -> None:
     session = Session("Go.", store=STORE).use(tool)
-    for value in (session.result, f"{session.short}@{session.seq}", str(session)):
+    for value in (session.result, f"{session.short}@{session.seq}", f"{session.id}@{session.seq}"):
         assert evidence_of(session.checks.record("tests", True, evidence=value)) == "ToolReturned"
         session = session.at(session.seq).fork()
     assert session.why(session.result).steps[0].kind == "ToolReturned"

@@ -112,9 +112,17 @@ def test_nothing_can_be_set(session: Session) -> None:
 def test_a_repr_helps_and_never_raises(session: Session) -> None:
     assert repr(session) == f"<Session {session.short}@2 'cart bug' open>"
     assert repr(session.fork("strict")).endswith("@3 'strict' 'cart bug' open>")
-    assert str(session) == f"{session.id}@2"
     lost = session_at(type(position_of(session))(session.store, session.id, 99, session.head))
-    assert repr(lost).startswith("<Session ")
+    assert repr(lost).startswith("<Session ") and str(lost).startswith("<Session ")
+
+
+def test_printed_it_ends_with_the_transcript(session: Session) -> None:
+    for number in range(9):
+        session = session.say(f"line {number}\nand more", role="assistant", name="bo")
+    lines = str(session).split("\n")
+    assert lines[:2] == [repr(session), "(4 earlier messages: session.transcript())"]
+    assert lines[-2:] == ["assistant bo: line 8", "  and more"]
+    assert session.transcript().count("line") == 9
 
 
 def test_the_user_acts_unless_another_is_named(
@@ -462,7 +470,7 @@ def test_a_place_below_the_fork_is_a_place_of_the_lineage(session: Session) -> N
         early.id == branch.id and early.head == session.head and early.messages == session.messages
     )
     assert early.status == "open" and early.fork("c").messages == session.messages
-    assert [str(each) for each in early.lineage.sessions] == [str(session)]
+    assert list(early.lineage.sessions) == [session]
 
 
 # ── branches ─────────────────────────────────────────────────────────────────────────────────
@@ -476,7 +484,7 @@ def test_forks(session: Session) -> None:
         and a.lineage.parent == session
         and session.lineage.parent is None
     )
-    assert [str(each) for each in a.lineage.sessions] == [str(session), str(a)]
+    assert list(a.lineage.sessions) == [session, a]
     assert b.budget.left == Budget(tokens_max=7) and a.budget.left == Budget(tokens_max=100)
     assert a.fork(at=1).seq == 2 and a.fork(at=-1).lineage.parent == session
     for label in ("", "a@b", "a..b", " a", "a\n", "-x", "x" * 101, "a:b", 5):

@@ -15,7 +15,8 @@ from plait import Memory, Session, open_store
 from plait.errors import InvalidValue, RowsTooNew, StoreError
 from plait.event.kinds import ScratchSet
 from plait.session.audit import verify as audit
-from plait.store import MemoryStore, Rows, SqliteStore, Store, Table, verify_store
+from plait.store import MemoryStore, Region, Row, Rows, SqliteStore, Store, Table, verify_store
+from plait.store.search import PLACE_MAX, PLACE_MIN
 from plait.testing import Seeded
 from plait.testing.projections import Notes, Tally
 from plait.testing.store.searching import find_notes, found_keys, naive_scores
@@ -62,24 +63,36 @@ def test_both_stores_give_the_textbook_answer(
     rows = memory.rows("notes", "note")
     assert rows == sqlite.rows("notes", "note")
     orders = [row["order"] for row in rows]
+    places = st.sampled_from([*orders, PLACE_MIN, PLACE_MAX])
+    region = st.builds(Region, st.sampled_from(["me", "you", "them"]), places, places)
     options: dict[str, Any] = {
-        "among": data.draw(
-            st.none() | st.just({"owner": ["me", None]}) | st.just({"source": ["s", ""]})
-        ),
+        "within": data.draw(st.none() | st.lists(region, max_size=3)),
         "upto": data.draw(st.none() | st.sampled_from(orders)) if orders else None,
         "near": data.draw(st.none() | st.tuples(st.just("source"), st.integers(0, 3))),
         "limit": data.draw(st.integers(1, 15)),
     }
     ours, theirs = [store.search("notes", "note", asked, **options) for store in stores]
     assert ours == theirs
-    if rows:
-        texts = {str(row["key"]): str(row["from"] or "") for row in rows}
-        every = sqlite.search("notes", "note", asked, limit=100)
-        wanted = naive_scores(texts, asked)
-        assert found_keys(every) == [key for key, _ in wanted]
-        assert [hit.score for hit in every.rows] == pytest.approx([score for _, score in wanted])
+    seen = [row for row in rows if is_within(row, options["within"], options["upto"])]
+    texts = {str(row["key"]): str(row["from"] or "") for row in seen}
+    options["limit"] = 100
+    every = sqlite.search("notes", "note", asked, **options)
+    wanted = naive_scores(texts, asked)
+    assert found_keys(every) == [key for key, _ in wanted]
+    assert [hit.score for hit in every.rows] == pytest.approx([score for _, score in wanted])
+    beside = {str(row["key"]) for hit in every.rows for row in (*hit.before, *hit.after)}
+    assert beside <= texts.keys()
     assert memory.check_words() == sqlite.check_words() == []
     sqlite.close()
+
+
+def is_within(row: Row, within: list[Region] | None, upto: int | None) -> bool:
+    place: Any = row["order"]
+    if upto is not None and place > upto:
+        return False
+    return within is None or any(
+        row["owner"] == group and first <= place <= last for group, first, last in within
+    )
 
 
 @pytest.fixture
@@ -101,9 +114,9 @@ def test_a_change_of_another_column_leaves_the_index_alone(
 ) -> None:
     log = begin(store, ScratchSet("a", "red fish"), ScratchSet("b", "blue"))
     before = index_bytes(tmp_path)
-    extend(store, log, ScratchSet("a", {"owner": "me"}), ScratchSet("a", {"source": "s"}))
+    extend(store, log, ScratchSet("a", {"source": "t"}), ScratchSet("a", {"source": "s"}))
     assert index_bytes(tmp_path) == before
-    assert find_notes(store, "fish", among={"owner": ["me"]}) == ["a"]
+    assert store.rows("notes", "note", {"key": "a"})[0]["source"] == "s"
     extend(store, log, ScratchSet("a", "red"))
     assert index_bytes(tmp_path) != before
 
@@ -197,7 +210,7 @@ def test_an_index_that_is_not_of_its_rows_is_named(tmp_path: Path) -> None:
     assert "note row of 'a' says from is 'green'" in str(row) and "notes.note" in str(words)
     store.rebuild("notes")
     assert store.check_words() == [] and find_notes(store, "red") == ["a"]
-    raw(f"INSERT INTO {INDEX}(rowid, [from]) VALUES (9, 'planted')")
+    raw(f"INSERT INTO {INDEX}(rowid, from__terms) VALUES (9, '_0 planted_0')")
     raw.close()
     assert len(store.check_words()) == 1
     store.rebuild("notes")
@@ -218,13 +231,18 @@ def test_an_index_that_is_not_of_its_rows_is_named(tmp_path: Path) -> None:
         f"DELETE FROM {INDEX}_idx",
         f"DELETE FROM {INDEX}_config",
         "DELETE FROM p_notes__note",
+        "DELETE FROM p_notes__note__groups",
+        "UPDATE p_notes__note__groups SET value = 'you' WHERE value = 'me'",
+        "UPDATE p_notes__note__groups SET rows = rows + 1",
+        "UPDATE p_notes__note SET from__group = 1",
         f"DROP TABLE {INDEX}",
     ],
 )
 def test_every_edit_of_the_index_is_found_and_mended(tmp_path: Path, edit: str) -> None:
     store = open_store(tmp_path, projections=[Notes()])
     filler = " ".join(f"w{i}" for i in range(2000))  # the index has more pages than one
-    begin(store, ScratchSet("a", "red fish"), ScratchSet("b", "blue"), ScratchSet("c", filler))
+    notes = ScratchSet("a", "red fish"), ScratchSet("b", "blue"), ScratchSet("c", filler)
+    begin(store, *notes, ScratchSet("d", {"from": "red", "owner": "me"}))
     wanted = store.search("notes", "note", ["red", "blue"])
     raw = RawSql(tmp_path / "store.db")
     raw(edit)
@@ -267,13 +285,14 @@ def test_a_table_beside_the_index_is_found(
         Table("note", ("key",), {"key": "integer", "w": "integer"}, "key", words="w"),
         Table("note", ("key",), {"key": "integer", "w": "text"}, "key", words="nope"),
         Table("note", ("key",), {"key": "integer", "rank": "text"}, "key", words="rank"),
+        Table("note", ("key",), {"key": "integer", "w": "text"}, "key", words="w", group="key"),
     ],
 )
 def test_a_table_that_cannot_have_words_is_refused(table: Table) -> None:
     class Bad(Notes):
         tables = (table,)
 
-    with pytest.raises(InvalidValue, match="words|order"):
+    with pytest.raises(InvalidValue, match="words|order|groups"):
         MemoryStore(source=Seeded(), projections=(Bad(),))
 
 

@@ -38,6 +38,12 @@ class TakeAnswer(NamedTuple):
     """Settle a question with its answer."""
 
 
+class TakeEarlier(NamedTuple):
+    """Take over the outcome, consent or answer of the same call before the program changed."""
+
+    event: Event
+
+
 class UseEdited(NamedTuple):
     """Request the call with the arguments that the person who consented put in place."""
 
@@ -96,6 +102,7 @@ Action = (
     | AskQuestion
     | AskAnswerer
     | TakeAnswer
+    | TakeEarlier
     | UseEdited
     | RequestAgain
     | ProbeCall
@@ -130,6 +137,12 @@ class RetryAfter(NamedTuple):
     failure: Failure  # of the attempt before
 
 
+class AskNext(NamedTuple):
+    """Leave the model, which is down, and put an attempt at another one of the list on record."""
+
+    failure: Failure  # of the model that is left
+
+
 class AskAnew(NamedTuple):
     """Leave this ask behind and make another one from here."""
 
@@ -145,5 +158,13 @@ class EndAtBudget(NamedTuple):
 
 
 ModelAction = (
-    RecordAsk | RequestReply | RecordLoss | RetryAfter | AskAnew | GiveUp | EndAtBudget | Settled
+    RecordAsk
+    | RequestReply
+    | RecordLoss
+    | RetryAfter
+    | AskNext
+    | AskAnew
+    | GiveUp
+    | EndAtBudget
+    | Settled
 )

@@ -11,7 +11,7 @@ may one whose tool raised. The effect class says what is done then (`effects.py`
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from plait.calls.actions import (
     Action,
@@ -28,6 +28,7 @@ from plait.calls.actions import (
     Settled,
     Stopped,
     TakeAnswer,
+    TakeEarlier,
     UseEdited,
     WaitForPerson,
 )
@@ -107,9 +108,21 @@ class Context(Protocol):
         """True if the policies of now are those that the request was judged by."""
         ...
 
+    def earlier(self, call: ToolCallState) -> EarlierCall | None:
+        """Return the same call before a change of the program was accepted; None: it is new."""
+        ...
+
     def misfit(self, call: ToolCallState) -> str:
         """Return why a result that a person reported just now lacks the tool's type; "" if not."""
         ...
+
+
+class EarlierCall(NamedTuple):
+    """A call of the steps that a changed program left behind, and asks for again."""
+
+    outcome: Event | None  # None: it has none, or was certainly not run
+    decision: Event | None  # consent to it that still holds, or the answer to its question
+    may_have_begun: bool  # it has no outcome, and may have happened
 
 
 class ToolCallState:
@@ -148,6 +161,7 @@ class ToolCallState:
         self.request, self.attempt = request, body.attempt
         self.given, self.policy, self.reason = body.arguments, body.policy, body.reason
         self.needs_consent = body.decision == "ask"
+        self.is_carried = body.carries is not None  # this very request, not a later attempt
         self.tool = self._tool.with_effect(body.effect)  # the class is that of this very call
         self.is_undone = False  # it did not happen, or was undone: it is to be run (again)
         self.unknown = self.outcome = self.refusal = None
@@ -210,9 +224,12 @@ class ToolCallState:
         """The idempotency key: the same however often the run is resumed.
 
         A call that was undone is another one to the service, which may remember the first by its
-        key, so it gets a new key when it is requested again.
+        key, so it gets a new key when it is requested again. A call that a changed program asks for
+        again keeps its key.
         """
-        return self._keyed.id
+        body = self._keyed.body
+        assert isinstance(body, k.ToolRequested)
+        return body.carries.key if body.carries is not None else self._keyed.id
 
     @property
     def since(self) -> Event:
@@ -255,11 +272,17 @@ class ToolCallState:
         """Return what is due next. Feed the events that come of it, and ask again."""
         if self.outcome is not None:
             return self._action_after_outcome(self.outcome, context)
+        earlier = context.earlier(self) if self.is_carried else None
+        if earlier is not None and earlier.outcome is not None:
+            return TakeEarlier(earlier.outcome)
         if self.tool.asks and not self.waits:
-            return self._action_of_question(context)
-        if context.is_in_run and (action := self._action_in_doubt(context)) is not None:
+            return self._action_of_question(context, earlier)
+        if context.is_in_run and (action := self._action_in_doubt(context, earlier)) is not None:
             return action
-        if self.needs_consent and (action := self._action_for_consent(context)) is not None:
+        if (
+            self.needs_consent
+            and (action := self._action_for_consent(context, earlier)) is not None
+        ):
             return action
         if names := self.missing_secrets:
             why = "an argument was a secret, which is not on record"
@@ -285,7 +308,7 @@ class ToolCallState:
             return self._find_out(f"it failed, and may have happened all the same: {failure}")
         return Stopped() if was_stopped else Settled(outcome)
 
-    def _action_in_doubt(self, context: Context) -> Action | None:
+    def _action_in_doubt(self, context: Context, earlier: EarlierCall | None) -> Action | None:
         """Return what is due for a call that may have happened; None if it may just be run."""
         was_tried = context.was_tried(self)
         if self.is_undone and not was_tried:
@@ -294,6 +317,8 @@ class ToolCallState:
             is_asked = not context.is_live or context.is_open(self.unknown)
             return WaitForPerson() if is_asked else Review(LOST)
         standing = context.standing_of(self.since)
+        if earlier is not None and earlier.may_have_begun:
+            was_tried = True
         if not was_tried and (self.waits or standing is Standing.LIVE):
             return None
         if standing is Standing.INHERITED:
@@ -301,7 +326,8 @@ class ToolCallState:
         if not was_tried and self.since is self.grant and context.was_held(self.since):
             return None
         if EFFECTS[self.tool.effect].is_repeatable:  # it is run again, with the same key
-            return None if self._is_as_consented(context) else RequestAgain()
+            is_same = standing is Standing.LIVE or self._is_as_consented(context)
+            return None if is_same else RequestAgain()
         return self._find_out(LOST)
 
     def _request_again(self, context: Context) -> RequestAgain:
@@ -331,7 +357,7 @@ class ToolCallState:
             case "repeat":
                 return RequestAgain()
 
-    def _action_for_consent(self, context: Context) -> Action | None:
+    def _action_for_consent(self, context: Context, earlier: EarlierCall | None) -> Action | None:
         """Return what is due before the call may run; None if it may."""
         if self.waits and not context.is_in_run:
             where = "on a session outside of the run; use the run's own session"
@@ -343,10 +369,12 @@ class ToolCallState:
         if change and (self.grant is not None or self.asked_for is self.request):
             return RequestAgain()
         if self.waits:
-            return self._action_while_waiting(context, change)
+            return self._action_while_waiting(context, change, earlier)
         return UseEdited() if self.edited is not None else None
 
-    def _action_while_waiting(self, context: Context, change: str) -> Action:
+    def _action_while_waiting(
+        self, context: Context, change: str, earlier: EarlierCall | None
+    ) -> Action:
         ask = self.approval_ask
         if self.denial is not None:
             body = self.denial.body
@@ -360,13 +388,17 @@ class ToolCallState:
             return Fail(Failure("ApprovalExpired", why), expires=True)
         if not context.is_open(self.ask):  # its answer was for another binding, or was rewound
             return AskPerson(change)
+        if earlier is not None and earlier.decision is not None:
+            return TakeEarlier(earlier.decision)
         return AskApprover() if context.has_approver else WaitForPerson()
 
-    def _action_of_question(self, context: Context) -> Action:
+    def _action_of_question(self, context: Context, earlier: EarlierCall | None) -> Action:
         if not context.is_in_run:
             return Fail(Failure("NoRun", "a person can only be asked in a workflow"))
         if self.ask is None:
             return AskQuestion()
         if self.answer is not None:
             return TakeAnswer()
+        if earlier is not None and earlier.decision is not None:
+            return TakeEarlier(earlier.decision)
         return AskAnswerer() if context.has_answerer else WaitForPerson()

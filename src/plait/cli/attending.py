@@ -54,6 +54,8 @@ class RunAttendant:
         self.mode: Mode = mode
         self.quiet, self.mute = quiet, quiet or given.form != "text"
         self.progress = Progress(self.mute)
+        # more fields of the document that is printed with --json
+        self.more: Callable[[Session], Document] = lambda session: {}
 
     def attend_run(
         self,
@@ -118,6 +120,7 @@ class RunAttendant:
                     "session": session_document(session),
                     "text": text,
                     "used": self.progress.document(),
+                    **self.more(session),
                 }
             )
             return
@@ -162,6 +165,7 @@ class RunAttendant:
                 "session": session_document(session),
                 "why": outcome.why,
                 "waiting": waiting,
+                **self.more(session),
             }
             print_json({**document, "resume": resume, "used": self.progress.document()})
             raise click.exceptions.Exit(WAITING)

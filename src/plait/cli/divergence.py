@@ -15,14 +15,16 @@ from plait.errors import NeedsWorkflow, ReplayDiverged
 def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:
     """Return an error that shows both sides next to each other, the place, and the choices."""
     branch = command_line(given, "whatif", f"{error.session}@{max(1, error.at - 1)}")
+    accept = command_line(given, "resume", error.session, "--accept", '"…"')
     lines = [
         (
             f"the program goes another way than the record of session {error.session}, at event"
             f" {error.at}:"
         ),
-        *_comparison_lines(error.expected, error.found),
+        *comparison_lines(error.expected, error.found),
         "Nothing was executed and nothing was written. Either put the program back as it was,",
         f"or go on live in a branch from just before: {branch}",
+        *([f"or accept the change, and go on live from there: {accept}"] if error.log else []),
     ]
     details = {
         "session": error.session,
@@ -30,11 +32,12 @@ def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:
         "expected": error.expected,
         "found": error.found,
         "whatif": branch,
+        **({"accept": accept} if error.log else {}),
     }
     return ShellError(error, lines, DIVERGED, details)
 
 
-def _comparison_lines(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
+def comparison_lines(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
     """Return a row for the kind, and one for every field that differs."""
     fields = [
         name

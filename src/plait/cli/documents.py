@@ -19,6 +19,7 @@ from plait.event import Event
 from plait.event.kinds import Trees
 from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
+from plait.session.branching import durability_of
 from plait.session.graph import Edge, Node
 from plait.session.ports import store_at
 from plait.session.state import Spent
@@ -136,7 +137,7 @@ def show_document(session: Session, messages: int | None) -> Document:
         "continues": place_document(session.lineage.continues)
         if session.lineage.continues
         else None,
-        "durability": session.durability,
+        "durability": durability_of(session),
         "runs": [msgspec.structs.asdict(run) for run in session.runs],
         "facts": {
             key: {

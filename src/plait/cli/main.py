@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import click
 
+from plait.cli.bisecting import bisect_command
 from plait.cli.branching import fork, merge, rewind
+from plait.cli.check import check_command
 from plait.cli.cost import cost
+from plait.cli.debugging import debug_command
 from plait.cli.doctor import doctor
 from plait.cli.exits import CommandGroup
 from plait.cli.feedback import feedback
@@ -61,16 +64,16 @@ def main() -> None:
 
 SECTIONS: dict[str, list[click.Command]] = {
     "Begin": [init, new],
-    "Run": [run_command, resume_command, replay_command, whatif_command, grant],
+    "Run": [run_command, resume_command, replay_command, whatif_command, debug_command, grant],
     "Look": [ls, runs, show, log, tail, find, cost],
-    "Ask": [why, influence, graph, diff_command],
+    "Ask": [why, influence, graph, diff_command, bisect_command],
     "Memory": [memory],
     "Files": [to_command, files_command, cat, blame_command, checkout, apply, sandbox],
     "Branch": [fork, rewind, merge],
     "Record": [say, note, fact, decide, retract, todo, settle, require, validate, feedback],
     "People": [inbox, approve, deny, answer, resolve, send, signal, cancel],
     "End": [pause, unpause, close, archive],
-    "Check": [verify_command, doctor, gc],
+    "Check": [check_command, verify_command, doctor, gc],
 }
 for commands in SECTIONS.values():
     for command in commands:

@@ -56,6 +56,9 @@ class Progress:
                 self._path = item.agent
                 tool = getattr(item, "tool", "")
                 self._doing = f"asks for {tool}" if tool else "answers" if item.text else "thinks"
+                model, why = getattr(item, "model", ""), getattr(item, "why", "")
+                if model and why:
+                    self._doing = f"waits for {model}: {why}"
 
     def _count_event(self, event: Event) -> None:
         body, call = event.body, event.header.call or ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plait.cli.accepting import resume_accepting
 from plait.cli.attending import Do, RunAttendant, act_as
 from plait.cli.common import (
     Options,
@@ -60,7 +61,11 @@ if TYPE_CHECKING:
 @click.option("--user", help="For whom.")
 @click.option("--project", help="For what.")
 @click.option("--tag", "tags", metavar="K=V", multiple=True, help="A tag; may be repeated.")
-@click.option("--model", metavar="NAME", help="Ask this model in every agent, as in openai:gpt-5.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Ask this model in every agent, as in openai:gpt-5; a,b: b if a is down.",
+)
 @click.option(
     "--arg",
     "arguments",
@@ -195,6 +200,11 @@ def _check_arguments(program: Workflow, more: dict[str, Any]) -> None:
     is_flag=True,
     help="Every session whose run is open and held by no process; with --due, both.",
 )
+@click.option(
+    "--accept",
+    metavar="REASON",
+    help="Go on with a changed program, live from the first difference, which is printed.",
+)
 @approve_option
 @quiet_option
 @writing
@@ -204,6 +214,7 @@ def resume_command(
     target: str | None,
     all_due: bool,
     all_interrupted: bool,
+    accept: str | None,
     approve: Mode | None,
     quiet: bool,
 ) -> None:
@@ -215,6 +226,10 @@ def resume_command(
     if (all_due or all_interrupted) and name is not None:
         raise click.UsageError(
             "--due and --interrupted find sessions by themselves: leave out S, or them."
+        )
+    if (all_due or all_interrupted) and accept is not None:
+        raise click.UsageError(
+            "--accept is for one session: name it, and leave out --due and --interrupted."
         )
     mode = mode_of(approve)
     act_as(given)
@@ -234,7 +249,11 @@ def resume_command(
         _exit_after(done)
         return
     session = given.open(name or "@")
-    RunAttendant(given, mode, quiet).attend_run(session, _resumer(session, program))
+    attendant = RunAttendant(given, mode, quiet)
+    if accept is None:
+        attendant.attend_run(session, _resumer(session, program))
+    else:
+        resume_accepting(attendant, session, program, accept)
 
 
 def _resumer(session: Session, program: Workflow | None) -> Do:

@@ -22,6 +22,7 @@ from plait.event.kinds import Budget, Placement
 from plait.ids import short
 from plait.session import Facts, Message, Session
 from plait.session.accessors.checks import FEEDBACK
+from plait.session.branching import durability_of
 from plait.session.event_text import event_text, short_sandbox
 from plait.session.state import Spent
 from plait.session.views import Validation
@@ -125,7 +126,7 @@ class _SessionPage:
             ("user", session.user, ""),
             ("project", session.project, ""),
             ("tags", tags or None, ""),
-            ("durability", session.durability if session.durability != "full" else None, ""),
+            ("durability", _unusual_durability(session), ""),
             ("placement", _placement_text(session.files.placement), ""),
             ("files", f"tree {session.files.tree[:12]}" if session.files.tree else None, DIM),
             ("budget", _budget_text(session.budget.limits, session.budget.left_now), ""),
@@ -295,6 +296,11 @@ def _last_run_text(session: Session) -> tuple[str | None, str]:
         f" {last.status}{': ' + last.why if last.why else ''}{times}"
     )
     return told, BAD if last.status in ("failed", "interrupted") else ""
+
+
+def _unusual_durability(session: Session) -> str | None:
+    found = durability_of(session)
+    return found if found != "full" else None
 
 
 def _lineage_text(session: Session) -> str | None:

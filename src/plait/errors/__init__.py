@@ -9,7 +9,8 @@
     │   ├── MalformedJson        not JSON at all
     │   ├── NotCanonical         JSON, but not the one spelling that is hashed
     │   ├── UnknownKind          an event kind this Plait does not know
-    │   └── UnknownVersion       a body version this Plait does not know
+    │   ├── UnknownVersion       a body version this Plait does not know
+    │   └── EndsAgree            both ends of a bisection are good, or both are bad
     ├── CommitmentBroken         bytes that do not hash to the id in the header or the chain
     ├── SessionError
     │   ├── WrongStatus          the session's status does not allow it
@@ -28,8 +29,11 @@
     │   ├── RunLost              another process took the run, or ended it
     │   ├── TurnFailed           a turn that another process took has no answer
     │   ├── NothingToResume      no run of it waits to be taken up again
+    │   ├── NothingToDebug       no code of a program was at work at that step
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
+    │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
     │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
@@ -54,6 +58,8 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
+    │   ├── MissingSetting       an address or a version that a model needs is not set
+    │   ├── BadSettings          the file plait.toml cannot be used as it is
     │   ├── BadSecret            a value that cannot be kept out of the record
     │   └── ToolChanged          a server's tool is not the one that was accepted
     ├── WorkspaceError           files of a session
@@ -86,6 +92,10 @@
     │   ├── ResultInvalid        the model's answer does not have the type that was asked for
     │   ├── ChoiceInvalid        the model chose none of the candidates
     │   ├── BudgetExceeded       the budget does not allow it
+    │   ├── GuardRefused         a guard rejects the input or the answer of an agent
+    │   ├── GuardFailed          a guard raised, or returned no verdict
+    │   ├── InstructionFailed    the function that gives an agent its instruction failed
+    │   ├── DelegationRefused    workflows that are tools of each other called each other too deep
     │   └── BranchFailed         a branch of a Parallel
     └── StoreError
         ├── NoStore              there is no store yet, and looking does not make one
@@ -124,7 +134,11 @@ from plait.errors.effects import (
     BranchFailed,
     BudgetExceeded,
     ChoiceInvalid,
+    DelegationRefused,
     EffectError,
+    GuardFailed,
+    GuardRefused,
+    InstructionFailed,
     ModelFailed,
     ResultInvalid,
     ToolFailed,
@@ -154,7 +168,11 @@ from plait.errors.memories import (
     UnknownMemory,
 )
 from plait.errors.runs import (
+    BisectAborted,
+    EndsAgree,
     NeedsWorkflow,
+    NothingToAccept,
+    NothingToDebug,
     NothingToResume,
     ReplayDiverged,
     RunHeld,
@@ -214,9 +232,11 @@ from plait.errors.sessions import (
 )
 from plait.errors.setup import (
     BadSecret,
+    BadSettings,
     BadTool,
     MissingExtra,
     MissingKey,
+    MissingSetting,
     MissingWeights,
     NoModel,
     SetupError,
@@ -255,21 +275,28 @@ __all__ = (
     "AskExpired",
     "BadAddress",
     "BadSecret",
+    "BadSettings",
     "BadTool",
+    "BisectAborted",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",
     "CallFailed",
     "ChoiceInvalid",
     "CommitmentBroken",
+    "DelegationRefused",
     "DiskFull",
     "DuplicateKey",
     "EditRefused",
     "EffectError",
     "EgressRefused",
+    "EndsAgree",
     "FileWithheld",
     "GateUnmet",
+    "GuardFailed",
+    "GuardRefused",
     "IndexFailed",
+    "InstructionFailed",
     "InvalidInput",
     "InvalidValue",
     "IsolationMissing",
@@ -281,6 +308,7 @@ __all__ = (
     "MergeConflict",
     "MissingExtra",
     "MissingKey",
+    "MissingSetting",
     "MissingWeights",
     "ModelFailed",
     "NeedsWorkflow",
@@ -303,6 +331,8 @@ __all__ = (
     "NotPlaced",
     "NotSettled",
     "NotSupported",
+    "NothingToDebug",
+    "NothingToAccept",
     "NothingToResume",
     "OutcomeUnknown",
     "OutsideWorkspace",

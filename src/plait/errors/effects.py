@@ -74,6 +74,50 @@ class ChoiceInvalid(EffectError):
         )
 
 
+class InstructionFailed(EffectError):
+    """The function that gives an agent its instruction raised, or returned none."""
+
+    def __init__(self, agent: str, function: str, why: str, session: Any = None) -> None:
+        self.agent, self.function, self.why, self.session = agent, function, why, session
+        super().__init__(
+            f"{agent} has no instruction: {function} failed: {without_full_stop(why)}. Mend the"
+            " function, and resume the run."
+        )
+
+
+class GuardRefused(EffectError):
+    """A guard did not let the input, or the answer, of an agent pass."""
+
+    def __init__(self, agent: str, guard: str, what: str, reason: str, session: Any = None) -> None:
+        self.agent, self.guard, self.what, self.reason = agent, guard, what, reason
+        self.session = session
+        super().__init__(
+            f"{guard} rejects the {what} of {agent}: {without_full_stop(reason)}. It is recorded;"
+            " go on from error.session."
+        )
+
+
+class GuardFailed(EffectError):
+    """A guard raised, or returned something that is no verdict."""
+
+    def __init__(self, guard: str, why: str, session: Any = None) -> None:
+        self.guard, self.why, self.session = guard, why, session
+        super().__init__(
+            f"the guard {guard} failed: {without_full_stop(why)}. Mend it, and resume the run."
+        )
+
+
+class DelegationRefused(EffectError):
+    """Workflows that have each other as tools called each other too deep."""
+
+    def __init__(self, tool: str, depth: int, session: Any = None) -> None:
+        self.tool, self.depth, self.session = tool, depth, session
+        super().__init__(
+            f"{tool} was not called: {depth} workflows wait for each other already, each called as"
+            " a tool of the one before. Answer without it, or do not let them call each other."
+        )
+
+
 class BudgetExceeded(EffectError):
     """The budget does not allow it. Nothing was spent on it; the refusal is on record."""
 

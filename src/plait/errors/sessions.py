@@ -162,12 +162,14 @@ class NoHost(SessionError):
 class NoRun(SessionError):
     """No run of this session is open; nothing was written."""
 
-    def __init__(self, session: str, verb: str) -> None:
+    def __init__(self, session: str, verb: str, step: str = "") -> None:
+        """`session`: "" if the act is one of the code of a run, and no run executes."""
         self.session, self.verb = session, verb
-        super().__init__(
-            f"session {session} has no open run that could {verb}. Nothing was written; "
-            "a branch belongs to the run of the session it was forked in: name that one."
-        )
+        step = step or "a branch belongs to the run of the session it was forked in: name that one"
+        where = f"session {session} has no open run"
+        if not session:
+            where, step = "no run executes here", "call it in forward()"
+        super().__init__(f"{where} that could {verb}. Nothing was written; {step}.")
 
 
 class NoEndedRun(SessionError):

@@ -174,7 +174,10 @@ class StaleHead(StoreError):
     ) -> None:
         """`run`: the run that is open there now, and took the log over."""
         self.log, self.expected, self.found, self.seq, self.run = log, expected, found, seq, run
-        step = "reload it and try again, or fork it to keep both"
+        step = (
+            "keep the value that each verb returns (session = session.say(…)), or reload() it and"
+            " try again, or fork it to keep both"
+        )
         if run is not None:
             step = (
                 f"a run is open in it, {run}: reload it and try again, which goes to its inbox, or"

@@ -26,6 +26,7 @@ _NO_STEPS = frozenset(
 )
 _ENDED = frozenset({k.RunFailed.__name__, k.RunCancelled.__name__})
 _CALL_FINISHED = k.CallFinished.__name__
+_MARK = k.PatchMarked.__name__
 _DELIVERED = k.Delivered.__name__
 _NOT_ORDINARY = _ENDED | {_CALL_FINISHED, _DELIVERED}
 
@@ -57,12 +58,17 @@ class Cursor:
         stopped: bool = False,
         noted: Container[int] = (),
     ) -> None:
-        # seqs of `Bypassed`: written by the run with the step after it, and no step itself
+        # seqs of `Bypassed` and `PatchMarked`: written by the run with the step after it, and no
+        # step itself
         self._noted = noted
         # at: after the last step taken; tip: where the log ended
         self.log, self.at, self.tip = log, at, tip
         self.stopped = stopped  # the recording ends with a call that was stopped
         self.closed = closed  # nothing may be added to the log: it is another run's
+        # names of patches, by the number of steps before them
+        self._marks: dict[int, set[str]] = {}
+        if any(step.kind == _MARK for step in steps):
+            steps, loose = self._without_marks(steps, loose)
         self._steps, self._next = steps, 0
         self._end = len(steps)  # after it comes the aftermath only
         while self._end and _is_aftermath(steps[self._end - 1]):
@@ -70,9 +76,35 @@ class Cursor:
         # so many steps are the source run's: they are compared by kind, tool and order only
         self._loose = loose
 
+    def _without_marks(self, steps: list[Event], loose: int) -> tuple[list[Event], int]:
+        """Keep the marks of patches apart: a program that has no such patch any more passes them.
+
+        Returns the steps, and how many of them are the source run's.
+        """
+        kept: list[Event] = []
+        of_source = loose
+        for number, step in enumerate(steps):
+            body = step.body if step.kind == _MARK else None
+            if isinstance(body, k.PatchMarked):
+                self._marks.setdefault(len(kept), set()).add(body.name)
+                of_source -= number < loose
+            else:
+                kept.append(step)
+        return kept, of_source
+
+    def has_mark(self, name: str, ahead: int) -> bool:
+        """True if a patch is marked before the next step, or the one so many further."""
+        places = range(self._next, self._next + ahead + 1)
+        return any(name in self._marks.get(place, ()) for place in places)
+
     def is_before_branch(self, ahead: int = 0) -> bool:
         """True if the next step, or the one so many further, is one of the source run."""
         return self._next + ahead < self._loose
+
+    @property
+    def is_of_other_run(self) -> bool:
+        """True if the next step was recorded by the run that this one was branched off."""
+        return self.closed or self.is_before_branch()
 
     def has_steps_after(self, ahead: int) -> bool:
         """True if so many further steps are not the last ones, the aftermath aside."""
@@ -239,24 +271,24 @@ def steps_of(run: str, events: Sequence[Event]) -> list[Event]:
     steps: list[Event] = []
     for event in _events_on_path(run, events):
         if event.kind == k.RunResumed.__name__:
-            _reopen(steps)
+            reopen(steps)
         elif event.kind not in _NO_STEPS:
             steps.append(event)
     return steps
 
 
 def noted_in(run: str, events: Sequence[Event]) -> frozenset[int]:
-    """Return the seqs at which a run noted an act around it."""
+    """Return the seqs at which a run noted an act around it, or a patch."""
     return frozenset(
         [
             event.seq
             for event in events
-            if event.kind == k.Bypassed.__name__ and event.header.run == run
+            if event.kind in (k.Bypassed.__name__, _MARK) and event.header.run == run
         ]
     )
 
 
-def _reopen(steps: list[Event]) -> None:
+def reopen(steps: list[Event]) -> None:
     """Remove the end of a run that was resumed: its aftermath, and that its budget was used up."""
     while steps and (steps[-1].kind in _ENDED or _is_aftermath(steps[-1])):
         steps.pop()
@@ -297,12 +329,14 @@ def _comparable(body: Body) -> Body:
     """
     if isinstance(body, k.ToolRequested):
         # a tool described anew is still that tool
-        return msgspec.structs.replace(body, policy=None, decision="", version="")
+        return msgspec.structs.replace(
+            body, policy=None, decision="", version="", carries=None, due=None
+        )
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):
         # a script is __main__ when it is run
-        return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2])
+        return msgspec.structs.replace(body, workflow=body.workflow.rpartition(":")[2], version="")
     if isinstance(body, k.GateRequired):
         return msgspec.structs.replace(body, by="")  # the judge of a gate is on record
     if isinstance(body, k.ValidationRecorded):

@@ -13,7 +13,8 @@ from plait.errors import NothingToResume
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
-from plait.journal.cursor import Cursor, noted_in, steps_of
+from plait.journal.abandoned import branches_of
+from plait.journal.cursor import Cursor, noted_in, reopen, steps_of
 from plait.journal.journal import Journal
 from plait.journal.recording import Recording
 from plait.session import Session
@@ -109,6 +110,42 @@ def root_session(session: Session) -> Session:
     return session
 
 
+def run_around(store: Store, event: Event) -> tuple[RecordedRun, Position] | None:
+    """Return the run that was going on at an event, and the position of the run's last event.
+
+    For an event of a branch, it is the run that the branch belongs to. None: no run was going on.
+    """
+    log = store.log(event.log)
+    found = _run_up_to(store, log.id, event.seq)
+    if found is not None:
+        return None if found[0].is_over and event.seq > found[0].last.seq else found
+    id = next(store.read(log.id, log.place + 1, log.place + 1)).header.run
+    while id is not None and found is None and log.parent is not None:
+        log = store.log(log.parent)
+        found = _run_up_to(store, log.id, log.tip, id.partition("/")[0])
+    return found
+
+
+def _run_up_to(
+    store: Store, log: LogId, seq: int, id: str | None = None
+) -> tuple[RecordedRun, Position] | None:
+    """Return the last run that was started in a log up to a seq, or the run with this id, and its
+    last event; the last before the next run, if it did not end.
+    """
+    own = store.log(log)
+    starts = list(store.read(log, own.place + 1, own.tip, kinds=_STARTS))
+    before = [event for event in starts if event.seq <= seq and id in (None, event.header.run)]
+    if not before:
+        return None
+    later = [event.seq for event in starts if event.seq > before[-1].seq]
+    last = next(store.read(log, later[0] - 1, later[0] - 1)) if later else None
+    end = (last.seq, last.id) if last is not None else (own.tip, own.head)
+    run = last_run(Position(store.address, log, *end))
+    assert run is not None
+    end = (run.last.seq, run.last.id) if run.is_over else end
+    return run, Position(store.address, log, *end)
+
+
 def first_run(store: Store, run: RecordedRun) -> RecordedRun:
     """Return the run in which the program was first called: the source of all what-ifs above."""
     while run.source is not None and (above := _run_at(store, run.source)) is not None:
@@ -128,15 +165,9 @@ def start_of(session: Session, run: RecordedRun) -> Session:
 def unmerged_branches(session: Session, run: str) -> Iterator[LogId]:
     """Yield the branches of a run that are not merged yet, and theirs."""
     store, covers = store_at(session.store), counted_logs(session)
-    parents = [session.id]
-    while parents:
-        for row in store.rows("session", "session", {"parent": parents.pop()}, limit=2**31):
-            log = store.log(LogId(str(row["log"])))
-            first = next(store.read(log.id, log.place + 1, log.place + 1))
-            if first.header.run == run:
-                parents.append(log.id)
-                if covers.get(log.id, 0) < log.tip:
-                    yield log.id
+    for log in branches_of(store, session.id, run):
+        if covers.get(log, 0) < store.log(log).tip:
+            yield log
 
 
 def _run_at(store: Store, place: k.Place) -> RecordedRun | None:
@@ -151,16 +182,33 @@ def _position_of(store: Store, place: k.Place) -> Position:
 
 
 def follow_recording(
-    journal: Journal, session: Session, run: RecordedRun, start: Session, *, is_replay: bool = False
+    journal: Journal,
+    session: Session,
+    run: RecordedRun,
+    start: Session,
+    *,
+    is_replay: bool = False,
+    cuts: Mapping[LogId, int] | None = None,
 ) -> None:
     """Let a journal follow the recording of a run from its start to where the session stands.
 
-    In a replay nothing is written beyond it.
+    In a replay nothing is written beyond it. With `cuts` it is a replay up to the last step, as if
+    the run had been resumed and each of these logs ended at the seq that is given for it.
     """
-    journal.follow(_recording_of(session, run, start, is_replay), position_of(start))
+    recording = _recording_of(session, run, start, is_replay, cuts)
+    journal.follow(recording, position_of(start))
 
 
-def _recording_of(session: Session, run: RecordedRun, start: Session, is_replay: bool) -> Recording:
+def _recording_of(
+    session: Session,
+    run: RecordedRun,
+    start: Session,
+    is_replay: bool,
+    cuts: Mapping[LogId, int] | None,
+) -> Recording:
+    is_tried = cuts is not None
+    if cuts and session.id in cuts:
+        session = session.at(cuts[session.id])
     store, source = store_at(session.store), run.source
     before, ends = list[Event](), dict[LogId, int]()
     merged: Mapping[LogId, int] | None = None
@@ -170,6 +218,8 @@ def _recording_of(session: Session, run: RecordedRun, start: Session, is_replay:
     events = list(store.read(session.id, run.started.seq + 1, session.seq))
     _check_start_stands(session, run, events)
     steps, loose, restated = steps_of(run.id, events), len(before), 0
+    if is_tried:
+        reopen(steps)
     if source is not None and run.overrides.get("replaced"):
         steps, count = _without_words_of_others(store, run, source, steps)
         restated = run.started.seq + count
@@ -178,14 +228,15 @@ def _recording_of(session: Session, run: RecordedRun, start: Session, is_replay:
     recording = Recording(
         run.id,
         session.id,
-        strict=is_replay,
-        open=not (is_replay and run.is_over),
+        strict=is_replay or is_tried,
+        open=is_tried or not (is_replay and run.is_over),
         finished=is_replay and run.is_finished,
         merged=merged,
         before=tuple(dict.fromkeys(step.header.run or "" for step in before)),
         restated=restated,
         # a replay tries nothing again
         reopened=frozenset(run.last.header.causes if is_failed and not is_replay else ()),
+        cuts=cuts,
     )
     cursor = Cursor(
         session.id,

@@ -5,12 +5,13 @@ Whether a run is live, resumed or replayed is known here and in `journal.py` alo
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from plait.errors import StaleHead
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId, inbox_of
+from plait.journal.abandoned import AbandonedCalls, children_of
 from plait.journal.branches import Branches
 from plait.journal.cursor import Cursor, Differs
 from plait.journal.deferred import DeferredDrafts
@@ -27,6 +28,7 @@ from plait.session.value import advance, next_value, position_of
 
 Blobs = Mapping[Digest, bytes]
 _GATE = k.GateRequired.__name__
+_UNRECORDED = "(an effect that is not on record)"
 
 
 class RecordedSteps:
@@ -43,6 +45,9 @@ class RecordedSteps:
         self.tips = Tips()
         self.deliveries = Deliveries()
         self.requires_verdicts = False  # a gate was ever required in the run
+        # called with each recorded step as the program comes to it: a debugger stops there
+        self.on_step: Callable[[Event], object] | None = None
+        self.abandoned = AbandonedCalls()  # by accepted changes of the program
 
     def follow(self, recording: Recording, start: Position) -> None:
         """Answer from this recording, as a resume, a replay or a what-if does, from its start."""
@@ -101,7 +106,8 @@ class RecordedSteps:
         """
         if was_stopped and self.standing_of(failure) is not Standing.LIVE:
             return not self._went_on_without(log)
-        return failure.id in self._recording.reopened
+        # the outcome of a call that a changed program asks for again names the one before
+        return not self._recording.reopened.isdisjoint((failure.id, *failure.header.causes))
 
     def is_tried_again(self, session: Session) -> bool:
         """True if an answer that ended the run is asked for again: now, or on record.
@@ -114,6 +120,15 @@ class RecordedSteps:
         if step is not None:
             return step.kind != k.CallFinished.__name__
         return session.head in self._recording.reopened
+
+    @property
+    def is_used_up(self) -> bool:
+        """True if every recorded step was made again, in all logs that the program came to."""
+        return self._recording.is_used_up
+
+    def has_read(self, log: LogId) -> bool:
+        """True if the program came to this log, and its recorded steps were read."""
+        return log in self._recording.cursors
 
     def is_at_end(self, log: LogId) -> bool:
         """True in a replay where nothing is left in this log but the end of the run."""
@@ -191,7 +206,24 @@ class RecordedSteps:
         if cursor is None or event is None:
             return None
         self.tips.move(cursor.at, [event])
+        self._tell_steps([event])
         return _value_after(session, cursor.at, [event]), event
+
+    def _tell_deferred(self, log: LogId, scope: str, draft: Draft) -> None:
+        """Tell of the step that a draft will be compared with, while the call that defers it is at
+        work.
+        """
+        cursor = self._recording.cursors.get(log) if self.on_step is not None else None
+        if cursor is None or scope != self.run:
+            return
+        step = cursor.peek(self.deferred.count(log, scope))
+        if step is not None and step.kind == type(draft.body).__name__:
+            self._tell_steps([step])
+
+    def _tell_steps(self, events: Sequence[Event]) -> None:
+        if self.on_step is not None:
+            for event in events:
+                self.on_step(event)
 
     def _take_recorded(
         self, cursor: Cursor, at: Position, drafts: Sequence[Draft], blobs: Blobs | None = None
@@ -208,17 +240,42 @@ class RecordedSteps:
                     # nothing more was done, and then a person ended the run
                     raise self.fence.halt(None) from None
                 store = self.writer.store(at.store)
-                raise self.fence.halt(divergence(at, error, store, blobs)) from None
+                is_own = not (cursor.is_of_other_run or recording.finished)
+                raise self.fence.halt(divergence(at, error, store, blobs, is_own=is_own)) from None
             if event is None:
-                if recording.strict and at.id != self.root and not recording.finished:
+                is_branch = at.id != self.root and not recording.finished
+                if recording.strict and (is_branch or recording.is_trial):
                     raise Parked(session_at(at), "the record of this branch ends here")
                 if recording.strict or cursor.closed:
                     error = None if recording.open else divergence(at, Differs(None, draft))
                     raise self.fence.halt(error)
                 break
             found.append(event)
+            self._tell_steps([event])
         self.tips.move(cursor.at, found)
         return found
+
+    def has_mark(self, log: LogId, name: str) -> bool | None:
+        """True if a patch is marked here in the recording, False if the recording goes on without.
+
+        None: nothing more is recorded in this log.
+        """
+        cursor = self._recording.cursors.get(log) if self._has_recording else None
+        if cursor is None:
+            return None
+        ahead = self.deferred.count(log, self.run)
+        if cursor.has_mark(name, ahead):
+            return True
+        is_going_on = cursor.has_steps_after(ahead) or self._has_unread_branch(cursor.at)
+        return False if is_going_on else None
+
+    def _has_unread_branch(self, at: Position) -> bool:
+        """True if the run forked a branch here, and the program has not come to it yet."""
+        store = self.writer.store(at.store)
+        for log in children_of(store, at.id, self.run):
+            if log.place == at.seq and self.branches.parent_of(log.id) is None:
+                return True
+        return False
 
     # ── deliveries ──────────────────────────────────────────────────────────────────────────────
 
@@ -236,6 +293,7 @@ class RecordedSteps:
         events = cursor.take_delivery()
         self.requires_verdicts |= any(event.kind == _GATE for event in events)
         self.tips.move(cursor.at, events)
+        self._tell_steps(events)
         for event in events[:1]:
             body = event.body
             assert isinstance(body, k.Delivered)
@@ -252,11 +310,17 @@ class RecordedSteps:
 
     def end_of_recording(self, session: Session) -> Stop:
         """Return the stop to raise where a replay comes to what is not recorded."""
-        if session.id != self.root and not self._recording.finished:
+        is_branch = session.id != self.root and not self._recording.finished
+        cursor = self._recording.cursors.get(session.id) if self._recording.is_trial else None
+        step = cursor.first_untaken() if cursor is not None else None
+        if cursor is not None and step is not None:
+            differs, is_own = Differs(step, _UNRECORDED), not cursor.is_of_other_run
+            return self.fence.halt(divergence(position_of(session), differs, is_own=is_own))
+        if is_branch or self._recording.is_trial:
             return Parked(session, "the record of this branch ends here")  # others went on
         if self._recording.open or self._recording.ends_here(session.id):
             return self.fence.halt(None)
-        wanted = Differs(None, "(an effect that is not on record)")
+        wanted = Differs(None, _UNRECORDED)
         return self.fence.halt(divergence(position_of(session), wanted))
 
     def check_recording_used(self) -> None:
@@ -264,8 +328,8 @@ class RecordedSteps:
         untaken = self._recording.untaken_step()
         if untaken is not None:
             cursor, step = untaken
-            error = Differs(step, "(the end of the program)")
-            raise self.fence.halt(divergence(cursor.at, error))
+            error, is_own = Differs(step, "(the end of the program)"), not cursor.is_of_other_run
+            raise self.fence.halt(divergence(cursor.at, error, is_own=is_own))
 
 
 def _value_after(session: Session, at: Position, events: Sequence[Event]) -> Session:

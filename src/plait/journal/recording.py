@@ -13,7 +13,9 @@ from plait.event.kinds import ForkedFrom, RunResumed
 from plait.ids import Digest, LogId, short
 from plait.journal.cursor import Cursor, Differs, describe_step, ends_stopped, noted_in, steps_of
 from plait.journal.fence import RunFence
+from plait.journal.stops import Parked
 from plait.session.ports import Draft, Position
+from plait.session.session import session_at
 from plait.store import Store
 
 
@@ -22,14 +24,20 @@ def divergence(
     error: Differs,
     store: Store | None = None,
     blobs: Mapping[Digest, bytes] | None = None,
+    *,
+    is_own: bool = False,
 ) -> ReplayDiverged:
-    """Return the error that tells both sides of a difference."""
+    """Return the error that tells both sides of a difference.
+
+    `is_own`: the step stands in this log and is the run's own, so that a change can be accepted.
+    """
     at = error.recorded.seq if error.recorded is not None else position.seq + 1
     sides = describe_step(error.recorded), describe_step(error.wanted)
     return ReplayDiverged(
         short(position.id),
         at,
         *(_with_setups(*sides, store, blobs or {}) if store is not None else sides),
+        log=position.id if is_own and error.recorded is not None else "",
     )
 
 
@@ -82,8 +90,12 @@ class Recording:
         before: tuple[str, ...] = (),
         restated: int = 0,
         reopened: frozenset[Digest] = frozenset(),
+        cuts: Mapping[LogId, int] | None = None,
     ) -> None:
         self.run, self.root = run, root
+        # the last seq of each log that is read, if not all of it is: a change is tried out
+        self.cuts = cuts or {}
+        self.is_trial = cuts is not None  # each thread of the program goes as far as it can
         self.is_live = is_live  # the run was begun in this process
         self.strict = strict  # a replay: nothing may be done beyond the recording
         self.open = open  # the recording does not tell of the run's end
@@ -124,6 +136,11 @@ class Recording:
         cursor = self.cursors.get(log)
         return cursor is not None and self.strict and cursor.has_only_end
 
+    @property
+    def is_used_up(self) -> bool:
+        """True if the program came to the last step of every log that it came to."""
+        return all(cursor.is_over for cursor in self.cursors.values())
+
     def untaken_step(self) -> tuple[Cursor, Event] | None:
         """Return a step in a branch that the program never came to."""
         for log, cursor in self.cursors.items():
@@ -155,11 +172,28 @@ class Recording:
             )
         there = store.heads([log]).get(log)
         if there is not None:
-            return self._read_branch(store, log, len(drafts), there.tip)
+            last = min(there.tip, self.cuts.get(log, there.tip))
+            return self._read_branch(store, log, len(drafts), last)
+        self._check_may_fork(fence, store, drafts[0])
         if self.strict:
             at = _fork_position(store, log, drafts[0])
+            if self.is_trial:
+                raise Parked(session_at(at), "the record ends here")
             raise fence.halt(None if self.open else divergence(at, Differs(None, drafts[0])))
         return None
+
+    def _check_may_fork(self, fence: RunFence, store: Store, first: Draft) -> None:
+        """Raise if a branch that is not on record is forked where the recording of its parent goes
+        on: it would be on record, if the program made the same steps.
+        """
+        body = first.body
+        cursor = self.cursors.get(body.parent) if isinstance(body, ForkedFrom) else None
+        step = cursor.first_untaken() if cursor is not None else None
+        if cursor is None or step is None or cursor.is_of_other_run:
+            return
+        is_own = not self.finished
+        at = _fork_position(store, cursor.log, first)
+        raise fence.halt(divergence(at, Differs(step, first), store, is_own=is_own))
 
     def _read_branch(
         self, store: Store, log: LogId, size: int, last: int, *, loose: bool = False

@@ -259,6 +259,19 @@ class DirectWriter:
                 check_decisions(address, log, drafts, _POSTED_DECISIONS)
                 store.log(log)  # raises if there is no such log, whose inbox would never be read
             targets.append((house_of(store.id) if log is None else inbox_of(log), drafts))
+        return self.append_to_ends(store, targets, blobs=blobs, check=check, run=run, fences=fences)
+
+    def append_to_ends(
+        self,
+        store: Store,
+        targets: Sequence[tuple[LogId, Sequence[Draft]]],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        check: Callable[[Sequence[Event]], object] | None = None,
+        run: str | None = None,
+        fences: Sequence[Fence] | None = None,
+    ) -> list[Event]:
+        """Append to the ends of several logs: all of it or nothing."""
         while True:  # each time around, another writer was first
             parts, events = self._seal_parts(store, targets, run)
             if check is not None:

@@ -21,7 +21,7 @@ from plait.ids import Digest, LogId, inbox_of
 from plait.memory.rows import DECISION_KINDS, ITEM, READ, decode_ids
 from plait.memory.scopes import owners_of, viewer_of
 from plait.memory.words import plain_text
-from plait.session.acting import Because, causes_of
+from plait.session.acting import Because, cited_events
 from plait.session.content import text_of, unpack
 from plait.session.core import Core
 from plait.session.fold import state_at
@@ -76,10 +76,9 @@ def pieces_of(session: SessionValue, evidence: Because) -> list[EvidencePiece]:
     core = core_of(session)
     store = core.store
     found: list[EvidencePiece] = []
-    for id in causes_of(session, evidence, "evidence"):
-        event = store.event(id)
+    for event in cited_events(session, evidence, "evidence"):
         if not is_visible(core, event) or not _may_cite(session, event):
-            raise UnknownEvent(id)  # as if it did not exist
+            raise UnknownEvent(event.id)  # as if it did not exist
         if event.kind in _NEVER:
             raise NotEvidence(f"event {event.seq}", _NEVER[event.kind])
         found.append(piece_of(store, event))

@@ -139,7 +139,11 @@ def _window_scores(
     lengths: list[int] = []
     counts: list[dict[str, int]] = []
     for row in line:
-        text: str = row["words"] if row is not None else ""
+        if row is None:
+            lengths.append(0)
+            counts.append({})
+            continue
+        text: str = row["words"]
         lengths.append(text.count(" ") + 1 if text else 0)
         counts.append(_word_counts(text, idf))
     per_word = SATURATION * LENGTH_SHARE / (mean * _WINDOW_WEIGHT)

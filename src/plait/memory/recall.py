@@ -120,14 +120,14 @@ class StoreFinder:
 
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
         words = query_words(query)
-        owners = viewer.owners
-        if not words or owners == []:
+        regions = viewer.regions
+        if not words or regions == []:
             return Found((), {}, 0, 1.0)
         return store.search(
             "memory",
             ITEM,
             words,
-            among={"owner": owners} if owners is not None else None,
+            within=regions,
             upto=viewer.number,
             near=("source", NEAR),
             limit=limit,

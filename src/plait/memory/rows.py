@@ -78,7 +78,7 @@ class MemoryRows:
     """
 
     name = "memory"
-    version = 1 + WORDS_VERSION
+    version = 2 + WORDS_VERSION
     kinds = DECISION_KINDS | {
         MemoryProposed.__name__,
         MemorySupported.__name__,
@@ -125,10 +125,11 @@ class MemoryRows:
             indexes=(
                 ("same", "owner", "number"),
                 ("key", "owner", "number"),
-                ("source", "number"),
+                ("source", "owner", "number"),
                 ("log", "number"),
             ),
             words="words",
+            group="owner",
         ),
         Table(REST, key=("base", "memory"), columns={"base": "text", "memory": "text"}),
         Table(

@@ -20,13 +20,15 @@ from plait.memory.standing import MemoryStanding, standing_of
 from plait.session.arguments import value_text
 from plait.session.core import Core
 from plait.session.fold import state_at
-from plait.session.ports import writer_of
+from plait.session.ports import Position, writer_of
 from plait.session.state import Known, Span
 from plait.session.value import SessionValue, core_of
-from plait.store import Row, Store
+from plait.store import Region, Row, Store
+from plait.store.search import PLACE_MAX, PLACE_MIN
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _PREDECESSORS_MAX = 4096  # sessions of one store that are remembered
+_NUMBERS_MAX = 65_536  # places of one store whose commit numbers are remembered
 _SUCCESSIONS_MAX = 32  # sessions that a session succeeds, one after another
 
 
@@ -39,8 +41,10 @@ class Viewer:
         owners: Collection[str],
         path: Sequence[Span] | None,
         number: int | None = None,
+        head: Position | None = None,
     ) -> None:
         self.store = store
+        self._head = head  # the end of the path, if it is known
         self.number = number  # None: as the store is now
         self._wide = frozenset(owners)
         self._path = None if path is None else Known(path)
@@ -52,6 +56,19 @@ class Viewer:
     def owners(self) -> list[str] | None:
         """The values of the column `owner` among which its memories are. None: all."""
         return [*sorted(self._wide), *self._session_owners]
+
+    @property
+    def regions(self) -> list[Region] | None:
+        """The rows of its memories, up to `number`: those that `may_see` allows, and no others. So
+        the figures of a search tell nothing of memories that it may not see. None: all.
+        """
+        if self._head is not None:
+            _NUMBERS.add_head(self.store, self._head)
+        at_session = [
+            Region(f"session:{log}", *_NUMBERS.between(self.store, log, first, last))
+            for log, first, last in (self._path.ranges() if self._path is not None else ())
+        ]
+        return [*map(Region, sorted(self._wide)), *at_session]
 
     def may_see(self, row: Row) -> bool:
         """True if the reader may see a memory, in whatever state it is."""
@@ -99,6 +116,10 @@ class Overseer(Viewer):
     def owners(self) -> list[str] | None:
         return None
 
+    @property
+    def regions(self) -> list[Region] | None:
+        return None
+
     def may_see(self, row: Row) -> bool:
         return self.number is None or int(str(row["number"])) <= self.number
 
@@ -121,8 +142,10 @@ def viewer_of(
     core = core_of(session)
     wanted = SCOPES if scopes is None else scopes
     wide = [f"{scope}:{names[scope]}" for scope in wanted if scope != "session" and scope in names]
-    path = path_of(core_of(at) if at is not None else core) if "session" in wanted else ()
-    return Viewer(core.store, wide, path, number)
+    if "session" not in wanted:
+        return Viewer(core.store, wide, (), number)
+    shown = core_of(at) if at is not None else core
+    return Viewer(core.store, wide, path_of(shown), number, shown.position)
 
 
 def path_of(core: Core) -> tuple[Span, ...]:
@@ -159,6 +182,47 @@ class _Predecessors:
 
 
 _PREDECESSORS = _Predecessors()
+
+
+class _Numbers:
+    """The commit numbers of events by their places. They never change, so they are kept for each
+    store.
+    """
+
+    def __init__(self) -> None:
+        self._by_store: WeakKeyDictionary[Store, dict[tuple[LogId, int], int]] = WeakKeyDictionary()
+
+    def add_head(self, store: Store, head: Position) -> None:
+        """Look up the number of a session's last event by its id, which is quicker."""
+        known, place = self._known(store), (head.id, head.seq)
+        if place not in known and (number := store.number_of(head.head)) is not None:
+            known[place] = number
+
+    def between(self, store: Store, log: LogId, first: int, last: int) -> tuple[int, int]:
+        """Return the numbers of two events of a log. Nothing is before the first place of all, and
+        nothing is after an event that is not written yet.
+        """
+        start = PLACE_MIN if first == 1 else self._number(store, log, first, PLACE_MIN)
+        return start, self._number(store, log, last, PLACE_MAX)
+
+    def _number(self, store: Store, log: LogId, seq: int, otherwise: int) -> int:
+        known = self._known(store)
+        if (log, seq) not in known:
+            event = next(store.read(log, seq, seq), None)
+            number = None if event is None else store.number_of(event.id)
+            if number is None:
+                return otherwise
+            known[log, seq] = number
+        return known[log, seq]
+
+    def _known(self, store: Store) -> dict[tuple[LogId, int], int]:
+        known = self._by_store.setdefault(store, {})
+        if len(known) >= _NUMBERS_MAX:
+            known.clear()
+        return known
+
+
+_NUMBERS = _Numbers()
 
 
 def _predecessor(store: Store, root: LogId) -> Place | None:

@@ -109,8 +109,8 @@ _DOUBLED = re.compile(r"([^aeioulsz])\1\Z")
 
 def stem_of(word: str) -> str:
     """Return the stem of a word in lower case."""
-    if not 2 < len(word) <= STEM_LENGTH_MAX:
-        return word
+    if not 2 < len(word) <= STEM_LENGTH_MAX or word[-1] in "0123456789":
+        return word  # no ending has a digit
     word = _without_plural(word)
     word = _without_tense(word)
     if word[-1] == "y" and _has_vowel(word[:-1]):

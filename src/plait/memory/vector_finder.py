@@ -21,9 +21,10 @@ from plait.memory.vectors import (
     rank_with_vectors,
 )
 from plait.memory.words import query_words
-from plait.store import Found, FoundRow, Row, Store, folder_of
+from plait.store import Found, FoundRow, Region, Row, Store, folder_of
 
 _PAGE = 1000
+_SEEDS = 20  # rows by their own words: more than without vectors, which tell good ones from bad
 
 
 class Vectors:
@@ -65,7 +66,7 @@ class StoreVectors:
             page = self._store.rows(
                 "memory", ITEM, order="number", before=self._number, limit=_PAGE
             )
-            texts = {str(row["id"]): str(row["text"]) for row in page}
+            texts = {str(row["id"]): _spoken_text(row) for row in page}
             self.cache.fill(texts, texts.__getitem__)
             for row in page:
                 self._number = int(str(row["number"]))
@@ -74,14 +75,17 @@ class StoreVectors:
             if len(page) < _PAGE:
                 return
 
-    def ids_of(self, owners: Sequence[str] | None, upto: int | None) -> list[str]:
-        """Return the ids of these owners' memories, up to a commit. None: of all owners."""
-        return [
-            id
-            for owner in (self._owned if owners is None else owners)
+    def ids_of(self, regions: Sequence[Region] | None, upto: int | None) -> list[str]:
+        """Return the ids of the memories in these regions, up to a commit. None: of all."""
+        if regions is None:
+            regions = [Region(owner) for owner in self._owned]
+        found = {
+            id: None
+            for owner, first, last in regions
             for number, id in self._owned.get(owner, ())
-            if upto is None or number <= upto
-        ]
+            if first <= number <= last and (upto is None or number <= upto)
+        }
+        return list(found)
 
 
 class VectorFinder:
@@ -96,14 +100,14 @@ class VectorFinder:
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self._vectors, self._words = vectors, StoreFinder()
-        self._parts, self._weights, self.seeds = parts, weights, seeds_for(weights)
+        self._parts, self._weights, self.seeds = parts, weights, max(seeds_for(weights), _SEEDS)
         self.name = vectors.embedder.id
         self._near: dict[str, float] = {}  # similarities to the question, by id
 
     def find(self, store: Store, query: str, viewer: Viewer, limit: int) -> Found:
         found = self._words.find(store, query, viewer, limit)
         vectors = self._vectors.of(store)
-        ids = vectors.ids_of(viewer.owners, viewer.number)
+        ids = vectors.ids_of(viewer.regions, viewer.number)
         question = vectors.cache.embedder.embed_question(query, found.weights)
         near = vectors.cache.similarities(question, ids)
         self._near = dict(zip(ids, near, strict=True))
@@ -119,6 +123,11 @@ class VectorFinder:
         ranked = rank_rows(found._replace(rows=tuple(by_words)), query_words(query))
         mixed = rank_with_vectors(ranked, self._near, by_meaning)
         return with_parts(mixed, self._parts, self._weights)
+
+
+def _spoken_text(row: Row) -> str:
+    """Return the text of a memory with the name of its speaker, which a question may ask about."""
+    return f"{row['speaker']}: {row['text']}" if row["speaker"] else str(row["text"])
 
 
 def _row_of(store: Store, id: str) -> Row:

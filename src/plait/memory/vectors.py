@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 FOLDER = "vectors"
-VECTOR_SHARE = 0.3  # of the score; the words have the rest
+VECTOR_SHARE = 0.4  # of the score; the words have the rest
 NEAREST_MAX = 20  # rows that are taken for their vectors alone
 # A row that shares no word with the question has to be this near to it. In English talk nine of ten
 # sentences that have nothing to do with a question are farther away.
@@ -273,7 +273,7 @@ class VectorCache:
 
     def _header(self) -> bytes:
         layout = f"{self.embedder.id} {self.embedder.size}"
-        return bytes.fromhex(digest(b"plait/vectors/1\n", layout.encode()))
+        return bytes.fromhex(digest(b"plait/vectors/2\n", layout.encode()))
 
     def _check_sums(self, records: Any) -> Any:
         """Add up each record, and one more: a record of zeros is no record."""

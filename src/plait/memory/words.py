@@ -20,6 +20,7 @@ from plait.memory.stemmer import base_form, stem_of
 
 WORDS_VERSION = 1
 WORD_LENGTH_MAX = 64  # characters; the rest of a longer word is cut off
+_TEXTS = 64  # that are remembered with what follows from them: a text is looked at more than once
 
 # English endings with an apostrophe are no words: "Ann's", "don't", "we've". Any other apostrophe
 # divides words: "l'amour".
@@ -77,7 +78,7 @@ _FUNCTION_WORDS = frozenset(
 
 def words_of(text: str, speaker: str = "") -> list[str]:
     """Return the words of a text, in order. The name of its speaker is among them."""
-    return [*_stems(speaker), *_stems(text)] if speaker else _stems(text)
+    return [*_stems(speaker), *_stems(text)]
 
 
 def query_words(text: str) -> list[str]:
@@ -90,6 +91,7 @@ def query_words(text: str) -> list[str]:
     return list(dict.fromkeys(map(_word, telling or tokens)))
 
 
+@lru_cache(_TEXTS)
 def plain_text(text: str) -> str:
     """Return a text as it is compared with another: case, width and blanks folded, and no signs of
     the end. It keeps everything that may change its meaning.
@@ -98,6 +100,7 @@ def plain_text(text: str) -> str:
     return " ".join(folded.split()).strip(" .!;\"'“”‘’")
 
 
+@lru_cache(_TEXTS)
 def text_digest(text: str) -> Digest:
     """Return a digest that two texts share if they say the same in the same words."""
     return digest(b"plait/text/1\n", plain_text(text).encode())
@@ -112,8 +115,9 @@ def sentences_of(text: str) -> list[str]:
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?;。！？])\s+|\n+|(?<=[。！？])")
 
 
-def _stems(text: str) -> list[str]:
-    return list(map(_word, _tokens(text)))
+@lru_cache(_TEXTS)
+def _stems(text: str) -> tuple[str, ...]:
+    return tuple(map(_word, _tokens(text)))
 
 
 @lru_cache(1 << 16)

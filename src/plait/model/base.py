@@ -122,6 +122,7 @@ class Request(msgspec.Struct, frozen=True):
     # earlier answers of the model to this agent in this run, on the path: "" for a reply, "Kind:
     # why" for a failure
     outcomes: Sequence[str] = ()
+    forced: str = ""  # with the choice "any": the one tool to call. "": any of them
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -209,6 +210,31 @@ class Restarted(msgspec.Struct, frozen=True):
         return ""
 
 
+class Queued(msgspec.Struct, frozen=True):
+    """The ask waits, because of a limit of its model that is kept on this side."""
+
+    model: str
+    why: str
+    agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """The model cannot see an image or a file of its prompt, and is told that it was left out."""
+
+    model: str
+    name: str  # of the file; the description of an image
+    media_type: str
+    agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
 class OutputDelta(msgspec.Struct, frozen=True):
     """A piece of the output of a command that is running.
 
@@ -224,7 +250,7 @@ class OutputDelta(msgspec.Struct, frozen=True):
         return ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | OutputDelta
+Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | Queued | Unseen | OutputDelta
 OnDelta = Callable[[Delta], None]
 
 

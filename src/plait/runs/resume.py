@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plait.errors import NothingToResume, RunHeld, StaleEpoch
+from plait.errors import NothingToAccept, NothingToResume, ReplayDiverged, RunHeld, StaleEpoch
 from plait.event import kinds as k
 from plait.ids import LogId
+from plait.journal.abandoned import read_abandoned
 from plait.journal.recorded_run import (
     RecordedRun,
     follow_recording,
@@ -20,6 +22,7 @@ from plait.journal.recorded_run import (
     unmerged_branches,
 )
 from plait.program import ProgramCall, check_workflow, find_program_call
+from plait.runs.changes import Change, check_reason, find_change, write_change
 from plait.runs.overrides import apply_recorded_overrides
 from plait.runtime.appends import append_around_run
 from plait.runtime.attendants import Watch
@@ -50,17 +53,20 @@ def resume(
     on_event: OnEvent | None = None,
     approver: Approver | None = None,
     answerer: Answerer | None = None,
+    accept: str | None = None,
     **kwargs: Any,
 ) -> Session:
     """Go on with the run of a session that did not come to its end: after a crash, a failure, a
     pause, or a wait for a person.
 
     The program and the arguments of its `forward` are found in the log, unless they are passed.
-    Recorded effects are not repeated.
+    Recorded effects are not repeated. `accept` is the reason to go on with a changed program: live
+    from the first step in which it differs from the record.
     """
     if not isinstance(session, Session):
         session = Session.open(session, store=store)
-    return resume_run(session, workflow, args, kwargs, Watch(on_event, approver, answerer), None)
+    watch = Watch(on_event, approver, answerer)
+    return resume_run(session, workflow, args, kwargs, watch, None, accept=accept)
 
 
 def resume_run(
@@ -71,13 +77,23 @@ def resume_run(
     watch: Watch,
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None = None,
+    accept: str | None = None,
 ) -> Session:
     """Resume as `resume` does, with this waiter for models, tools and pauses.
 
     `on_start` is called with the run before the run writes anything.
     """
-    taken = take_run(session, workflow, args, kwargs, watch, waiter, on_start)
-    return call_program(*taken, watch) if isinstance(taken, TakenRun) else taken
+    difference: ReplayDiverged | None = None
+    while True:
+        taken = take_run(
+            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
+        )
+        if not isinstance(taken, TakenRun):
+            return taken
+        try:
+            return call_program(*taken, watch)
+        except ReplayDiverged as error:
+            difference = _further_difference(error, accept)
 
 
 async def aresume_run(
@@ -86,10 +102,39 @@ async def aresume_run(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     watch: Watch,
+    accept: str | None = None,
 ) -> Session:
     """Resume on this event loop."""
-    taken = await run_in_thread(lambda: take_run(session, workflow, args, kwargs, watch, None))
-    return await acall_program(*taken, watch) if isinstance(taken, TakenRun) else taken
+    difference: ReplayDiverged | None = None
+    while True:
+        taken = await run_in_thread(
+            partial(
+                take_run,
+                session,
+                workflow,
+                args,
+                kwargs,
+                watch,
+                None,
+                accept=accept,
+                difference=difference,
+            )
+        )
+        if not isinstance(taken, TakenRun):
+            return taken
+        try:
+            return await acall_program(*taken, watch)
+        except ReplayDiverged as error:
+            difference = _further_difference(error, accept)
+
+
+def _further_difference(error: ReplayDiverged, accept: str | None) -> ReplayDiverged:
+    """Return a difference that came up while a run went on with an accepted change: the change
+    reaches further than could be seen before anything was done.
+    """
+    if accept is None or not error.log:
+        raise error
+    return error
 
 
 class TakenRun(NamedTuple):
@@ -108,12 +153,22 @@ def take_run(
     watch: Watch,
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None = None,
+    accept: str | None = None,
+    difference: ReplayDiverged | None = None,
 ) -> TakenRun | Session:
-    """Make this process the holder of the last run of a session. A session: the run is over."""
+    """Make this process the holder of the last run of a session. A session: the run is over.
+
+    `accept` is the reason to go on with a changed program, and `difference` one that came up while
+    the run went on with it.
+    """
+    if accept is not None:
+        check_reason(accept)
     session = root_session(outside(session).reload())
     recorded = last_run(session)
     if recorded is None:
         raise NothingToResume(session.short, "no run was ever started in it")
+    if recorded.is_finished and accept is not None:
+        raise NothingToAccept(session.short, recorded.id)
     if recorded.is_finished:
         return _unpause(session)
     check_workflow(workflow)
@@ -127,7 +182,12 @@ def take_run(
         raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
     lock = store_at(session.store).lock(recorded.id, session.short)
     try:
-        run, start = _take_up(_unpause(session), recorded, watch, waiter, on_start)
+        change = None
+        if accept is not None:
+            change = find_change(session, recorded, call, difference)
+        run, start = _take_up(
+            _unpause(session), recorded, watch, waiter, on_start, change, accept or ""
+        )
         run.lock = lock
     # the log has changed since it was read: another process took the run first, or ended it
     except StaleEpoch:
@@ -137,7 +197,9 @@ def take_run(
             body = now.last.body
             if isinstance(body, k.RunResumed):
                 raise RunHeld(session.short, recorded.id, body.holder) from None
-        return take_run(session, workflow, args, kwargs, watch, waiter, on_start)
+        return take_run(
+            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
+        )
     except BaseException:
         lock.release()
         raise
@@ -168,6 +230,8 @@ def _take_up(
     watch: Watch,
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None,
+    change: Change | None,
+    reason: str,
 ) -> tuple[Run, Session]:
     """Make this process the holder of a run, and read the recording.
 
@@ -189,7 +253,10 @@ def _take_up(
         for log in new:
             write_resumed(run, store, log, times, branch=True)
         informed.update(new)
+    if change is not None and change.cuts:
+        write_change(run, session.reload(), change, reason)
     follow_recording(run.journal, session.reload(), recorded, start)
+    run.journal.abandoned = read_abandoned(store, session.id, run.id)
     run.resumed_at = inbox_end(store, session.id)
     apply_recorded_overrides(run, recorded)
     if session.budget.limits is not None:  # the amounts spent are only added up under a budget

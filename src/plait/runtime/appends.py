@@ -25,11 +25,15 @@ def append_events(
     blobs: Blobs | None = None,
     *,
     held: Sequence[Event] = (),
+    merges: tuple[Digest, ...] = (),
 ) -> tuple[Session, list[Event]]:
-    """Append to a session; return its next value and the events as they are on record."""
+    """Append to a session; return its next value and the events as they are on record.
+
+    `merges` are the heads of branches that the first event merges.
+    """
     run = run_of(session)
     append = run.journal.append if run is not None else direct_writer().write
-    at, events = append(position_of(session), drafts, blobs=blobs, held=held)
+    at, events = append(position_of(session), drafts, merges=merges, blobs=blobs, held=held)
     after = advance(session, at, *[type(draft.body).__name__ for draft in drafts])
     # a recorded event had its snapshot when it was written, and a replay writes nothing
     if run is None or (events and run.journal.standing_of(events[-1]) is Standing.LIVE):

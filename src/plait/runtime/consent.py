@@ -16,7 +16,7 @@ from plait.errors import InvalidValue
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import Failure
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.inside import allow_decisions, ends_run
 from plait.runtime import policy
 from plait.runtime.executing import policies_here
@@ -168,10 +168,13 @@ ONLY_HERE = (
 )
 
 
-def consent_change(run: Run, session: Session, call: ToolCallState) -> str:
+def consent_change(
+    run: Run, session: Session, call: ToolCallState, *, of: Event | None = None
+) -> str:
     """Return the change of tool or policy since consent was asked for; "" if there is none.
 
-    After a change the call is judged, and asked for, anew.
+    After a change the call is judged, and asked for, anew. `of`: a request in the log that consent
+    was asked for in, if it is another one than the session's.
     """
     asked = call.ask.body if call.ask is not None else None
     if (
@@ -186,7 +189,8 @@ def consent_change(run: Run, session: Session, call: ToolCallState) -> str:
         return "it is judged by another policy than when it was asked for"
     if call.tool.version != request.version:
         return f"{call.tool.name} has changed since it was asked for"
-    if consent_binding(run, session, call, call.asked_for, asked.asked) == asked.binding:
+    log = of.log if of is not None else session.id
+    if consent_binding(run, session, call, call.asked_for, asked.asked, log) == asked.binding:
         return ""
     unknown = unknown_parts(run, session, call)
     return (
@@ -202,13 +206,18 @@ def unknown_parts(run: Run, session: Session, call: ToolCallState) -> tuple[str,
 
 
 def consent_binding(
-    run: Run, session: Session, call: ToolCallState, request: Event, times: int
+    run: Run,
+    session: Session,
+    call: ToolCallState,
+    request: Event,
+    times: int,
+    log: LogId | None = None,
 ) -> Digest:
     tool, body = call.tool, request.body
     assert isinstance(body, k.ToolRequested)
     process = run.journal.writer.process(session.store) if unknown_parts(run, session, call) else ""
     return policy.binding(
-        session.id,
+        log or session.id,
         request.seq,
         tool.name,
         tool.version,

@@ -36,6 +36,7 @@ class AskModel(NamedTuple):
     path: str
     tools: Mapping[str, Tool[..., Any]] = {}
     choice: Choice = "auto"
+    forced: str = ""  # with the choice "any": the tool to call. "": any of them
     retry: Retry = Retry()
     aside: bool = False  # not part of the conversation: only the asking program sees the reply
     # a model that was put in its place has answered nothing of what was there before
@@ -60,7 +61,7 @@ class Answer(NamedTuple):
 class UseTools(NamedTuple):
     """Run calls whose requests are on record, side by side where they may, and record each outcome.
 
-    Answer: (session, None), where the last outcome may not be written yet.
+    Answer: (session, outcomes by call), without the last outcome if that is not written yet.
     """
 
     session: Session
@@ -70,6 +71,7 @@ class UseTools(NamedTuple):
     path: str
     requests: Mapping[str, Event]
     spoken: Mapping[str, Json] = {}
+    is_written: bool = False  # True: every outcome is written, the last one, too
 
 
 class Tell(NamedTuple):

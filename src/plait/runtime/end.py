@@ -10,6 +10,7 @@ from plait.calls.tool_call import SERVICE
 from plait.errors import (
     BudgetExceeded,
     ChoiceInvalid,
+    GuardRefused,
     ModelFailed,
     ResultInvalid,
     RunHeld,
@@ -115,7 +116,11 @@ def failure_causes(error: BaseException) -> tuple[Digest, ...]:
         if isinstance(at, (ModelFailed, ToolFailed, BudgetExceeded)) and isinstance(
             at.session, Session
         ):
-            return (at.session.head,)
+            last = store_at(at.session.store).event(at.session.head)
+            # of a workflow that failed as a tool: the failure in its branch, too
+            return (last.id, *last.header.causes) if isinstance(at, ToolFailed) else (last.id,)
+        if isinstance(at, GuardRefused) and isinstance(at.session, Session):
+            return (at.session.head,) if at.what == "answer" else ()
         if isinstance(at, (ResultInvalid, ChoiceInvalid)) and isinstance(at.session, Session):
             last = store_at(at.session.store).event(at.session.head)
             # a rule that chose wrongly asked no model

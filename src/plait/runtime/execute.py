@@ -12,6 +12,7 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.kinds import Failure
 from plait.runtime.failures import bounded_text, failure_of, text_of_error
+from plait.runtime.heartbeats import beating
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.sandboxes import SandboxCall, SandboxOutcome
 from plait.runtime.waits import Done, Job
@@ -35,6 +36,8 @@ def run_tool(job: Job, clock: Any) -> Done:
         if isinstance(sandbox, Failure):
             return Done(job.number, failure=sandbox, duration_us=clock() - started)
         more = {SANDBOX: sandbox.sandbox} if sandbox is not None else {}
+        if (heart := beating.get()) is not None:
+            heart.begin()
         try:
             value, failure = job.tool.function(**job.arguments, **more), None
         except BaseException as error:  # of any class: the call failed, and nothing else did

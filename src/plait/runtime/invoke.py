@@ -44,7 +44,7 @@ from plait.runtime.reads import Calls, doing
 from plait.runtime.registry import run_of, watch_run
 from plait.runtime.run import Run, acting, running
 from plait.runtime.safe_points import deliver_all
-from plait.runtime.stack import Frame
+from plait.runtime.stack import Frame, How
 from plait.runtime.start import environment_facts, forward_arguments, source_revision, start_run
 from plait.session import Session
 from plait.session.ports import Act, Draft
@@ -81,6 +81,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     turn: Event | None = None  # the TurnPosted that a run which is started answers
     # reads of its code count for the caller, which is handed more than a session
     is_read_by_caller: bool = False
+    how: How = ""
 
 
 class EnteredCall(NamedTuple):
@@ -260,6 +261,7 @@ def enter(call: Invocation) -> EnteredCall:
             source_revision(call.source) if call.source is not None else "",
             {**dict(environment_facts()), **call.environment},
             call.turn.id if call.turn is not None else None,
+            getattr(call.node, "version", ""),
         )
         run, session = start_run(session, started, call.watch, call.waiter, call.turn)
     try:
@@ -280,7 +282,8 @@ def _begin_call(
     callers = run.stack.frames(session.id) if not is_outermost else ()
     frame = _push_frame(run, session, call, callers)
     blob = Digest(sha256(setup).hexdigest()) if setup is not None else None
-    body = k.CallStarted(call.workflow, frame.path, frame.purpose, call.agent, blob)
+    version = getattr(call.node, "version", "")
+    body = k.CallStarted(call.workflow, frame.path, frame.purpose, call.agent, blob, version)
     causes = run.act_of(session.store, position_of(session)).causes
     run.journal.defer(
         session.id,
@@ -312,6 +315,7 @@ def _push_frame(run: Run, session: Session, call: Invocation, callers: tuple[Fra
         call.purpose or (caller.purpose if caller is not None else "act"),
         scope,
         policies if call.policy is None else (*policies, call.policy),
+        call.how,
     )
     run.stack.set_frames(session.id, (*callers, frame))
     if call.agent is not None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+import msgspec
+
 from plait.event import kinds as k
 from plait.ids import Digest
 from plait.model.base import Spec
@@ -32,8 +34,8 @@ def override_ask(effect: AskModel, session: Session, run: Run) -> tuple[AskModel
         if over.tools is None
         else tuple([_spec(tool) for _, tool in sorted(tools.items())])
     )
-    setup = Setup(
-        over.instruction or before.instruction, specs, before.parameters, before.output, before.view
+    setup = msgspec.structs.replace(
+        before, instruction=over.instruction or before.instruction, tools=specs
     )
     changed = effect._replace(tools=tools)
     if setup == before:

@@ -21,6 +21,7 @@ from plait.calls.actions import (
     RequestAgain,
     Review,
     TakeAnswer,
+    TakeEarlier,
     UseEdited,
 )
 from plait.calls.tool_call import SERVICE, ToolCallState
@@ -29,6 +30,7 @@ from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.runtime import policy
 from plait.runtime.appends import Blobs, append_to_call
+from plait.runtime.carrying import earlier_draft
 from plait.runtime.consent import (
     ONLY_HERE,
     User,
@@ -67,6 +69,9 @@ def perform(
         return _request_again(action, call, session, user)
     if isinstance(action, Fail):
         return _fail(action, call, session, user)
+    if isinstance(action, TakeEarlier):
+        draft = earlier_draft(call, action.event, session, user.actor)
+        return append_to_call(session, call, [draft])
     run = run_of(session)
     assert run is not None, "a person is asked in runs only"
     if isinstance(action, AskPerson):

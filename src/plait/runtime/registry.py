@@ -13,7 +13,6 @@ from plait.runtime import bypass
 from plait.runtime.process import THIS_PROCESS
 from plait.runtime.run import Run
 from plait.runtime.run_writer import RunWriter
-from plait.runtime.tracebacks import hide_in_tracebacks
 from plait.session import Session
 from plait.session.ports import Act, bind_writer, unbind_writer
 from plait.session.value import advance, position_of
@@ -77,7 +76,6 @@ def is_tried_again(session: Session) -> bool:
 
 
 def open_run(run: Run) -> None:
-    hide_in_tracebacks()
     _registry.runs[run.id] = run
     _registry.released.pop(run.id, None)
     bind_writer(RunWriter(run), run.id)

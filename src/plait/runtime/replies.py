@@ -16,6 +16,7 @@ from plait.ids import Digest
 from plait.journal.standing import Standing
 from plait.model.base import Fault, Reply, ToolCall
 from plait.runtime.appends import append_at_tip
+from plait.runtime.carrying import carry_request
 from plait.runtime.citations import citation_drafts, recall_citations
 from plait.runtime.consent import User, refusal_drafts, tool_request
 from plait.runtime.effects import Answer, AskModel
@@ -200,6 +201,7 @@ def _request_drafts(
         body, why = tool_request(
             session, tool, action.arguments, User(effect.actor, effect.path), action.reason
         )
+        body = carry_request(run_of(session), session, tool, body) if why is None else body
     return [Draft(body, act), *refusal_drafts(session, why, act._replace(causes=(at,)))]
 
 

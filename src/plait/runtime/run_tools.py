@@ -9,16 +9,25 @@ from typing import Any, cast
 import msgspec
 
 from plait import inside
+from plait.calls.backoff import WAIT_S_MAX, backoff_s
 from plait.calls.tool_call import SERVICE, STOPPED, ToolCallState
 from plait.errors import InvalidInput, UnknownBlob
 from plait.event import kinds as k
 from plait.event.kinds import Failure
-from plait.ids import Digest
+from plait.ids import Digest, Micros
 from plait.journal.standing import Standing
-from plait.journal.stops import Cancelled
+from plait.journal.stops import Cancelled, Parked
+from plait.journal.writer import direct_writer
 from plait.model.base import OutputDelta
 from plait.runtime.appends import append_to_call
 from plait.runtime.consent import User
+from plait.runtime.delegation import (
+    BranchEnd,
+    WorkflowTool,
+    branch_job,
+    record_branch_end,
+    record_stop,
+)
 from plait.runtime.executing import check_held
 from plait.runtime.failures import text_of_error
 from plait.runtime.reads import NOTHING_READ
@@ -27,7 +36,7 @@ from plait.runtime.run import Run
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.runtime.spend import afford_tool
 from plait.runtime.unwritten import Unwritten
-from plait.runtime.waits import Done, Job, Launch, Next, Wait
+from plait.runtime.waits import Done, Job, Launch, Next, Pause, Wait
 from plait.session import Session
 from plait.session.content import Loose, contents, pack
 from plait.session.origins import ORDINARY
@@ -52,10 +61,11 @@ def run_calls(
         raise run.journal.end_of_recording(session)
     if run is not None:
         _check_stopped(run, session, calls, user)
-    site, jobs = BatchSandbox(session, _listener(run, user)), list[Job]()
+    hear = _listener(run, user)
+    site, jobs = BatchSandbox(session, hear), list[Job]()
     for call in calls.values():
         try:
-            jobs.append(_job(session, call, site))
+            jobs.append(_job(session, call, site)._replace(on_beat=hear))
         except WrongArguments as error:  # a type of the program's own, which took them before
             failure = Failure("WrongArguments", f"{error}. It was not run")
             session = append_to_call(
@@ -70,9 +80,14 @@ def run_calls(
         lanes = [[first._replace(check=None), *later] for first, *later in lanes]
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
+    parked: Parked | None = None
     while left:
         done: Done = yield Next(batch)
         call = calls[done.number]
+        if isinstance(done.value, BranchEnd):
+            session, parked = _end_branch(session, call, done, done.value, user, parked)
+            left -= 1
+            continue
         if run is not None:
             run.stack.end_scope(scopes.pop(done.number, None))
         drafts, blobs = _outcome(call, done, user.actor)
@@ -83,12 +98,17 @@ def run_calls(
         if again:
             drafts.append(
                 Draft(
-                    request_again_body(call, user),
+                    _delayed(session, call, request_again_body(call, user)),
                     Act(user.actor, "program", call=call.id, causes=(len(drafts) - 1,)),
                 )
             )
         # the store has to check that a blob is there
-        elif spare and left == 1 and not any([draft.body.refs() for draft in drafts]):
+        elif (
+            spare
+            and left == 1
+            and parked is None
+            and not any([draft.body.refs() for draft in drafts])
+        ):
             return session, Unwritten(session, drafts)
         try:
             # It happened, so it is recorded, also when others wrote meanwhile: the tool itself, to
@@ -105,12 +125,34 @@ def run_calls(
                 *_with_place(call, done, _unfit_draft(call, done, user.actor, error), {}),
             )
         if again:
-            again_job = _job(session, call, site)
+            again_job = _job(session, call, site)._replace(on_beat=hear)
             scopes[call.number] = _scope_of(again_job)
             batch.add(again_job)
         else:
             left -= 1
+    if parked is not None:
+        raise parked
     return session, None
+
+
+def _end_branch(
+    session: Session,
+    call: ToolCallState,
+    done: Done,
+    end: BranchEnd,
+    user: User,
+    parked: Parked | None,
+) -> tuple[Session, Parked | None]:
+    """Record the outcome of a call that a workflow carried out; return also the first stop by which
+    a branch is parked: the other calls come to their end before it is raised.
+    """
+    if isinstance(end.stop, Parked):
+        return session, parked or end.stop
+    if end.stop is not None:
+        if isinstance(end.stop, Cancelled):
+            record_stop(session, call, user.actor)
+        raise end.stop
+    return record_branch_end(session, call, done, end, user.actor), parked
 
 
 def _check_stopped(
@@ -131,14 +173,17 @@ def _check_stopped(
 
 
 def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
+    # Requests are recorded under the fence, but that may be long ago when the tool begins.
+    check = partial(check_held, session)
+    if isinstance(call.tool, WorkflowTool):
+        return branch_job(session, call, _tool_act(call), check)
     tool, arguments = call.tool, call.arguments()
     if tool.takes_session:
         arguments[SESSION] = scoped_session(session, call.id, call.attempt, _tool_act(call))
     if tool.takes_key:
         arguments[KEY] = call.key
     handed = (session.id, _tool_act(call)) if tool.takes_session else None
-    # Requests are recorded under the fence, but that may be long ago when the tool begins.
-    check, where = partial(check_held, session), site if tool.takes_sandbox else None
+    where = site if tool.takes_sandbox else None
     return Job(
         call.number,
         tool,
@@ -149,7 +194,30 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
         where,
         handed,
         check,
+        _delay_of(session, call) if call.attempt > 1 else None,
     )
+
+
+def _delayed(session: Session, call: ToolCallState, body: k.ToolRequested) -> k.ToolRequested:
+    """Return the request of another attempt with the time at which it is due."""
+    wait_s = backoff_s(call.tool.wait_s, WAIT_S_MAX, call.id, call.attempt)
+    due = _now(session) + int(wait_s * 1e6)
+    return msgspec.structs.replace(body, due=due) if wait_s else body
+
+
+def _delay_of(session: Session, call: ToolCallState) -> Pause | None:
+    """Return the rest of the wait before an attempt: another process may have begun it."""
+    body = call.request.body
+    assert isinstance(body, k.ToolRequested)
+    left_s = (body.due - _now(session)) / 1e6 if body.due is not None else 0.0
+    return Pause(min(left_s, WAIT_S_MAX), session) if left_s > 0 else None
+
+
+def _now(session: Session) -> Micros:
+    run = run_of(session)
+    if run is not None:
+        return run.journal.now(session)
+    return direct_writer().source(session.store).now(session.id, session.seq + 1)
 
 
 def _tool_act(call: ToolCallState) -> Act:
@@ -237,7 +305,9 @@ def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def is_there(job: Job) -> bool:
-    return job.site is not None or job.tool.effect == "workspace"
+    """True if a job is done in the session's own files: those of a branch are its own."""
+    is_in_branch = isinstance(job.tool, WorkflowTool)
+    return job.site is not None or (job.tool.effect == "workspace" and not is_in_branch)
 
 
 def _outcome(
@@ -321,4 +391,6 @@ def request_again_body(call: ToolCallState, user: User) -> k.ToolRequested:
         version=call.tool.version,
         path=user.path,
         decision=decision,
+        carries=None,
+        due=None,
     )

@@ -23,7 +23,7 @@ from plait.calls.actions import (
     UseEdited,
     WaitForPerson,
 )
-from plait.calls.tool_call import SERVICE, ToolCallState
+from plait.calls.tool_call import SERVICE, EarlierCall, ToolCallState
 from plait.errors import BudgetExceeded, InvalidValue, ToolFailed
 from plait.event import Event, Json
 from plait.event import kinds as k
@@ -33,6 +33,7 @@ from plait.journal.standing import Standing
 from plait.journal.stops import Cancelled, Parked
 from plait.runtime import policy
 from plait.runtime.appends import append_at_tip, append_events
+from plait.runtime.carrying import carry_request, earlier_call
 from plait.runtime.consent import (
     User,
     consent_binding,
@@ -40,6 +41,7 @@ from plait.runtime.consent import (
     refusal_drafts,
     tool_request,
 )
+from plait.runtime.delegation import WorkflowTool
 from plait.runtime.effects import UseTools
 from plait.runtime.executing import check_running, policies_here
 from plait.runtime.names import call_id
@@ -62,8 +64,12 @@ from plait.session.value import position_of
 from plait.tool import Tool, WrongArguments
 
 
-def use_tools(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten | None]]:
-    """Run the calls that a model asked for; their requests are on record."""
+def use_tools(
+    effect: UseTools,
+) -> Generator[Wait, Any, tuple[Session, Unwritten | None, dict[str, Event]]]:
+    """Run the calls that a model asked for, whose requests are on record; return also the outcomes
+    that are written, by call.
+    """
     run = run_of(effect.session)
     tools = overridden_tools(run, effect.session, effect.path, effect.tools)
     calls: dict[int, ToolCallState] = {}
@@ -78,7 +84,11 @@ def use_tools(effect: UseTools) -> Generator[Wait, Any, tuple[Session, Unwritten
             number, tool, action.call, request, own, is_recalled=is_recalled
         )
     user = User(effect.actor, effect.path)
-    return (yield from settle_calls(effect.session, calls, user, spare=True))
+    session, unwritten = yield from settle_calls(
+        effect.session, calls, user, spare=not effect.is_written
+    )
+    outcomes = {call.id: call.outcome for call in calls.values() if call.outcome is not None}
+    return session, unwritten, outcomes
 
 
 def use_tool(
@@ -89,6 +99,8 @@ def use_tool(
     check_running(session)
     session = safe_point(session)
     run = run_of(session)
+    if run is None and isinstance(tool, WorkflowTool):
+        raise InvalidValue(tool.name, "a workflow is a tool in runs only", "call it: it(session)")
     if run is None or run.journal.is_live(session):
         _check_no_stand_ins(tool, plain)
     name, log = run.journal.source_of(session) if run is not None else (None, session.id)
@@ -97,6 +109,7 @@ def use_tool(
     origin = known.origin if known.origin and known.origin not in ORDINARY else "program"
     act = Act(user.actor, origin, call=id, causes=known.causes)
     body, refusal = tool_request(session, tool, plain, user, reason, because=act)
+    body = carry_request(run, session, tool, body) if refusal is None else body
     drafts = [Draft(body, act), *refusal_drafts(session, refusal, act, of_request=True)]
     session, (request, *rest) = append_events(session, drafts)
     call = ToolCallState(0, tool, request.header.call or id, request, arguments)
@@ -362,6 +375,10 @@ class CallContext:
         if self._run is None:
             return True
         return policy.digest_of(policies_here(self._run, self._session)) == call.policy
+
+    def earlier(self, call: ToolCallState) -> EarlierCall | None:
+        run = self._run
+        return earlier_call(run, self._session, call) if run is not None else None
 
     def misfit(self, call: ToolCallState) -> str:
         outcome = call.outcome

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from threading import Lock, Thread
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from plait.event.kinds import Purpose
 from plait.ids import LogId
@@ -16,6 +16,9 @@ from plait.runtime.loop import code_thread
 from plait.runtime.names import principal_of
 from plait.runtime.policy import Policy
 from plait.session.ports import UNNAMED, Act, Position
+
+# a plain call, one as the tool of an agent, or one to which an agent handed the session
+How = Literal["", "tool", "handoff"]
 
 
 class Frame(NamedTuple):
@@ -32,6 +35,7 @@ class Frame(NamedTuple):
     policies: tuple[
         Policy, ...
     ] = ()  # its callers' and its own: a call may no more than its caller
+    how: How = ""
 
 
 class CallStack:
@@ -110,6 +114,10 @@ class CallStack:
             before = self._agents.get((log, scope)) or self._agents.get((log, self._run))
             self._agents[log, scope] = agent
         return before if before != agent else None
+
+    def agent_of(self, log: LogId, scope: str) -> str | None:
+        """Return the path of the agent that has the session. None: no agent was called on it."""
+        return self._agents.get((log, scope)) or self._agents.get((log, self._run))
 
     def next_ordinal(self, log: LogId, scope: str) -> int:
         """Count the calls on a log in this execution."""

@@ -1,56 +1,67 @@
-"""Hides secrets in the tracebacks of uncaught errors.
+"""Prints uncaught errors: without the frames of Plait, and without secrets.
 
-A workflow's own exception reaches the program as it was raised, so its text may hold a secret. The
-record has it hidden; the text that Python prints on stderr when the program, or a thread, ends is
-hidden here.
+A program's own error passes through the runtime, and an error of Plait is raised deep inside it. A
+traceback that is printed when the program, or a thread, ends shows the program's lines and leaves
+ours out; PLAIT_TRACEBACK=full shows all. An error that is neither, raised in our code, is shown
+whole: it is a fault of ours. The record has secrets hidden; here they are hidden in the text that
+Python prints.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-import threading
 import traceback
+from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from plait import secrets
-from plait.runtime.process import THIS_PROCESS
+from plait.errors import PlaitError
+from plait.inside import Stop
+
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 
 
-def hide_in_tracebacks() -> None:
-    """Hide secrets from now on in tracebacks of uncaught errors; all others are
-    printed as before.
+def print_short(error: BaseException, trace: TracebackType | None) -> bool:
+    """Print an error that has frames of ours, or secrets; False: it has none, and nothing was
+    printed.
     """
-    if THIS_PROCESS.is_excepthook_installed:
-        return
-    THIS_PROCESS.is_excepthook_installed = True
-    whole, threaded = sys.excepthook, threading.excepthook
-
-    def print_error(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        if not _print_hidden(kind, error, trace):
-            whole(kind, error, trace)
-
-    def print_thread_error(args: Any) -> None:
-        if args.exc_value is None or not _print_hidden(
-            args.exc_type, args.exc_value, args.exc_traceback
-        ):
-            threaded(args)
-
-    sys.excepthook, threading.excepthook = print_error, print_thread_error
-
-
-def _print_hidden(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> bool:
-    """Print an error without its secrets; return False if it holds none, and
-    nothing was printed.
-    """
-    if not secrets.is_armed():
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    shown = short_text(error, trace)
+    hidden = secrets.hide_shown_text(shown) if secrets.is_armed() else shown
+    if hidden == text:
         return False
-    text = "".join(traceback.format_exception(kind, error, trace))
-    hidden = secrets.hide_shown_text(text)
-    if hidden != text:
-        sys.stderr.write(hidden)
-    return hidden != text
+    sys.stderr.write(hidden)
+    return True
+
+
+def short_text(error: BaseException, trace: TracebackType | None = None) -> str:
+    """Return the traceback of an error without the frames of Plait."""
+    described = traceback.TracebackException(
+        type(error), error, trace or error.__traceback__, compact=True
+    )
+    if os.environ.get("PLAIT_TRACEBACK") != "full" and not isinstance(error, SyntaxError):
+        _leave_out_frames(described, error)
+    return "".join(described.format())
+
+
+def _leave_out_frames(
+    described: traceback.TracebackException, error: BaseException | None, depth: int = 0
+) -> None:
+    stack = described.stack
+    is_told = isinstance(error, (PlaitError, Stop))
+    if stack and error is not None and (is_told or not _is_ours(stack[-1])):
+        kept = [frame for frame in stack if not _is_ours(frame)]
+        if kept and len(kept) < len(stack):
+            described.stack = traceback.StackSummary.from_list(kept)
+    if depth < 10 and error is not None:
+        for below, cause in (
+            (described.__cause__, error.__cause__),
+            (described.__context__, error.__context__),
+        ):
+            if below is not None:
+                _leave_out_frames(below, cause, depth + 1)
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith(_OURS)

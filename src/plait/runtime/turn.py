@@ -46,8 +46,8 @@ def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
                     if after is not None:
                         effect, after = effect._replace(session=after.write()), None
                     if isinstance(effect, UseTools):
-                        session, after = yield from use_tools(effect)
-                        answer = session, None
+                        session, after, outcomes = yield from use_tools(effect)
+                        answer = session, outcomes
                     elif isinstance(effect, Recall):
                         answer = yield from recall_memories(effect)
                     else:

@@ -17,6 +17,7 @@ from plait.event import kinds as k
 from plait.journal.standing import Standing
 from plait.journal.stops import Parked
 from plait.runtime.appends import append_events
+from plait.runtime.carrying import earlier_answer
 from plait.runtime.consent import decision_of, valid_answer
 from plait.runtime.executing import check_running
 from plait.runtime.names import call_id
@@ -44,6 +45,15 @@ def ask_human(
     )
     call = asked.header.call or call
     session, answered = _find_end(run, session, call, asked)
+    if answered is None and not run.journal.is_replay:
+        earlier = earlier_answer(run, session, question, tuple(choices))
+        if earlier is not None:
+            body = earlier.body
+            assert isinstance(body, k.QuestionAnswered)
+            header, causes = earlier.header, (asked.id, body.question, earlier.id)
+            act = Act(header.actor, header.origin, header.behalf, call, causes)
+            draft = Draft(k.QuestionAnswered(asked.id, body.answer), act)
+            session, (answered,) = append_events(session, [draft])
     if answered is None and run.settings.answerer is not None:
         said, failure = decision_of(run.settings.answerer, question, tuple(choices))
         # the question stays open, and is asked again when the run is resumed
@@ -146,7 +156,8 @@ def _begin(session: Session, verb: str, what: str) -> tuple[Run, Session, str]:
     session = safe_point(session)
     run = run_of(session)
     if run is None:
-        raise NoRun(session.short, verb)
+        step = f"{verb} in the forward of a workflow, and call that: workflow(session)"
+        raise NoRun(session.short, verb, step)
     if session.run != run.id:
         raise InvalidValue(
             verb,

@@ -9,6 +9,7 @@ from plait.event import Json
 from plait.event.kinds import Failure
 from plait.ids import LogId
 from plait.model.base import Model, OnDelta, Request
+from plait.model.limits import QueuePlace
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.session import Session
 from plait.session.ports import Act
@@ -25,6 +26,13 @@ class CallModel(NamedTuple):
     attempt: int
 
 
+class Pause(NamedTuple):
+    """Wait for so many seconds."""
+
+    seconds: float
+    session: Session
+
+
 class Job(NamedTuple):
     """A tool to be run."""
 
@@ -39,6 +47,8 @@ class Job(NamedTuple):
     handed: tuple[LogId, Act] | None = None
     # asked right before it begins: raises if it may not any more
     check: Callable[[], object] | None = None
+    delay: Pause | None = None  # it begins only then: the attempt before failed
+    on_beat: Callable[[str], object] | None = None  # hears the details of its heartbeats
 
 
 class Done(NamedTuple):
@@ -68,13 +78,6 @@ class Next(NamedTuple):
     batch: Any
 
 
-class Pause(NamedTuple):
-    """Wait for so many seconds."""
-
-    seconds: float
-    session: Session
-
-
 class Search(NamedTuple):
     """Ask an index of memories that is not the store's own. Answer: what `ask` returns.
 
@@ -84,5 +87,12 @@ class Search(NamedTuple):
     ask: Callable[[], Any]
 
 
-Wait = CallModel | Launch | Next | Pause | Search
+class WaitForPlace(NamedTuple):
+    """Wait until a place in the line of a model is free. Answer: None."""
+
+    place: QueuePlace
+    session: Session
+
+
+Wait = CallModel | Launch | Next | Pause | Search | WaitForPlace
 Answering = Generator[Wait, Any, tuple[Session, Any]]

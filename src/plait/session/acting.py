@@ -78,24 +78,36 @@ def causes_of(
     session: SessionValue, because: Because, where: str = "because"
 ) -> tuple[Digest, ...]:
     """The ids of the events that `because` names; `where` is the argument that names them."""
+    return tuple([event.id for event in cited_events(session, because, where)])
+
+
+def cited_events(session: SessionValue, because: Because, where: str = "because") -> list[Event]:
+    """Return the events that `because` names, each once, as the store has them."""
     if because == ():
-        return ()
+        return []
     items = (
         because
         if isinstance(because, Sequence) and not isinstance(because, (str, bytes))
         else [because]
     )
     try:
-        found = [_cause_id(session, item, where) for item in items]
+        found = [_cited_event(session, item, where) for item in items]
     except InvalidValue:
         shown = event_of_value(session, because)  # a result may be a list
         if shown is None:
             raise
         found = [shown.id]
-    store = core_of(session).store
-    for id in found:
-        store.event(id)  # raises for an event that is not in the store
-    return tuple(dict.fromkeys(found))
+    read = core_of(session).store.event  # raises for an event that is not in the store
+    events = [each if isinstance(each, Event) else read(each) for each in dict.fromkeys(found)]
+    return [*{event.id: event for event in events}.values()]
+
+
+def _cited_event(session: SessionValue, item: object, where: str) -> Event | Digest:
+    """Return an event that was read from the store, or its id."""
+    if isinstance(item, int) and not isinstance(item, bool):
+        seq = revision.place_in(session.id, item, session.seq)
+        return Events(core_of(session).position)[seq - 1]
+    return _cause_id(session, item, where)
 
 
 def _cause_id(session: SessionValue, item: object, where: str) -> Digest:
@@ -105,9 +117,6 @@ def _cause_id(session: SessionValue, item: object, where: str) -> Digest:
         return item.id
     if isinstance(item, (Effect, Attachment, Validation, Link, RunView)):
         return events_about(session, item, where)[0][0].id
-    if isinstance(item, int) and not isinstance(item, bool):
-        seq = revision.place_in(session.id, item, session.seq)
-        return Events(core_of(session).position)[seq - 1].id
     if isinstance(item, str):
         if (named := named_events(session, item)) is not None:
             return named[0][0].id

@@ -19,6 +19,7 @@ from plait.event.kinds import (
     ApprovalGranted,
     ApprovalRequested,
     Body,
+    ChangeAccepted,
     QuestionAnswered,
     QuestionAsked,
     RunCancelled,
@@ -49,7 +50,7 @@ ANSWERS = _names(ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved
 SETTLES = ANSWERS | _names(ApprovalExpired, TimerFired, VerdictHeard)  # in the session's own log
 RUN_ENDS = _names(RunFinished, RunFailed, RunCancelled)
 ENDS = RUN_ENDS | _names(SessionClosed, SessionArchived)  # nothing waits after these
-LIFE_OF_ASKS = ASKS | SETTLES | ENDS
+LIFE_OF_ASKS = ASKS | SETTLES | ENDS | _names(ChangeAccepted)
 
 
 def ask_of(event: Event) -> Waiting | None:
@@ -147,6 +148,15 @@ def ends_wait(ask: Waiting, event: Event) -> bool:
     return is_answer(ask, event)
 
 
+def is_abandoned(ask: Waiting, change: ChangeAccepted) -> bool:
+    """Return True if an ask of the same log belongs to steps that a changed program left behind."""
+    return ask.seq >= change.at and (ask.run or "").partition("/")[0] == change.run
+
+
+def _change_in(event: Event) -> Body | None:
+    return event.body if event.kind == ChangeAccepted.__name__ else None
+
+
 def refusal_reason(ask: Waiting, actor: str) -> str | None:
     """Return the reason why this principal may not answer. None: it may."""
     if actor.partition(":")[0] == "agent":
@@ -168,6 +178,8 @@ def open_asks(events: Iterable[Event]) -> dict[Digest, Waiting]:
     for event in events:
         if event.kind in ENDS:
             found.clear()
+        elif isinstance(body := _change_in(event), ChangeAccepted):
+            found = {id: ask for id, ask in found.items() if not is_abandoned(ask, body)}
         elif (ask := ask_of(event)) is not None:
             found[ask.event] = ask
         elif event.kind in SETTLES:

@@ -37,7 +37,7 @@ from plait.session.life import Life
 from plait.session.origins import ORDINARY, origins_of
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.state import EventRef, Fact, Known, Pending, State, Tree
-from plait.session.value import S, core_of, next_value, value_at, value_at_seq
+from plait.session.value import S, SessionValue, core_of, next_value, value_at, value_at_seq
 from plait.store import Durability, Store
 
 QUOTE_MIN = 8  # characters that a text must share with another to count as taken from it
@@ -123,15 +123,20 @@ def rewind_to(session: S, to: int | Event, reason: str, actor: str | None) -> S:
         "let it finish, or end it with session.inbox.cancel(); or rewind a fork:"
         " session.fork().rewind(…)"
     )
-    kept = core_of(value_at_seq(session, wanted)).state
     return append_to(
         session,
-        Rewound(wanted, reason, _not_undone(core_of(session), kept)),
+        rewind_body(session, wanted, reason),
         "be rewound",
         actor=actor,
         instead=step,
         unheld=True,
     )
+
+
+def rewind_body(session: S, to: int, reason: str) -> Rewound:
+    """Return the event that rewinds a session to this seq, with the effects it leaves done."""
+    kept = core_of(value_at_seq(session, to)).state
+    return Rewound(to, reason, _not_undone(core_of(session), kept))
 
 
 def recorded_durability(
@@ -143,7 +148,14 @@ def recorded_durability(
     return "async" if (durability or store.durability) == "async" else "full"
 
 
-def durability_of(core: Core) -> Durability:
+def durability_of(session: SessionValue) -> Durability:
+    """Return the durability of a session's log: `full`, on disk at once; `async`, at the next
+    boundary; `memory`, never.
+    """
+    return _durability_in(core_of(session))
+
+
+def _durability_in(core: Core) -> Durability:
     return core.opening.durability or core.store.log(core.position.id).durability
 
 
@@ -160,7 +172,7 @@ def _opening(
         budget=left,
         continues=Place(here.id, here.seq, here.head),
         detached=detached,
-        durability=recorded_durability(durability_of(core), core.store),
+        durability=recorded_durability(_durability_in(core), core.store),
         # the header of a session that a run opens says it already
         draws=budget is None and left is not None and here.run is None,
     )

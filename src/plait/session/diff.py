@@ -55,6 +55,14 @@ class Diff(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return "\n".join(diff_lines(self))
 
+    def __repr__(self) -> str:
+        said = len(self.messages.left) + len(self.messages.right)
+        files = "other files" if self.files.left != self.files.right else "the same files"
+        return (
+            f"<Diff {self.left} {self.right}: messages {said}, facts {len(self.facts)}, verdicts"
+            f" {len(self.validation)}, {files}>"
+        )
+
 
 def compare(
     store: Store, left: State, right: State, titles: tuple[str, str], began: Digest | None = None

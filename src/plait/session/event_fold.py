@@ -15,6 +15,7 @@ from plait.errors import StoreCorrupt
 from plait.event import Event
 from plait.event.kinds import (
     BudgetSet,
+    ChangeAccepted,
     Delivered,
     FactRecorded,
     FactRetracted,
@@ -307,6 +308,10 @@ class EventFold:
     def fold_run_end(self, event: Event, body: object) -> None:
         self._replace(run=None, calls={})
 
+    def fold_change(self, event: Event, body: ChangeAccepted) -> None:
+        kept = {call: seq for call, seq in self._state.calls.items() if seq < body.at}
+        self._replace(calls=kept)
+
     def fold_delivery(self, event: Event, body: Delivered) -> None:
         if body.upto > self._state.delivered and body.inbox == inbox_of(event.log):
             self._replace(delivered=body.upto)
@@ -364,6 +369,7 @@ _HANDLERS: dict[str, Callable[[EventFold, Event, Any], Folding | None]] = {
         ((RunStarted, RunResumed, RunBranched), EventFold.fold_run_start),
         ((RunFinished, RunFailed, RunCancelled), EventFold.fold_run_end),
         ((Delivered,), EventFold.fold_delivery),
+        ((ChangeAccepted,), EventFold.fold_change),
     )
     for kind in kinds
 }

@@ -161,6 +161,10 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     ),
     "ModelFailed": lambda b: f"no answer: {b.failure.kind}: {b.failure.message}",
     "RunStarted": lambda b: f"run started: {b.workflow.rpartition(':')[2]}",
+    "ChangeAccepted": lambda b: (
+        f"accepted a changed program from {b.at} on{_reason_text(b.reason)}"
+    ),
+    "PatchMarked": lambda b: f"patched: {b.name}",
     "RunFinished": lambda b: "run finished",
     "RunFailed": lambda b: f"run failed: {b.failure.kind}: {b.failure.message}",
     "RunCancelled": lambda b: f"run cancelled{_reason_text(b.reason)}",

@@ -19,6 +19,7 @@ from plait.event.kinds import (
     ApprovalGranted,
     ApprovalRequested,
     Body,
+    ChangeAccepted,
     ForkedFrom,
     QuestionAnswered,
     QuestionAsked,
@@ -94,6 +95,7 @@ RUN_STATUS: dict[str, RunEnd] = {
     RunFailed.__name__: "failed",
     RunCancelled.__name__: "cancelled",
 }
+_CHANGES = _names(ChangeAccepted)  # nothing waits after it, and the run goes on
 _ASKS = _names(ApprovalRequested, QuestionAsked)
 _ANSWERS = _names(ApprovalGranted, ApprovalDenied, ApprovalExpired, QuestionAnswered)
 # each kind counts in a column of its own: an answer to nothing must not take another's place
@@ -116,6 +118,7 @@ LIFE_KINDS = (
     _BEGINS
     | _RUNS
     | frozenset(RUN_STATUS)
+    | _CHANGES
     | frozenset(_COUNTS)
     | _PAUSES
     | _RESUMES
@@ -132,6 +135,8 @@ def life_after(life: Life, kind: str) -> Life:
         return Life()
     if kind in _RUNS:
         return msgspec.structs.replace(life, run="open")
+    if kind in _CHANGES:
+        return msgspec.structs.replace(life, asks=0, unknown=0, timers=0, verdicts=0)
     if kind in RUN_STATUS:
         return msgspec.structs.replace(
             life, run=RUN_STATUS[kind], asks=0, unknown=0, timers=0, verdicts=0

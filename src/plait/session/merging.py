@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from plait.errors import (
     InvalidValue,
@@ -23,7 +23,7 @@ from plait.session.fold import state_at
 from plait.session.life import check_may
 from plait.session.merge import WORKSPACE, Outcome, combine, side_names
 from plait.session.ports import BINDINGS, Draft, writer_of
-from plait.session.state import ABSENT, State, share_a_place
+from plait.session.state import ABSENT, Fact, State, share_a_place
 from plait.session.value import S, SessionValue, core_of, position_of, state_of
 
 Resolve = Mapping[str, Json] | Callable[[str, Mapping[str, Any]], Json]
@@ -34,6 +34,16 @@ _INSTEAD = (
 )
 
 
+class MergePlan(NamedTuple):
+    """A merge that can be written: its event, and all that is written with it."""
+
+    body: Merged
+    heads: tuple[Digest, ...]  # further parents of the event
+    blobs: dict[Digest, bytes] | None
+    decisions: Sequence[Draft]  # about memories that the branches propose
+    theirs: Sequence[State]
+
+
 def merge_into(
     session: S,
     others: tuple[S, ...],
@@ -42,6 +52,35 @@ def merge_into(
     actor: str | None,
 ) -> S:
     """Merge other branches into a session; see `Session.merge`."""
+    session, plan = plan_merge(session, others, resolve, base)
+    if plan is None:
+        return session
+    core, state = core_of(session), state_of(session)
+    after = append_to(
+        session,
+        plan.body,
+        "be merged into",
+        actor=actor,
+        instead=_INSTEAD,
+        merges=plan.heads,
+        blobs=plan.blobs,
+        more=plan.decisions,
+    )
+    # The branches' states are at hand now; a later reader would have to fold them again.
+    with suppress(PlaitError):
+        core_of(after).near = state_at(
+            core.store, after.id, after.seq, near=state, known=plan.theirs
+        )
+    return after
+
+
+def plan_merge(
+    session: S, others: tuple[S, ...], resolve: Resolve | None = None, base: S | None = None
+) -> tuple[S, MergePlan | None]:
+    """Return the merge of other branches into a session, and the value to write it after.
+
+    None: the session has all of it already.
+    """
     core = core_of(session)
     check_may(session.short, core.life.status, "be merged into")
     refuse_if_busy(session, "be merged into", _INSTEAD)
@@ -52,11 +91,11 @@ def merge_into(
     outcome = combine(state, theirs, base=root)
     if not outcome.added and not outcome.covers:
         _resolutions({}, resolve)
-        return session
+        return session, None
     gated = (session, *others)
     # a run has heard a verdict meanwhile: as it stands now
     if (waited := wait_for_gates(session, gated, "merged")) != gated:
-        return merge_into(waited[0], waited[1:], resolve, base, actor)
+        return plan_merge(waited[0], waited[1:], resolve, base)
     files = _merged_files(session, outcome.conflicts, theirs, root, resolve)
     resolved = _resolve_disputes(session, outcome.conflicts, files, resolve)
     news = list(
@@ -73,20 +112,39 @@ def merge_into(
         base=Place(base.id, base.seq, base.head) if base else None,
         tree=_merged_tree(state, outcome, files, resolved),
     )
-    after = append_to(
-        session,
+    return session, MergePlan(
         body,
-        "be merged into",
-        actor=actor,
-        instead=_INSTEAD,
-        merges=tuple([other.head for other in news]),
-        blobs=files.blobs if files is not None else None,
-        more=_memory_decisions(session, news),
+        tuple([other.head for other in news]),
+        files.blobs if files is not None else None,
+        _memory_decisions(session, news),
+        theirs,
     )
-    # The branches' states are at hand now; a later reader would have to fold them again.
-    with suppress(PlaitError):
-        core_of(after).near = state_at(core.store, after.id, after.seq, near=state, known=theirs)
-    return after
+
+
+def merged_facts(session: SessionValue, branch: SessionValue) -> list[Fact]:
+    """Return the facts that a branch changes in a session, merged as `Session.merge` does."""
+    state = state_of(session)
+    outcome = combine(state, [state_of(branch)])
+    disputed = {key: sides for key, sides in outcome.conflicts.items() if key != WORKSPACE}
+    if disputed:
+        raise MergeConflict(session.short, disputed)
+    known = state.story.facts
+    return [fact for key, fact in outcome.facts.items() if fact != known.get(key)]
+
+
+def merged_files(
+    session: SessionValue, branch: SessionValue
+) -> tuple[Digest | None, dict[Digest, bytes]]:
+    """Return the tree of a session with the changes of a branch, and its new blobs, merged as
+    `Session.merge` does. None: the tree stays as it is.
+    """
+    state, their = state_of(session), state_of(branch)
+    outcome = combine(state, [their])
+    disputed = {key: side for key, side in outcome.conflicts.items() if key == WORKSPACE}
+    files = _merged_files(session, disputed, [their], None, None)
+    resolved = _resolve_disputes(session, disputed, files, None)
+    blobs = files.blobs if files is not None else {}
+    return _merged_tree(state, outcome, files, resolved), blobs
 
 
 def _memory_decisions(session: SessionValue, branches: Sequence[SessionValue]) -> Sequence[Draft]:

@@ -270,7 +270,7 @@ class Ablate(Protocol):
     def __call__(self, memory: Any, session: Any, hit: Any, /, **how: Any) -> Any: ...
 
 
-class Turns(Protocol):
+class TurnTaker(Protocol):
     """Takes turns of a session: a message, and the run of a workflow that answers it."""
 
     def turn(self, session: Any, content: Any, workflow: Any, /, **how: Any) -> Any: ...
@@ -301,7 +301,7 @@ class Bindings:
         self.host: Host | None = None
         self.memory_rules: MemoryRules | None = None
         self.ablation: Ablate | None = None
-        self.turns: Turns | None = None
+        self.turns: TurnTaker | None = None
 
 
 BINDINGS = Bindings()
@@ -346,7 +346,7 @@ def bind_ablation(ablate: Ablate) -> None:
     BINDINGS.ablation = ablate
 
 
-def bind_turns(turns: Turns) -> None:
+def bind_turns(turns: TurnTaker) -> None:
     BINDINGS.turns = turns
 
 
@@ -366,7 +366,7 @@ def host(verb: str) -> Host:
     return bound
 
 
-def turns(verb: str) -> Turns:
+def turns(verb: str) -> TurnTaker:
     """Return the port that takes turns. `verb` names its purpose in an error."""
     if (bound := BINDINGS.turns) is None:
         raise NoHost(verb)

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from plait.errors import InvalidValue
+from plait.errors import InvalidValue, PlaitError
 from plait.event import Json
 from plait.event.kinds import (
     EvidenceAttached,
@@ -31,7 +31,6 @@ from plait.session.accessors import (
     SessionInbox,
     SessionLineage,
 )
-from plait.session.branching import durability_of
 from plait.session.content import unpack
 from plait.session.diff import Diff, compare
 from plait.session.effect_rows import EffectRows
@@ -44,6 +43,7 @@ from plait.session.provenance import why
 from plait.session.state import Pending
 from plait.session.status import status_at
 from plait.session.trace import Trace
+from plait.session.transcript import end_text, transcript_text
 from plait.session.typed import name_of, to_type
 from plait.session.value import SessionValue, core_of, reload, value_at_seq
 from plait.session.views import (
@@ -55,7 +55,7 @@ from plait.session.views import (
     effects_of,
     message_of,
 )
-from plait.store import Durability, Store
+from plait.store import Store
 
 T = TypeVar("T")
 
@@ -157,13 +157,6 @@ class Reading(SessionValue):
         return status_at(self._core)
 
     @property
-    def durability(self) -> Durability:
-        """The durability of its log: `full`, on disk at once; `async`, at the next boundary;
-        `memory`, never.
-        """
-        return durability_of(self._core)
-
-    @property
     def title(self) -> str:
         return self._core.state.title
 
@@ -196,6 +189,17 @@ class Reading(SessionValue):
             for span, event in path_events(store, self._core.state.story.path, MESSAGE_KINDS)
         )
         return [message for message in found if message is not None]
+
+    def transcript(self) -> str:
+        """Return the whole transcript as text, a paragraph for each message."""
+        return transcript_text(self.messages)
+
+    def __str__(self) -> str:
+        """The end of the transcript, below a line that names the session: for `print(session)`."""
+        try:
+            return "\n".join([repr(self), end_text(self.messages)])
+        except PlaitError:  # as for a repr: it must not raise
+            return repr(self)
 
     @property
     def text(self) -> str:

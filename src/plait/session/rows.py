@@ -11,6 +11,7 @@ import msgspec
 from plait.event import Event
 from plait.event.kinds import (
     CancelRequested,
+    ChangeAccepted,
     ForkedFrom,
     RunBranched,
     RunCancelled,
@@ -31,6 +32,7 @@ from plait.session.asks import (
     SETTLES,
     ask_of,
     ends_wait,
+    is_abandoned,
     is_about,
     is_answer,
 )
@@ -237,6 +239,8 @@ class InboxRows:
             self._end_asks(rows, event)
         elif kind in ASKS:
             self._add_ask(rows, number, event)
+        elif kind == ChangeAccepted.__name__:
+            self._drop_abandoned(rows, event)
         elif kind == ValidationRecorded.__name__:
             self._wake_asks(
                 rows, rows.get("lane", event.log) or rows.get("lane", inbox_of(event.log)), event
@@ -281,6 +285,13 @@ class InboxRows:
         if run is not None:
             asks = _encode([row["id"] for row in kept]).decode()
             rows.put("run", {**run, "asks": asks, "status": RUN_STATUS[event.kind]})
+
+    def _drop_abandoned(self, rows: Rows, event: Event) -> None:
+        body = event.body
+        assert isinstance(body, ChangeAccepted)
+        for row in self._open_asks(rows, rows.get("run", body.run)):
+            if row["log"] == event.log and is_abandoned(_ask_from_row(row), body):
+                self._drop_ask(rows, row)
 
     def _add_ask(self, rows: Rows, number: int, event: Event) -> None:
         ask = ask_of(event)

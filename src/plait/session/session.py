@@ -388,15 +388,6 @@ class Session(Acting):
             instead="let the run finish, and close it first",
         )
 
-    def flush(self) -> Session:
-        """Bring everything that was appended so far to the disk, in all sessions of the store.
-        Appends nothing.
-
-        Only sessions that are written `async` need it.
-        """
-        self._core.store.flush()
-        return self
-
     def _record(
         self,
         key: str,

@@ -11,7 +11,7 @@ copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -313,6 +313,12 @@ class Known:
                 ranges[-1] = (ranges[-1][0], span.last)
             else:
                 ranges.append((span.first, span.last))
+
+    def ranges(self) -> Iterator[tuple[LogId, int, int]]:
+        """Yield the pieces of each log: the log, the first place and the last."""
+        for log, ranges in self._ranges.items():
+            for first, last in ranges:
+                yield log, first, last
 
     def last_shared(self, span: Span) -> int | None:
         """Return the last place of a span that is known."""

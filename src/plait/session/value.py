@@ -95,10 +95,6 @@ class SessionValue:
         about = " ".join(f"{text[:40]!r}" for text in (state.label, state.title) if text)
         return f"<Session {self.short}@{self.seq}{' ' + about if about else ''} {status}>"
 
-    def __str__(self) -> str:
-        """As it can be written again: `Session.open(str(s)) == s`, as long as its id is unique."""
-        return f"{self.id}@{self.seq}"
-
 
 S = TypeVar("S", bound=SessionValue)
 

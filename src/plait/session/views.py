@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from plait.errors.base import brief
 from plait.event import Event, Json
 from plait.event.kinds import (
     EffectClass,
@@ -162,6 +163,12 @@ class Effect(msgspec.Struct, frozen=True):
         """The paths that it changed, at most 1,000."""
         return self.trees.changed if self.trees is not None else ()
 
+    def __repr__(self) -> str:
+        end = "returned" if self.failure is None else f"failed: {self.failure.kind}"
+        end = end if self.outcome is not None else "has no outcome yet"
+        where = f"{short(self.request.log)}@{self.request.seq}"
+        return f"<Effect {self.tool} {brief(self.arguments)} {end}, {where}>"
+
 
 class Effects(list[Effect]):
     """Tool calls with their outcomes, in the order of their requests."""
@@ -287,6 +294,14 @@ class Waiting(msgspec.Struct, frozen=True):
     def session(self) -> str:
         """The short id of the session that waits."""
         return short(self.log)
+
+    def __repr__(self) -> str:
+        about = {
+            "approval": f"{self.tool} {brief(self.arguments)}",
+            "question": brief(self.question),
+            "unknown": f"{self.tool} {brief(self.arguments)}",
+        }.get(self.kind, self.name)
+        return f"<Waiting {self.kind} {about}, {self.session}@{self.seq} {self.event[:12]}>"
 
 
 class Validation(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from plait.store.lineage import ancestry
 from plait.store.memory import MemoryStore
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Rows, Scalar, Table
-from plait.store.search import Found, FoundRow
+from plait.store.search import Found, FoundRow, Region
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
 from plait.store.verify import StoreFault, verify_log, verify_store
@@ -44,6 +44,7 @@ __all__ = [
     "MemoryStore",
     "Projection",
     "StoredRecord",
+    "Region",
     "Row",
     "Rows",
     "RunLock",

@@ -18,7 +18,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence
 from plait.store.projection import Projection, Row, Scalar
-from plait.store.search import Found
+from plait.store.search import Found, Region
 
 Durability = Literal["full", "async", "memory"]
 """How a log is written: `full`, on disk when an append returns; `async`, at the next boundary;
@@ -294,7 +294,7 @@ class RowStore(Protocol):
         table: str,
         words: Sequence[str],
         *,
-        among: Mapping[str, Collection[Scalar]] | None = None,
+        within: Sequence[Region] | None = None,
         upto: int | None = None,
         near: tuple[str, int] | None = None,
         limit: int = 20,
@@ -302,14 +302,19 @@ class RowStore(Protocol):
         """Find the rows that have at least one of these words, best first by BM25 over the table's
         `words`; equal ones in the table's order.
 
-        Rows outside of `among` (a column has one of these values) and after `upto` (in the table's
-        order) are left out as rows and as neighbours. They still count in `total`, `mean` and
-        the weights. `near` (a column, a number) gives each row that many neighbours on each side:
-        the next rows in the table's order with the same value in that column. A row with None or an
-        empty text there has none. The table needs the index (column, order) for it.
+        `within` names the regions in which it searches; None: all rows. Rows after `upto`, in the
+        table's order, are left out. Rows that are left out are neither found nor neighbours, and
+        count in no figure: the answer is the same as if the table did not have them. All stores
+        give the same rows, scores and figures (`search.py` has the formula).
 
-        In a large table common words do not choose: the `limit` best rows by the other words are
-        found, and ranked by all of them (`choosing_words`).
+        `near` (a column, a number) gives each row that many neighbours on each side: the next rows
+        in the table's order with the same value in that column, in the same group and in the same
+        region. A row with None or an empty text there has none. The table needs the index (column,
+        group, order) for it.
+
+        Among many rows common words do not choose: the `limit` best rows by the other words are
+        found, and ranked by all of them (`choosing_words`). So a search costs about the same in
+        large tables as in small ones.
         """
         ...
 

@@ -26,7 +26,9 @@ class Table(msgspec.Struct, frozen=True):
     filtered by …, the column ordered by).
 
     `words` is a text column that `search` finds rows by: words of lowercase Latin letters and
-    digits, divided by single blanks. It needs `order`.
+    digits, divided by single blanks. It needs `order`. `group` is a text column: a search may ask
+    for some groups, and its figures are then of their rows alone. A row with None there is of no
+    group.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Table(msgspec.Struct, frozen=True):
     order: str | None = None
     indexes: tuple[tuple[str, ...], ...] = ()
     words: str | None = None
+    group: str | None = None
 
 
 class Rows(Protocol):

@@ -50,6 +50,10 @@ def _check_words(table: Table, row: Row) -> None:
             f"{words!r:.100} is not a text of words",
             "use lowercase Latin letters and digits, divided by single blanks",
         )
+    if table.group is not None and not isinstance(row[table.group], (str, NoneType)):
+        raise InvalidValue(
+            f"{table.group} of a row of {table.name}", f"{row[table.group]!r:.100} is no text"
+        )
     if type(row[table.order or ""]) is not int:
         raise InvalidValue(
             f"{table.order} of a row of {table.name}", f"{row[table.order or '']!r} is no integer"
@@ -85,6 +89,14 @@ def check_names(projection: Projection) -> None:
                 )
         if table.words is not None:
             _check_words_column(table)
+        if table.group is not None and (
+            table.words is None or table.columns.get(table.group) != "text"
+        ):
+            raise InvalidValue(
+                "projection",
+                f"{table.group!r} is no column of groups of {table.name}",
+                "name a text column, of a table with words",
+            )
 
 
 def _check_words_column(table: Table) -> None:

@@ -2,10 +2,11 @@
 seed, and histories that can be compared.
 """
 
+from plait.testing.histories import history
 from plait.testing.memory import MemoryContract
 from plait.testing.sandbox import SandboxContract
 from plait.testing.seeded import Seeded
-from plait.testing.simulation import Simulation, history
+from plait.testing.simulation import Simulation
 from plait.testing.store import StoreContract
 
 __all__ = ["MemoryContract", "SandboxContract", "Seeded", "Simulation", "StoreContract", "history"]

@@ -72,7 +72,7 @@ class Notes:
     """A projection for tests of search: scratch keys with a text of words.
 
     A value is the words, or columns to change; None takes the note away. A number makes so many
-    short notes: all of them have the word `all`, and one in ten the word `tenth`.
+    short notes: all of them have the word `all`, and one in four the word `fourth`.
     """
 
     name = "notes"
@@ -90,8 +90,9 @@ class Notes:
                 "from": "text",
             },
             order="order",
-            indexes=(("source", "order"), ("owner", "order")),
+            indexes=(("source", "owner", "order"), ("owner", "order")),
             words="from",
+            group="owner",
         ),
         Table("plain", key=("key",), columns={"key": "text"}),
     )
@@ -102,7 +103,7 @@ class Notes:
         first, value = number << 20, body.value
         if isinstance(value, int):
             for i in range(value):
-                words = f"all n{i}" + " tenth" * (i % 10 == 0)
+                words = f"all n{i}" + " fourth" * (i % 4 == 0)
                 rows.put("note", _note(f"{body.key}{i}", first + i) | {"from": words})
         elif value is None:
             rows.delete("note", body.key)

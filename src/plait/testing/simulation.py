@@ -14,7 +14,6 @@ Threads of the program's own take no turns.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
@@ -24,14 +23,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from plait.event import Event, Json, without_measured
+from plait.errors import NothingToAccept
+from plait.event import Json
 from plait.event.kinds import (
     Failure,
-    Merged,
     RunCancelled,
     RunFailed,
     RunFinished,
-    SessionOpened,
     Text,
     ToolRequested,
 )
@@ -46,12 +44,11 @@ from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.runtime.run_tools import is_there
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Search, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.inbox import all_waiting
-from plait.session.ports import Draft, Position, store_at
-from plait.session.session import session_at
+from plait.session.ports import Draft, store_at
 from plait.session.views import Waiting
 from plait.testing.seeded import Seeded
 from plait.testing.writing import new_log
@@ -59,7 +56,6 @@ from plait.tool import Happened
 from plait.workflow import Workflow
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 USER = "simulated"  # the owner of the sessions, on every machine
 
@@ -121,6 +117,8 @@ class Simulation:
         answer: Answer | None = None,
         # called between a death and the next life
         between: Callable[[Session], object] | None = None,
+        # the program from the first death on: its changes are accepted
+        changed: Callable[[], Workflow] | None = None,
     ) -> Session:
         """Run a workflow on a new session, or on one made by `session()`, and return its
         result.
@@ -142,12 +140,23 @@ class Simulation:
             last: Halted | Parked = stop
         while True:
             self._see_to(session, last, oracle, answer, between)
+            if changed is not None and self.crashes:
+                made = changed
+            accept = "changed" if made is changed else None
             try:
-                return resume_run(
-                    session, made(), (), {}, NOBODY, self.waiter(), self._watch_resumed
-                )
+                return self._resume(session, made, accept)
             except (Halted, Parked) as stop:
                 last = stop
+
+    def _resume(
+        self, session: Session, made: Callable[[], Workflow], accept: str | None
+    ) -> Session:
+        try:
+            return resume_run(
+                session, made(), (), {}, NOBODY, self.waiter(), self._watch_resumed, accept
+            )
+        except NothingToAccept:
+            return self._resume(session, made, None)
 
     def _see_to(
         self,
@@ -267,6 +276,9 @@ class Simulated(Blocking):
         if isinstance(op, Search):
             return op.ask()
         return None
+
+    def pause(self, op: Pause) -> None:
+        """Wait for nothing."""
 
     def start_all(
         self, works: Mapping[str, Callable[[], T]]
@@ -428,59 +440,8 @@ def _attend(store: str, ask: Waiting, oracle: Oracle | None, answer: Answer | No
 
 
 def _key_of(session: Session, ask: Waiting) -> Digest:
-    """The idempotency key of a call: its first request."""
+    """The idempotency key of a call: its first request, or that of the call it stands for."""
     requests = store_at(session.store).read(session.id, kinds={ToolRequested.__name__})
-    return next(event.id for event in requests if event.header.call == ask.call)
-
-
-_IDS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\bc[0-9a-f]{23}\b")
-
-
-def history(session: Session) -> list[str]:
-    """Return the events without times and random values, so that two runs of one history are equal.
-
-    Merged branches come before the merge. Ids are numbered in the order in which they come up.
-    """
-    met: dict[str, str] = {}
-    told = (
-        _IDS.sub(lambda id: met.setdefault(id[0], f"#{len(met)}"), _event_text(event))
-        for event in _all_events(session, set())
-    )
-    # keys in the order of their new names
-    return [_encode(msgspec.json.decode(text)).decode() for text in told]
-
-
-def _all_events(session: Session, seen: set[str]) -> list[Event]:
-    found: list[Event] = []
-    for event in session.events:
-        if event.id not in seen:
-            seen.add(event.id)
-            for branch in event.body.branches if isinstance(event.body, Merged) else ():
-                found.extend(
-                    _all_events(
-                        session_at(Position(session.store, branch.log, branch.seq, branch.head)),
-                        seen,
-                    )
-                )
-            found.append(event)
-    return found
-
-
-def _event_text(event: Event) -> str:
-    header = event.header
-    about = [
-        header.log,
-        header.seq,
-        event.id,
-        header.actor,
-        header.behalf,
-        header.origin,
-        header.run,
-        header.call,
-        list(header.causes),
-    ]
-    body = without_measured(event.body)
-    if isinstance(body, SessionOpened):
-        # the durability is no part of the history
-        body = msgspec.structs.replace(body, durability=None)
-    return _encode([event.kind, about, body]).decode()
+    first = next(event for event in requests if event.header.call == ask.call)
+    carries = first.body.carries if isinstance(first.body, ToolRequested) else None
+    return carries.key if carries is not None else first.id

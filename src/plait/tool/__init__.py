@@ -118,6 +118,8 @@ class Tool(Generic[P, R]):
         probe: Callable[..., Any] | None = None,
         compensate: Callable[..., Any] | None = None,  # undoes a call that may have taken place
         timeout_s: float | None = None,  # None: as long as it takes
+        wait_s: float = 0.5,  # before the second attempt; doubled for each one after
+        heartbeat_s: float | None = None,  # it is given up if it is silent for longer
         taints: str = "tool",  # the origin of its results
         takes_sandbox: bool = False,
         # its class by sandbox and arguments; None: always the same
@@ -142,6 +144,7 @@ class Tool(Generic[P, R]):
             compensate,
             timeout_s,
         )
+        self.wait_s, self.heartbeat_s = wait_s, heartbeat_s
         self.takes_sandbox, self._effect_of = takes_sandbox, effect_of
         self.asks = False  # True: a person answers instead of a function
         self.returns: Any = Any  # the type that its signature promises. Any: none
@@ -218,6 +221,7 @@ class Tool(Generic[P, R]):
         """Return the same tool with another function: one that probes or compensates a call."""
         made = copy(self)
         made.function, made.observe, made.attempts = function, None, 1  # pyright: ignore[reportAttributeAccessIssue]
+        made.heartbeat_s = None
         return cast("Tool[..., Any]", made)
 
     def consent_details(self, arguments: Json) -> Mapping[str, Json]:
@@ -328,6 +332,8 @@ def tool(
     probe: Callable[..., Any] | None = None,
     compensate: Callable[..., Any] | None = None,
     timeout_s: float | None = None,
+    wait_s: float = 0.5,
+    heartbeat_s: float | None = None,
     taints: str = "tool",
     effect_of: EffectOf | None = None,
     version: str | None = None,
@@ -344,12 +350,17 @@ def tool(
     probe: Callable[..., Any] | None = None,
     compensate: Callable[..., Any] | None = None,
     timeout_s: float | None = None,
+    wait_s: float = 0.5,
+    heartbeat_s: float | None = None,
     taints: str = "tool",
     effect_of: EffectOf | None = None,
     version: str | None = None,
 ) -> Any:
     """Make a function a tool. `attempts` above 1, for calls that may be repeated, runs it again
-    when it raises.
+    when it raises: after `wait_s`, doubled for each further attempt, and spread by lot.
+
+    `timeout_s` is the time after which it is given up; with `heartbeat_s` it is also given up if it
+    does not call `heartbeat()` for so long.
 
     `probe=` (for `effect="probeable"`) and `compensate=` (for `"compensatable"`) are called with
     those of the arguments that they name, `idempotency_key` among them, when a call was lost with
@@ -373,7 +384,8 @@ def tool(
         "probe": probe,
         "compensate": compensate,
     }
-    more |= {"timeout_s": timeout_s, "taints": taints, "effect_of": effect_of, "version": version}
+    more |= {"timeout_s": timeout_s, "wait_s": wait_s, "heartbeat_s": heartbeat_s}
+    more |= {"taints": taints, "effect_of": effect_of, "version": version}
     if function is not None:
         return _make_tool(function, around, name, description, effect, **more)
 

@@ -26,6 +26,8 @@ class ToolSettings(Protocol):
     probe: Callable[..., Any] | None
     compensate: Callable[..., Any] | None
     timeout_s: float | None
+    wait_s: float
+    heartbeat_s: float | None
     taints: str
     attempts: int
 
@@ -49,6 +51,11 @@ def check_tool(tool: ToolSettings, version: object) -> None:
             _check_companion(tool, effect, rule.companion, getattr(tool, rule.companion))
     if tool.timeout_s is not None and not tool.timeout_s > 0:
         raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
+    if tool.heartbeat_s is not None and not tool.heartbeat_s > 0:
+        why = f"{tool.heartbeat_s!r} is no time at all"
+        raise BadTool(tool.name, why, "pass heartbeat_s= above 0")
+    if not 0 <= tool.wait_s < 3600:
+        raise BadTool(tool.name, f"{tool.wait_s!r} is no time to wait", "pass wait_s= from 0, in s")
     try:
         check_origin(tool.taints)
         if tool.taints in ("program", "human", "model"):

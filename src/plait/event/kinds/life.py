@@ -86,6 +86,7 @@ class MessageSaid(Body, frozen=True):
     parts: Parts
     name: str = ""
     aside: bool = False  # between a selector and its model: not part of the conversation
+    instead_of: Place | None = None  # the message that agents see no more, but this one
 
     def refs(self) -> tuple[Digest, ...]:
         return blobs_of(self.parts)

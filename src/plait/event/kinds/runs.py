@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from plait.event.kinds.base import Body, DurationMicros, EffectClass, Purpose
+from plait.event.kinds.base import Body, DurationMicros, EffectClass, MeasuredTime, Purpose
 from plait.event.kinds.values import (
     Action,
+    Carried,
     Failure,
     File,
     Parts,
@@ -29,6 +30,7 @@ class RunStarted(Body, frozen=True):
     revision: str = ""
     environment: Json = None
     turn: Digest | None = None  # the TurnPosted that it answers
+    version: str = ""  # of the workflow, as its author counts
 
 
 class RunResumed(Body, frozen=True):
@@ -41,6 +43,18 @@ class RunBranched(Body, frozen=True):
     source: Place
     workflow: str
     overrides: Json = None
+
+
+class ChangeAccepted(Body, frozen=True):
+    """The run goes on from here with a changed program: the steps of this log from `at` on are no
+    longer its recording.
+    """
+
+    run: str
+    reason: str
+    at: int  # seq of the first recorded step that the program does not make any more
+    recorded: str = ""  # that step, in short
+    now: str = ""  # the step that the program makes instead
 
 
 class RunFinished(Body, frozen=True):
@@ -64,9 +78,16 @@ class CallStarted(Body, frozen=True):
     agent: str | None = None
     # the request of an agent besides the story: instruction, tools, view, parameters
     setup: Digest | None = None
+    version: str = ""
 
     def refs(self) -> tuple[Digest, ...]:
         return (self.setup,) if self.setup else ()
+
+
+class PatchMarked(Body, frozen=True):
+    """The run executes the changed code of a patch from here on."""
+
+    name: str
 
 
 class CallFinished(Body, frozen=True):
@@ -115,6 +136,10 @@ class ToolRequested(Body, frozen=True):
     path: str = ""  # of the call that asked for it: review/critics/style
     source: str = ""  # of the tool, if it is not the program itself: mcp:git
     decision: Literal["", "allow", "ask", "refuse"] = ""  # of the policy; "": there is none
+    # the same call, before a change of the program was accepted. None: it is a new one
+    carries: Carried | None = None
+    # it is not run before then, since the attempt before failed. None: at once
+    due: MeasuredTime | None = None
 
 
 class ToolReturned(Body, frozen=True):

@@ -141,6 +141,13 @@ class Failure(Value, frozen=True):
     retryable: bool = False
 
 
+class Carried(Value, frozen=True):
+    """A call of an abandoned tail that the request of an equal call stands for."""
+
+    request: Digest  # its first one
+    key: Digest  # the idempotency key that it was made under
+
+
 class Score(Value, frozen=True):
     """One candidate of a recall and why it ranked where it did."""
 

@@ -6,18 +6,37 @@ import inspect
 import queue
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from plait.model.base import Fault, Reply
 from plait.runtime import loop
 from plait.runtime.bypass import owned
 from plait.runtime.drivers.models import await_answer, reply_or_fault
-from plait.runtime.drivers.tools import SIDE_BY_SIDE, needs_another_try, run_async_tool, timed_out
+from plait.runtime.drivers.tools import (
+    SIDE_BY_SIDE,
+    given_up,
+    heart_of,
+    needs_another_try,
+    run_async_tool,
+)
 from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
+from plait.runtime.heartbeats import beating
 from plait.runtime.registry import run_of
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Search, Wait
+from plait.runtime.waits import (
+    CallModel,
+    Done,
+    Job,
+    Launch,
+    Next,
+    Pause,
+    Search,
+    Wait,
+    WaitForPlace,
+)
+from plait.session import Session
 
 T = TypeVar("T")
 _SLICE_S = 0.2  # seconds of a pause between two looks for a stop
@@ -70,6 +89,8 @@ class Blocking:
             return op.batch.next()
         if isinstance(op, Search):
             return op.ask()
+        if isinstance(op, WaitForPlace):
+            return loop.wait(op.place.is_free, stop_check(op.session))
         return self.pause(op)
 
     def ask(self, op: CallModel) -> Reply | Fault:
@@ -79,23 +100,26 @@ class Blocking:
         answer: Any = op.model.ask(op.request, op.on_delta)
         if not inspect.isawaitable(answer):
             return answer
-        run, log = run_of(op.request.session), op.request.session.id
-        return loop.wait(
-            loop.start(await_answer(answer)), None if run is None else lambda: run.stops.check(log)
-        )
+        return loop.wait(loop.start(await_answer(answer)), stop_check(op.request.session))
 
     def run_job(self, job: Job) -> Done:
+        if job.delay is not None:
+            self.pause(job.delay)
         if job.tool.is_async:
             return loop.wait(loop.start(run_async_tool(job, self.clock)))
-        if job.tool.timeout_s is None:
-            return run_tool(job, self.clock)
-        work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool", apart=True)
+        heart = heart_of(job, self.clock)
+        before = beating.set(heart)
         try:
-            return work.result(job.tool.timeout_s)
-        # its own errors are outcomes, so this is ours: a thread cannot be stopped, so it is left
-        # behind
-        except TimeoutError:
-            return timed_out(job)
+            if heart.left_s() is None:
+                return run_tool(job, self.clock)
+            work = loop.spawn(lambda: run_tool(job, self.clock), "plait-tool", apart=True)
+        finally:
+            beating.reset(before)
+        while (left_s := heart.left_s() or 0.0) > 0:
+            # its own errors are outcomes, so a timeout is ours
+            with suppress(TimeoutError):
+                return work.result(left_s)
+        return work.result() if work.done() else given_up(job, heart)  # its thread is left behind
 
     def pause(self, op: Pause) -> None:
         until, run = time.monotonic() + op.seconds, run_of(op.session)
@@ -103,6 +127,12 @@ class Blocking:
             time.sleep(min(left, _SLICE_S))
             if run is not None:
                 run.stops.check(op.session.id)
+
+
+def stop_check(session: Session) -> Callable[[], None] | None:
+    """Return a function that raises if the session's branch was stopped. None: it has no run."""
+    run, log = run_of(session), session.id
+    return None if run is None else lambda: run.stops.check(log)
 
 
 class ThreadBatch:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from plait.event.kinds import Failure
@@ -14,13 +15,25 @@ from plait.runtime import loop
 from plait.runtime.bypass import owned
 from plait.runtime.drivers.blocking import Blocking, Waiter, clock
 from plait.runtime.drivers.models import await_answer, check_reply, fault_of
-from plait.runtime.drivers.tools import SIDE_BY_SIDE, needs_another_try, run_async_tool, timed_out
+from plait.runtime.drivers.tools import (
+    SIDE_BY_SIDE,
+    given_up,
+    heart_of,
+    needs_another_try,
+    run_async_tool,
+    wait_while_beating,
+)
 from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
+from plait.runtime.heartbeats import beating
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait, WaitForPlace
 
 T = TypeVar("T")
+
+# True: writes are made on the loop itself. A debugger looks for the program's frames in the thread
+# that takes a step.
+writes_on_loop: ContextVar[bool] = ContextVar("plait_writes_on_loop", default=False)
 
 
 async def adrive(
@@ -93,6 +106,8 @@ async def finish_in_thread(work: Callable[[], T]) -> tuple[T, BaseException | No
 
     Returns also the last cancel, if there was one, for the caller to raise when it is ready to.
     """
+    if writes_on_loop.get():
+        return work(), None
     return await _result_and_cancel(asyncio.ensure_future(asyncio.wrap_future(loop.spawn(work))))
 
 
@@ -148,6 +163,8 @@ class AsyncWaiter:
             return await op.batch.next()
         if isinstance(op, Search):
             return await asyncio.wrap_future(loop.spawn(op.ask))
+        if isinstance(op, WaitForPlace):
+            return await asyncio.wrap_future(op.place.is_free)
         return await asyncio.sleep(op.seconds)
 
     async def _ask(self, op: CallModel) -> tuple[Reply | Fault, int]:
@@ -166,16 +183,22 @@ class AsyncWaiter:
         return outcome, clock() - started
 
     async def _run_job(self, job: Job, began: asyncio.Event) -> Done:
+        if job.delay is not None:
+            await asyncio.sleep(job.delay.seconds)
         if job.tool.is_async:
             return await run_async_tool(job, clock, began)
         began.set()
-        work = asyncio.wrap_future(
-            loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True)
-        )
-        if job.tool.timeout_s is None:
+        heart = heart_of(job, clock)
+        before = beating.set(heart)
+        try:
+            work = asyncio.wrap_future(
+                loop.spawn(lambda: run_tool(job, clock), "plait-tool", apart=True)
+            )
+        finally:
+            beating.reset(before)
+        if heart.left_s() is None:
             return await work
-        done, _ = await asyncio.wait([work], timeout=job.tool.timeout_s)
-        return work.result() if done else timed_out(job)
+        return work.result() if await wait_while_beating(work, heart) else given_up(job, heart)
 
 
 class AsyncBatch:

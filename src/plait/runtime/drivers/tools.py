@@ -9,6 +9,7 @@ from typing import Any
 from plait.event.kinds import Failure
 from plait.runtime.execute import conclude, enter_sandbox, observe_before
 from plait.runtime.failures import failure_of
+from plait.runtime.heartbeats import Heart, beating
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.sandboxes import SandboxCall
 from plait.runtime.waits import Done, Job
@@ -28,9 +29,11 @@ async def run_async_tool(
     if job.check is not None:
         job.check()
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
+    heart = beating.set(heart_of(job, clock))
     try:
         return await _outcome_of(job, clock, began or asyncio.Event())
     finally:
+        beating.reset(heart)
         doing.reset(mine)
         tool_act.reset(handed)
 
@@ -49,10 +52,14 @@ async def _outcome_of(job: Job, clock: Callable[[], int], began: asyncio.Event) 
     # In a task of its own: a tool that cancels the task it runs in cancels itself, and not the
     # task that waits for it.
     work = asyncio.ensure_future(_value_or_failure(job, sandbox, began))
+    heart = beating.get()
+    assert heart is not None
     try:
-        value, failure = await asyncio.wait_for(work, job.tool.timeout_s)
-    except TimeoutError:
-        value, failure = None, timed_out(job).failure
+        is_done = await wait_while_beating(work, heart)
+        if not is_done:
+            work.cancel()
+            await asyncio.wait([work])
+        value, failure = work.result() if is_done else (None, given_up(job, heart).failure)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -70,6 +77,8 @@ async def _value_or_failure(
 ) -> tuple[Any, Failure | None]:
     """Await a coroutine function. An error that would end the loop ends the tool."""
     began.set()
+    if (heart := beating.get()) is not None:
+        heart.begin()
     more = {SANDBOX: sandbox.sandbox} if sandbox is not None else {}
     try:
         return await job.tool.function(**job.arguments, **more), None
@@ -79,16 +88,33 @@ async def _value_or_failure(
         return None, failure_of(error)
 
 
-def timed_out(job: Job) -> Done:
-    """Give a job up, and return its outcome."""
+def heart_of(job: Job, clock: Callable[[], int]) -> Heart:
+    """Return the heart of a job, which says when to give it up."""
+    tool = job.tool
+    return Heart(clock, timeout_s=tool.timeout_s, heartbeat_s=tool.heartbeat_s, on_beat=job.on_beat)
+
+
+async def wait_while_beating(work: asyncio.Future[Any], heart: Heart) -> bool:
+    """Wait until work is done, or is to be given up. Return True if it is done."""
+    while not work.done():
+        left_s = heart.left_s()
+        if left_s is not None and left_s <= 0:
+            return False
+        await asyncio.wait([work], timeout=left_s)
+    return True
+
+
+def given_up(job: Job, heart: Heart) -> Done:
+    """Give up a job that takes too long, or is silent, and return its outcome."""
     if job.site is not None:
         job.site.abandon()
-    why = f"no outcome after {job.tool.timeout_s:g} s; it may have happened, and may still happen"
-    return Done(
-        job.number,
-        failure=Failure("TimedOut", why),
-        duration_us=int((job.tool.timeout_s or 0) * 1e6),
-    )
+    kind, limit_s, what = "TimedOut", job.tool.timeout_s or 0.0, "outcome"
+    if heart.is_silent:
+        kind, limit_s, what = "FellSilent", job.tool.heartbeat_s or 0.0, "heartbeat"
+    why = f"no {what} after {limit_s:g} s; it may have happened, and may still happen"
+    if heart.detail:
+        why = f"{why}. The last heartbeat: {heart.detail}"
+    return Done(job.number, failure=Failure(kind, why), duration_us=int(limit_s * 1e6))
 
 
 def needs_another_try(job: Job, done: Done) -> bool:

@@ -23,6 +23,7 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, Json] = {}
     output: Json = None
     view: View = View()
+    choice: str = ""  # of tools in its first ask, as the agent says. "": as the model likes
 
     def encode(self) -> bytes:
         data = encode_json(self)

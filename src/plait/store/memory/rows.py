@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plait.errors import (
@@ -11,7 +11,7 @@ from plait.errors import (
 from plait.store.memory.words import WordIndex
 from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_columns, check_where, checked_row, order_of
-from plait.store.search import Found, checked_query
+from plait.store.search import Found, Region, checked_query
 
 _Tables = dict[str, dict[tuple[Scalar, ...], Row]]
 
@@ -82,13 +82,13 @@ class RowsInMemory:
         self,
         table: str,
         words: Sequence[str],
-        among: Mapping[str, Collection[Scalar]] | None,
+        within: Sequence[Region] | None,
         upto: int | None,
         near: tuple[str, int] | None,
         limit: int,
     ) -> Found:
         shape = self._shape(table)
-        query = checked_query(self._projection.name, shape, words, among, upto, near, limit)
+        query = checked_query(self._projection.name, shape, words, within, upto, near, limit)
         return self._words[table].search(query)
 
     def word_faults(self) -> list[str]:

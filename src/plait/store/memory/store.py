@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plait.errors import (
@@ -23,7 +23,7 @@ from plait.store.memory.rows import RowsInMemory
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar
 from plait.store.rows import check_names
-from plait.store.search import Found
+from plait.store.search import Found, Region
 
 
 class MemoryStore(MemoryEvents):
@@ -98,7 +98,7 @@ class MemoryStore(MemoryEvents):
         table: str,
         words: Sequence[str],
         *,
-        among: Mapping[str, Collection[Scalar]] | None = None,
+        within: Sequence[Region] | None = None,
         upto: int | None = None,
         near: tuple[str, int] | None = None,
         limit: int = 20,
@@ -106,7 +106,7 @@ class MemoryStore(MemoryEvents):
         if projection not in self._rows:
             raise UnknownRows(projection)
         with self._open():
-            return self._rows[projection].search(table, words, among, upto, near, limit)
+            return self._rows[projection].search(table, words, within, upto, near, limit)
 
     def check_words(self) -> list[str]:
         with self._open():

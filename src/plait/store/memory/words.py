@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Collection, Iterator
-from heapq import nsmallest
-from itertools import islice
+from collections.abc import Sequence
 from typing import cast
 
 from plait.store.projection import Row, Scalar, Table
-from plait.store.search import Found, FoundRow, Query, choosing_words, score_of, weight_of
+from plait.store.search import (
+    Found,
+    FoundRow,
+    Query,
+    best_places,
+    choosing_words,
+    has_common_words,
+    places_within,
+    ranked_by_all,
+    walk_index,
+    weight_of,
+)
 
 
 class WordIndex:
-    """The rows of one table by their words, and in the order of the table by their columns."""
+    """The rows of one table by their words, group by group, and in the order of the table by the
+    columns that neighbours share.
+    """
 
     def __init__(self, table: Table) -> None:
-        self._order, self._words = table.order or "", table.words or ""
+        self._order, self._words, self._group = table.order or "", table.words or "", table.group
         self._rows: dict[int, Row] = {}  # by the order column
-        self._lengths: dict[int, int] = {}
-        self._total = 0  # words of all rows
-        self._having: dict[str, dict[int, int]] = {}  # how often each row has a word
-        walked = [index[0] for index in table.indexes if index[1:] == (self._order,)]
+        self._groups: dict[str | None, _GroupWords] = {}
+        walked = [index[0] for index in table.indexes if index == walk_index(table, index[0])]
         # places of the rows with each value, in order
-        self._walks: dict[str, dict[Scalar, list[int]]] = {column: {} for column in walked}
+        self._walks: dict[str, dict[tuple[Scalar, ...], list[int]]] = {each: {} for each in walked}
 
     def change(self, old: Row | None, new: Row | None) -> None:
         """Replace a row that was there by the one that is there now."""
@@ -34,79 +43,77 @@ class WordIndex:
             self._add(new)
 
     def search(self, query: Query) -> Found:
-        total = len(self._rows)
-        mean = self._total / total if total else 0.0
-        having = {word: len(self._having.get(word, ())) for word in query.words}
+        groups = self._groups if query.groups is None else query.groups
+        searched = [
+            (self._groups[group], query.ranges_of(group))
+            for group in groups
+            if group in self._groups
+        ]
+        total = sum(len(places_within(words.places, ranges)) for words, ranges in searched)
+        counts: dict[str, dict[int, int]] = {word: {} for word in query.words}
+        for words, ranges in searched:
+            for word, found in counts.items():
+                having = words.having.get(word, {})
+                found.update((at, having[at]) for at in places_within(sorted(having), ranges))
+        having = {word: len(places) for word, places in counts.items()}
         weights = {word: weight_of(count, total) for word, count in having.items()}
-        choosing = choosing_words(query.words, having, total)
-        chosen = {word: weights[word] for word in choosing}
-        places = {
-            place
-            for word in choosing
-            for place in self._having.get(word, ())
-            if place <= query.upto and _is_among(self._rows[place], query)
-        }
-        best = self._best(places, chosen, mean, query.limit)
-        if len(choosing) < len(query.words):
-            best = self._best([place for _, place in best], weights, mean, query.limit)
+        chosen = {word: counts[word] for word in choosing_words(having)}
+        texts = {at: str(self._rows[at][self._words]) for each in chosen.values() for at in each}
+        lengths = {at: text.count(" ") + 1 for at, text in texts.items()}
+        mean = sum(lengths.values()) / len(lengths) if lengths else 0.0
+        best = best_places(chosen, lengths, weights, mean, query.limit)
+        if has_common_words(having, chosen):
+            best = ranked_by_all(best, texts, weights, mean)
         rows = [
-            FoundRow(dict(self._rows[place]), -score, *self._neighbours(place, query))
-            for score, place in best
+            FoundRow(dict(self._rows[at]), score, *self._neighbours(at, query))
+            for score, at in best
         ]
         return Found(tuple(rows), weights, total, mean)
 
-    def _best(
-        self, places: Collection[int], weights: dict[str, float], mean: float, limit: int
-    ) -> list[tuple[float, int]]:
-        """Return the best of these rows by these words: a score below 0, and the place."""
-        scored = [(-self._score(place, weights, mean), place) for place in places]
-        return nsmallest(limit, scored)
-
-    def _score(self, place: int, weights: dict[str, float], mean: float) -> float:
-        counts = {word: self._having.get(word, {}).get(place, 0) for word in weights}
-        return score_of(counts, self._lengths[place], weights, mean)
-
     def _neighbours(self, place: int, query: Query) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-        value = self._rows[place][query.near] if query.near is not None else None
-        if query.near is None or value in (None, ""):
+        row = self._rows[place]
+        if query.near is None or row[query.near] in (None, ""):
             return (), ()
-        walk = self._walks[query.near][value]
-        before = reversed(walk[: bisect_left(walk, place)])
-        after = walk[bisect_right(walk, place) : bisect_right(walk, query.upto)]
+        walk = self._walks[query.near][self._walk_key(query.near, row)]
+        ranges = query.ranges_of(self._group_of(row))
+        first, last = next(each for each in ranges if each[0] <= place <= each[1])
+        before = walk[bisect_left(walk, first) : bisect_left(walk, place)]
+        after = walk[bisect_right(walk, place) : bisect_right(walk, last)]
         return (
-            tuple(islice(self._rows_among(before, query), query.distance)),
-            tuple(islice(self._rows_among(iter(after), query), query.distance)),
+            self._rows_at(before[::-1][: query.distance]),
+            self._rows_at(after[: query.distance]),
         )
 
-    def _rows_among(self, places: Iterator[int], query: Query) -> Iterator[Row]:
-        for place in places:
-            if _is_among(self._rows[place], query):
-                yield dict(self._rows[place])
+    def _rows_at(self, places: Sequence[int]) -> tuple[Row, ...]:
+        return tuple([dict(self._rows[place]) for place in places])
+
+    def _group_of(self, row: Row) -> str | None:
+        return cast("str | None", row[self._group]) if self._group else None
+
+    def _walk_key(self, column: str, row: Row) -> tuple[Scalar, ...]:
+        return row[column], self._group_of(row)
 
     def _add(self, row: Row) -> None:
         place, words = cast("int", row[self._order]), _split(row[self._words])
         self._rows[place] = row
-        self._lengths[place] = len(words)
-        self._total += len(words)
-        for word, count in Counter(words).items():
-            self._having.setdefault(word, {})[place] = count
+        if words:
+            self._groups.setdefault(self._group_of(row), _GroupWords()).add(place, words)
         for column, walks in self._walks.items():
-            insort(walks.setdefault(row[column], []), place)
+            insort(walks.setdefault(self._walk_key(column, row), []), place)
 
     def _remove(self, row: Row) -> None:
-        place = cast("int", row[self._order])
-        self._total -= self._lengths.pop(place)
+        place, words = cast("int", row[self._order]), _split(row[self._words])
         del self._rows[place]
-        for word in set(_split(row[self._words])):
-            rows = self._having[word]
-            del rows[place]
-            if not rows:
-                del self._having[word]
+        if words:
+            group = self._groups[self._group_of(row)]
+            group.remove(place, words)
+            if not group.places:
+                del self._groups[self._group_of(row)]
         for column, walks in self._walks.items():
-            walk = walks[row[column]]
+            walk = walks[self._walk_key(column, row)]
             del walk[bisect_left(walk, place)]
             if not walk:
-                del walks[row[column]]
+                del walks[self._walk_key(column, row)]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WordIndex) and vars(self) == vars(other)
@@ -114,9 +121,31 @@ class WordIndex:
     __hash__ = None  # type: ignore[assignment]  it changes
 
 
+class _GroupWords:
+    """The rows of one group that have words, and how often each has a word."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []  # in order
+        self.having: dict[str, dict[int, int]] = {}
+
+    def add(self, place: int, words: list[str]) -> None:
+        insort(self.places, place)
+        for word, count in Counter(words).items():
+            self.having.setdefault(word, {})[place] = count
+
+    def remove(self, place: int, words: list[str]) -> None:
+        del self.places[bisect_left(self.places, place)]
+        for word in set(words):
+            rows = self.having[word]
+            del rows[place]
+            if not rows:
+                del self.having[word]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _GroupWords) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  it changes
+
+
 def _split(words: Scalar) -> list[str]:
     return str(words).split(" ") if words else []
-
-
-def _is_among(row: Row, query: Query) -> bool:
-    return all(row[column] in values for column, values in query.among.items())

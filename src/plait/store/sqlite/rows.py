@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from plait.store.arguments import (
 )
 from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_names
-from plait.store.search import Found, checked_query
+from plait.store.search import Found, Region, checked_query
 from plait.store.sqlite.connections import Connections
 from plait.store.sqlite.core import SqliteCore
 from plait.store.sqlite.database import Database
@@ -60,13 +60,13 @@ class SqliteRows(SqliteCore):
         table: str,
         words: Sequence[str],
         *,
-        among: Mapping[str, Collection[Scalar]] | None = None,
+        within: Sequence[Region] | None = None,
         upto: int | None = None,
         near: tuple[str, int] | None = None,
         limit: int = 20,
     ) -> Found:
         shape = self._shape(projection, table)
-        query = checked_query(projection, shape, words, among, upto, near, limit)
+        query = checked_query(projection, shape, words, within, upto, near, limit)
         searches = self._searches.get((projection, table))
         if searches is None:
             searches = WordSearch(table_name(projection, table), shape)
@@ -82,13 +82,13 @@ class SqliteRows(SqliteCore):
             if there.get(projection.name) == projection.version
             for table in projection.tables
             if table.words is not None
-            and (fault := self._index_fault(table_name(projection.name, table.name)))
+            and (fault := self._index_fault(table_name(projection.name, table.name), table))
         ]
 
-    def _index_fault(self, name: str) -> str | None:
+    def _index_fault(self, name: str, table: Table) -> str | None:
         try:
             with self._reader() as db, db.snapshot():
-                fault = lookup_fault(db, name)
+                fault = lookup_fault(db, name, table)
             if fault is None:
                 self._connections.write(lambda db: check_index(db, name))
             return fault

@@ -8,64 +8,121 @@ a fair name for one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from plait.store.projection import Projection, Row, Scalar, Table
 from plait.store.rows import check_columns, check_where, checked_row, order_of
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.words import (
+    NO_GROUP,
     WordStatements,
+    create_groups,
     create_index,
     settable_columns,
+    terms_of,
+    word_columns,
     word_statements,
 )
 
 
 class SqlRows:
-    """`Rows` over the writer's connection, inside its transaction."""
+    """`Rows` over the writer's connection, inside its transaction.
+
+    Changes are kept until `flush`, so that a row that several events of an append change is written
+    once.
+    """
 
     def __init__(self, db: Database, projection: Projection) -> None:
         self._db = db
         self._tables = {table.name: table for table in projection.tables}
         self._name = projection.name
         self._statements: dict[str, _Statements] = {}
+        self._changes: dict[tuple[str, tuple[Scalar, ...]], Row | None] = {}
+
+    def flush(self) -> None:
+        """Write the changes, in the order in which they were made last."""
+        for (table, key), row in self._changes.items():
+            if row is None:
+                self._delete(table, key)
+            else:
+                self._put(table, row)
+        self._changes.clear()
+
+    def forget(self) -> None:
+        """Drop the changes that are not written: the append failed."""
+        self._changes.clear()
+
+    def put(self, table: str, row: Row) -> None:
+        shape = self._tables[table]
+        kept = checked_row(shape, row)
+        self._change(table, tuple([kept[column] for column in shape.key]), kept)
+
+    def delete(self, table: str, *key: Scalar) -> None:
+        self._change(table, key, None)
+
+    def _change(self, table: str, key: tuple[Scalar, ...], row: Row | None) -> None:
+        self._changes.pop((table, key), None)  # a row may take the place of one changed before
+        self._changes[table, key] = row
 
     def get(self, table: str, *key: Scalar) -> Row | None:
+        if (table, key) in self._changes:
+            changed = self._changes[table, key]
+            return None if changed is None else dict(changed)
         row = self._db.row(self._sql(table).get, key)
         return None if row is None else dict(zip(self._tables[table].columns, row, strict=True))
 
-    def put(self, table: str, row: Row) -> None:
-        sql, kept = self._sql(table), checked_row(self._tables[table], row)
+    def _put(self, table: str, row: Row) -> None:
+        sql = self._sql(table)
         if sql.words is None:
-            self._db.execute(sql.put, [*kept.values()])
+            self._db.run(sql.put, tuple(row.values()))
         else:
-            self._put_words(self._tables[table], sql, sql.words, kept)
+            self._put_words(self._tables[table], sql, sql.words, row)
 
-    def delete(self, table: str, *key: Scalar) -> None:
+    def _delete(self, table: str, key: tuple[Scalar, ...]) -> None:
         sql = self._sql(table)
         if sql.words is not None:
             old = self._db.row(sql.words.old, key)
             if old is not None:
-                self._db.execute(sql.words.remove, old)
-        self._db.execute(sql.delete, key)
+                self._remove_words(sql.words, old)
+        self._db.run(sql.delete, key)
 
     def _put_words(self, table: Table, sql: _Statements, words: WordStatements, row: Row) -> None:
         """Put a row of a table with words. The index is told of words that changed, and of no
         others.
         """
         db, key = self._db, [row[column] for column in table.key]
-        new = row[table.order or ""], row[table.words or ""]
+        place, text = row[table.order or ""], row[table.words or ""]
+        group = row[table.group] if table.group else None
         old = db.row(words.old, key)
-        if old is not None and old != new:
-            db.execute(words.remove, old)
-        if old is not None and old[0] != new[0]:
-            db.execute(sql.delete, key)
-        if old is None or old[0] != new[0]:
-            db.execute(words.insert, [*row.values()])
-        elif words.update is not None:
-            db.execute(words.update, [*[row[each] for each in settable_columns(table)], old[0]])
-        if old != new:
-            db.execute(words.add, new)
+        if old is not None and old[:3] == (place, text, group):
+            db.run(words.update, (*[row[each] for each in settable_columns(table)], old[3], place))
+            return
+        if old is not None:
+            self._remove_words(words, old)
+        code = self._group_code(words, group, 1 if text else 0)
+        if old is not None and old[0] != place:
+            db.run(sql.delete, key)
+        if old is None or old[0] != place:
+            db.run(words.insert, (*row.values(), code))
+        else:
+            db.run(words.update, (*[row[each] for each in settable_columns(table)], code, place))
+        db.run(words.add, (place, terms_of(text, code)))
+
+    def _remove_words(
+        self, words: WordStatements, old: tuple[int, str | None, object, int]
+    ) -> None:
+        place, text, _, code = old
+        self._db.run(words.remove, (place, terms_of(text, code)))
+        if text:
+            self._db.run(words.leave, (-1, code))
+
+    def _group_code(self, words: WordStatements, group: Scalar, more: int) -> int:
+        """Count so many rows more in a group; return its code."""
+        if group is not None:
+            return int(self._db.get(words.join, (group, more)))
+        self._db.run(words.leave, (more, NO_GROUP))
+        return NO_GROUP
 
     def _sql(self, table: str) -> _Statements:
         found = self._statements.get(table)
@@ -114,6 +171,8 @@ def _create(name: str, table: Table) -> list[str]:
         f"{_quote_columns([column])} {type.upper()}{' PRIMARY KEY' * (column == table.order)}"
         for column, type in table.columns.items()
     ]
+    if table.words is not None:
+        columns += word_columns(table)
     key, kind = _quote_columns(table.key), "STRICT" if table.order else "STRICT, WITHOUT ROWID"
     statements = [
         f"CREATE TABLE {name} ({', '.join(columns)}, {'UNIQUE' if table.order else 'PRIMARY KEY'}"
@@ -124,7 +183,7 @@ def _create(name: str, table: Table) -> list[str]:
         only = f" WHERE {_quote_columns(index[:1])} IS NOT NULL" if len(index) > 1 else ""
         statements.append(f"CREATE INDEX {name}_{i} ON {name} ({_quote_columns(index)}){only}")
     if table.words is not None:
-        statements.append(create_index(name, table))
+        statements += [*create_groups(name), create_index(name, table)]
     return statements
 
 
@@ -165,5 +224,10 @@ def _by_key(shape: Table) -> str:
 
 
 def _quote_columns(columns: Iterable[str]) -> str:
+    return _quoted(tuple(columns))
+
+
+@lru_cache(256)
+def _quoted(columns: tuple[str, ...]) -> str:
     # in double quotes SQLite would take an unknown name for a text
-    return ", ".join(f"[{column}]" for column in columns)
+    return ", ".join([f"[{column}]" for column in columns])

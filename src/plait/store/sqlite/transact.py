@@ -53,6 +53,7 @@ _FENCED = " AND (SELECT epoch FROM log WHERE key = ?) = ?"
 _EPOCH = "SELECT epoch FROM log WHERE key = ?"
 _RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
 _MUCH = 1 << 20  # bytes of content that are worth making room for
+_EVENTS = 256  # that are folded before their rows are written
 _REFS = 8  # blobs of one event that are counted before room is made
 
 
@@ -252,6 +253,20 @@ class Transact:
         self._look_around(db)
         if prepared.blobs:
             self.put_blobs(db, prepared.blobs)
+        changed: set[SqlRows] = set()
+        try:
+            self._insert_events(db, key, prepared, changed)
+            for rows in changed:
+                rows.flush()
+        finally:
+            for rows in changed:
+                rows.forget()
+        for name in self._foreign:  # a process that keeps it folds it again
+            db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
+
+    def _insert_events(
+        self, db: Database, key: int, prepared: Prepared, changed: set[SqlRows]
+    ) -> None:
         for event, short, codec, packed, body, refs in prepared.events:
             header = event.header
             db.run(
@@ -266,9 +281,8 @@ class Transact:
                     if count % _REFS == 0:
                         db.shrink()  # to count a blob SQLite reads all of it
                 for projection, rows in interested or ():
+                    changed.add(rows)
                     projection.apply(rows, number, event)
-        for name in self._foreign:  # a process that keeps it folds it again
-            db.execute("UPDATE projection SET stale = 1 WHERE name = ? AND stale = 0", (name,))
 
     # ── blobs ────────────────────────────────────────────────────────────────────────────────
 
@@ -340,10 +354,16 @@ class Transact:
         rows = SqlRows(db, projection)
         recreate(db, projection)
         only, codes = only_kinds(projection.kinds, self.codes)
-        for row in db.execute(
-            f"SELECT {COLUMNS}, number FROM event WHERE number > 0 {only} ORDER BY number", codes
+        for count, row in enumerate(
+            db.execute(
+                f"SELECT {COLUMNS}, number FROM event WHERE number > 0 {only} ORDER BY number",
+                codes,
+            )
         ):
             projection.apply(rows, row[5], to_event(row, partial(get_blob, db)))
+            if count % _EVENTS == 0:
+                rows.flush()
+        rows.flush()
         db.execute(
             "INSERT OR REPLACE INTO projection (name, version, stale) VALUES (?, ?, 0)",
             (projection.name, projection.version),

@@ -7,11 +7,11 @@ from typing import Any
 
 from plait.errors import InvalidValue, UnknownRows
 from plait.event.kinds import ScratchSet
-from plait.store import Found, Store
+from plait.store import Found, Region, Store
 from plait.testing.projections import Notes
 from plait.testing.writing import Opened, begin, check_refused, extend, run_threads, verify
 
-MANY = 20_001  # rows: one more than may be there for common words to choose
+MANY = 20_001
 
 
 def found_keys(found: Found) -> list[str]:
@@ -25,13 +25,15 @@ def find_notes(store: Store, words: str, **options: Any) -> list[str]:
 def naive_scores(texts: dict[str, str], asked: list[str]) -> list[tuple[str, float]]:
     """Return the keys of texts by BM25, best first, as a textbook would compute it."""
     words = {key: text.split() for key, text in texts.items()}
-    mean = sum(map(len, words.values())) / len(words)
+    candidates = [len(row) for row in words.values() if {*asked}.intersection(row)]
+    mean = sum(candidates) / len(candidates) if candidates else 1.0
+    total = sum(bool(row) for row in words.values())
     scores: dict[str, float] = {}
     for key, row in words.items():
         score = 0.0
         for word in {*asked}.intersection(row):
             having = sum(word in each for each in words.values())
-            weight = max(math.log((len(words) - having + 0.5) / (having + 0.5)), 1e-6)
+            weight = math.log(1 + (total - having + 0.5) / (having + 0.5))
             count = row.count(word)
             score += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(row) / mean))
         if score > 0:
@@ -58,21 +60,24 @@ class SearchContract:
             assert find_notes(store, " ".join(asked), limit=7) == found_keys(found)[:7]
         assert found.total == 60
         assert found.mean == sum(len(text.split()) for text in texts.values()) / 60
-        assert found.weights == {"x": 1e-6, "blue": math.log(48.5 / 12.5)}
+        assert found.weights == {"x": math.log(1 + 0.5 / 60.5), "blue": math.log(1 + 48.5 / 12.5)}
         assert find_notes(store, "none") == []
 
     def test_an_empty_table_is_searched(self, opened: Opened) -> None:
         store = opened(Notes())
-        assert store.search("notes", "note", ["a"]) == Found((), {"a": 1e-6}, 0, 0.0)
+        assert store.search("notes", "note", ["a"]) == Found((), {"a": math.log(2)}, 0, 0.0)
         begin(store, ScratchSet("empty", ""), ScratchSet("none", {"owner": "me"}))
-        assert store.search("notes", "note", ["a"]).total == 2
+        assert store.search("notes", "note", ["a"]).total == 0, "no row has words"
+        assert find_notes(store, "a", within=[Region("me"), Region("nobody")]) == []
 
     def test_equal_rows_come_in_the_order_of_the_table(self, opened: Opened) -> None:
         store = opened(Notes())
-        begin(store, *[ScratchSet(key, "same words") for key in "zyxa"], ScratchSet("b", "other"))
+        notes = [ScratchSet(key, "same words") for key in "zyxa"]
+        log = begin(store, *notes, ScratchSet("b", "other"))
         assert find_notes(store, "same") == ["z", "y", "x", "a"]
         assert find_notes(store, "same", limit=2) == ["z", "y"]
-        assert find_notes(store, "words same", among={"owner": [None]}, limit=3) == ["z", "y", "x"]
+        extend(store, log, *[ScratchSet(key, {"owner": "me"}) for key in "azy"])
+        assert find_notes(store, "words same", within=[Region("me")], limit=2) == ["z", "y"]
 
     def test_rows_outside_of_a_search_are_neither_found_nor_neighbours(
         self, opened: Opened
@@ -87,23 +92,56 @@ class SearchContract:
             ],
             ScratchSet("other", {"from": "filler", "owner": "me", "source": "t"}),
         )
-        assert find_notes(store, "word", among={"owner": ["me"]}) == ["k0", "k2", "k4"]
-        assert find_notes(store, "word", among={"owner": ["you", None]}) == ["k1", "k3"]
-        assert find_notes(store, "word", among={"owner": ["me"], "key": ["k1", "k2"]}) == ["k2"]
-        assert find_notes(store, "word", among={"owner": []}) == []
-        upto = store.rows("notes", "note", {"key": "k2"})[0]["order"]
+
+        def find(*regions: Region) -> list[str]:
+            return find_notes(store, "word", within=regions)
+
+        places = [int(str(row["order"])) for row in store.rows("notes", "note", order="order")]
+        assert find(Region("me")) == ["k0", "k2", "k4"]
+        assert find(Region("you"), Region("them")) == ["k1", "k5"]
+        assert find(Region("me", places[1], places[4])) == ["k2", "k4"]
+        assert find(Region("me", last=places[0]), Region("me", places[3])) == ["k0", "k4"]
+        assert find(Region("me", places[2]), Region("me", last=places[2])) == ["k0", "k2", "k4"]
+        assert find(Region("me", places[4], places[0])) == find() == find(Region("nobody")) == []
+        upto = places[2]
         assert find_notes(store, "word", upto=upto) == ["k0", "k1", "k2"]
+        assert find_notes(store, "word", upto=upto, within=[Region("me")]) == ["k0", "k2"]
         assert find_notes(store, "word", upto=0) == []
 
         def beside(**options: Any) -> tuple[list[object], list[object]]:
             found = store.search("notes", "note", ["n2"], near=("source", 2), **options)
             (hit,) = found.rows
-            assert found.total == 7, "figures are of the whole table"
             return [row["key"] for row in hit.before], [row["key"] for row in hit.after]
 
-        assert beside() == (["k1", "k0"], ["k3", "k4"])
-        assert beside(upto=upto) == (["k1", "k0"], [])
-        assert beside(among={"owner": ["me"]}) == (["k0"], ["k4"])
+        assert beside() == (["k0"], ["k4"]), "neighbours are of the same group"
+        assert beside(upto=upto) == (["k0"], [])
+        assert beside(within=[Region("me"), Region("you")]) == (["k0"], ["k4"])
+        assert beside(within=[Region("me", places[1])]) == ([], ["k4"])
+
+    def test_rows_outside_of_a_search_count_in_no_figure(self, opened: Opened) -> None:
+        """The answer is the one that a store without those rows gives."""
+        store = opened(Notes())
+        mine = [
+            ScratchSet(f"m{i}", {"from": f"red w{i % 3} w{i % 4}", "owner": "me", "source": "s"})
+            for i in range(9)
+        ]
+        others = [
+            ScratchSet(f"y{i}", {"from": "red red red w1 long", "owner": owner, "source": "s"})
+            for i, owner in enumerate(["you", None, "them", "you"])
+        ]
+        log = begin(store, *mine)
+        asked: dict[str, Any] = {"near": ("source", 2), "limit": 5}
+        alone = store.search("notes", "note", ["red", "w1", "w2"], **asked)
+        last = max(int(str(row["order"])) for row in store.rows("notes", "note"))
+        extend(store, log, *others)
+        for within in ([Region("me")], [Region("me", last=last)], [Region("me"), Region("none")]):
+            asked["within"] = within
+            assert store.search("notes", "note", ["red", "w1", "w2"], **asked) == alone
+        extend(store, log, ScratchSet("late", {"from": "red w1 w2", "owner": "me", "source": "s"}))
+        assert store.search("notes", "note", ["red", "w1", "w2"], **asked, upto=last) == alone
+        assert store.search("notes", "note", ["red", "w1", "w2"], **asked) != alone
+        store.rebuild("notes")
+        assert store.search("notes", "note", ["red", "w1", "w2"], **asked, upto=last) == alone
 
     def test_a_row_without_a_value_has_no_neighbours(self, opened: Opened) -> None:
         store = opened(Notes())
@@ -118,7 +156,10 @@ class SearchContract:
         store = opened(Notes())
         log = begin(store, ScratchSet("a", "red fish"), ScratchSet("b", "red"), ScratchSet("c", ""))
         extend(store, log, ScratchSet("a", {"owner": "me"}))
-        assert find_notes(store, "fish", among={"owner": ["me"]}) == ["a"]
+        assert find_notes(store, "fish", within=[Region("me")]) == ["a"]
+        extend(store, log, ScratchSet("a", {"owner": "you"}))
+        assert find_notes(store, "fish", within=[Region("me")]) == []
+        assert find_notes(store, "fish", within=[Region("you")]) == ["a"]
         extend(store, log, ScratchSet("a", "blue"), ScratchSet("c", "fish"))
         assert (find_notes(store, "fish"), find_notes(store, "blue")) == (["c"], ["a"])
         extend(store, log, ScratchSet("b", None), ScratchSet("c", None), ScratchSet("c", "red red"))
@@ -151,20 +192,20 @@ class SearchContract:
     def test_common_words_of_many_rows_rank_and_do_not_choose(self, opened: Opened) -> None:
         store = opened(Notes())
         log = begin(store, ScratchSet("few", MANY - 4), ScratchSet("a", "rare other"))
-        extend(store, log, ScratchSet("b", "rare tenth"), ScratchSet("c", "other"))
-        found = store.search("notes", "note", ["tenth"])
+        extend(store, log, ScratchSet("b", "rare fourth"), ScratchSet("c", "other"))
+        found = store.search("notes", "note", ["fourth"])
         assert found.total == MANY - 1 and len(found.rows) == 20, "a common word alone chooses"
-        some = {"key": [f"few{MANY - 11}", "few20"]}
-        assert find_notes(store, "tenth", among=some) == ["few20", f"few{MANY - 11}"]
-        extend(store, log, ScratchSet("d", "tenth"))
-        found = store.search("notes", "note", ["tenth", "rare", "all"])
+        few = [Region("few"), Region("none")]
+        assert store.search("notes", "note", ["fourth"], within=few).total == 0
+        extend(store, log, ScratchSet("d", "fourth"))
+        found = store.search("notes", "note", ["fourth", "rare", "all"])
         assert found_keys(found) == ["b", "a"]
         assert found.rows[0].score > found.rows[1].score
-        assert found.weights["all"] == 1e-6
-        assert found.weights["tenth"] == math.log((MANY - 2002 + 0.5) / 2002.5)
+        assert found.weights["all"] == math.log(1 + (MANY - (MANY - 4) + 0.5) / (MANY - 4 + 0.5))
+        assert found.weights["fourth"] == math.log(1 + (MANY - 5002 + 0.5) / 5002.5)
         # the other words choose as many rows as were asked for, and all words rank those
-        assert find_notes(store, "tenth rare", limit=1) == ["a"]
-        assert find_notes(store, "tenth all", limit=1) == ["d"], "if all are common, all choose"
+        assert find_notes(store, "fourth rare", limit=1) == ["a"]
+        assert find_notes(store, "fourth all", limit=1) == ["d"], "if all are common, all choose"
 
     def test_a_search_that_makes_no_sense_is_refused(self, opened: Opened) -> None:
         store = opened(Notes())
@@ -178,8 +219,8 @@ class SearchContract:
             {"limit": None},
             {"upto": "last"},
             {"upto": 2**63},
-            {"among": {"owner": "me"}},
-            {"among": {"owner": [{}]}},
+            {"within": ["me"]},
+            {"within": [Region("me", "first")]},  # pyright: ignore[reportArgumentType]
             {"near": ("source", -1)},
             {"near": ("key", 2)},
         ]
@@ -190,7 +231,6 @@ class SearchContract:
             (("nope", "note"), {}),
             (("notes", "nope"), {}),
             (("notes", "plain"), {}),
-            (("notes", "note"), {"among": {"nope": [1]}}),
             (("notes", "note"), {"near": ("nope", 2)}),
         ]
         for place, options in unknown:

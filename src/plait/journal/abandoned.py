@@ -1,0 +1,135 @@
+"""The tool calls that a changed program left behind.
+
+When a change of a program is accepted, the run goes on live from the first difference, and the
+steps beyond it are abandoned: they stay in the log, and are no longer its recording. Their effects
+took place all the same. So the calls are kept here, until the program asks for the same once more:
+then the new request names the old call, and stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Lock
+
+from plait.event import Event
+from plait.event import kinds as k
+from plait.ids import Digest, LogId
+from plait.store import Log, Store
+
+_CHANGES = frozenset({k.ChangeAccepted.__name__})
+_ASKED, _ANSWERED = k.QuestionAsked.__name__, k.QuestionAnswered.__name__
+_REQUESTED = k.ToolRequested.__name__
+# of one call
+_KINDS = frozenset(
+    kind.__name__
+    for kind in (
+        k.ToolRequested,
+        k.ToolReturned,
+        k.ToolFailed,
+        k.ToolUnknown,
+        k.ToolResolved,
+        k.ApprovalRequested,
+        k.ApprovalGranted,
+        k.ApprovalDenied,
+        k.ApprovalExpired,
+        k.QuestionAsked,
+        k.QuestionAnswered,
+        k.BudgetRefused,
+    )
+)
+
+
+class AbandonedCalls:
+    """The calls that were left behind, each to be taken once."""
+
+    def __init__(self, calls: Iterable[Sequence[Event]] = (), used: Iterable[Digest] = ()) -> None:
+        """`calls`: the events of each call. `used`: the first events of those taken before."""
+        self._lock = Lock()
+        self._calls = {events[0].id: list(events) for events in calls}
+        self._left = [id for id in self._calls if id not in frozenset(used)]
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def take(self, is_same: Callable[[Sequence[Event]], bool]) -> list[Event] | None:
+        """Remove and return the events of the first call for which this is true."""
+        with self._lock:
+            for id in self._left:
+                if is_same(self._calls[id]):
+                    self._left.remove(id)
+                    return self._calls[id]
+        return None
+
+    def events_of(self, first: Digest) -> list[Event]:
+        """Return the events of a call that was taken, by the id of its first one."""
+        return self._calls.get(first, [])
+
+    def untaken(self) -> list[list[Event]]:
+        """Return the events of each call that the program did not ask for again."""
+        with self._lock:
+            return [self._calls[id] for id in self._left]
+
+
+def branches_of(store: Store, root: LogId, run: str) -> Iterator[LogId]:
+    """Yield the branches of a run, merged or not, parents before children."""
+    parents = [root]
+    while parents:
+        for log in children_of(store, parents.pop(), run):
+            parents.append(log.id)
+            yield log.id
+
+
+def children_of(store: Store, parent: LogId, run: str) -> Iterator[Log]:
+    """Yield the branches that a run forked from a log."""
+    for row in store.rows("session", "session", {"parent": parent}, limit=2**31):
+        log = store.log(LogId(str(row["log"])))
+        first = next(store.read(log.id, log.place + 1, log.place + 1))
+        if first.header.run == run:
+            yield log
+
+
+def read_abandoned(store: Store, root: LogId, run: str) -> AbandonedCalls:
+    """Return the calls that the accepted changes of a run left behind."""
+    logs = [root, *branches_of(store, root, run)]
+    spans: dict[LogId, list[range]] = {}
+    for log in logs:
+        about = store.log(log)
+        found = spans[log] = [
+            range(event.body.at, event.seq)
+            for event in store.read(log, about.place + 1, about.tip, kinds=_CHANGES)
+            if isinstance(event.body, k.ChangeAccepted) and event.body.run == run
+        ]
+        above = spans.get(about.parent, ()) if about.parent is not None else ()
+        if log != root and any(about.place in span for span in above):
+            found.append(range(about.place + 1, about.tip + 1))
+    if not any(spans.values()):
+        return AbandonedCalls()
+    calls: dict[tuple[LogId, str], list[Event]] = {}
+    used = list[Digest]()
+    for log in logs:
+        for event in store.read(log, store.log(log).place + 1, kinds=_KINDS):
+            if event.header.run != run:
+                continue
+            used += _uses(event)
+            if any(event.seq in span for span in spans[log]):
+                calls.setdefault((log, event.header.call or event.id), []).append(event)
+    whole = [events for events in calls.values() if _is_whole(events)]
+    return AbandonedCalls(whole, used)
+
+
+def _uses(event: Event) -> tuple[Digest, ...]:
+    """Return the abandoned calls that an event stands for."""
+    body = event.body if event.kind in (_REQUESTED, _ANSWERED) else None
+    if isinstance(body, k.ToolRequested):
+        return (body.carries.request,) if body.carries is not None else ()
+    if isinstance(body, k.QuestionAnswered):
+        return tuple([cause for cause in event.header.causes if cause != body.question])
+    return ()
+
+
+def _is_whole(events: Sequence[Event]) -> bool:
+    """True if the first event of a call is among these: else its request is still on the path."""
+    body = events[0].body
+    return isinstance(body, k.QuestionAsked) or (
+        isinstance(body, k.ToolRequested) and body.attempt == 1
+    )
