@@ -27,7 +27,7 @@ code other than 0; one that may have happened; one that did not happen, or was c
 """
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-_USUAL: tuple[Outcome, ...] = ("open", "returned")
+_USUAL: Outcome = "returned"
 _PAGE = 200
 
 
@@ -46,9 +46,9 @@ class EffectRows:
     """A `Projection`: one row per tool call, and one per path that it changed.
 
     `number`, `seq` and `time` are those of the first request, `end` is the seq of the outcome.
-    `odd` is the outcome, unless that is a usual one: an index leaves out rows without a value, so
-    most calls cost it nothing. Each folder of a changed file has a row, too: so a search by folder
-    is a search by value.
+    `odd` is the outcome, unless the call returned: an index leaves out rows without a value, so
+    this one stays small. Each folder of a changed file has a row, too: so a search by folder is a
+    search by value.
     """
 
     name = "effect"
@@ -98,13 +98,13 @@ class EffectRows:
                 "time": header.time,
                 "run": header.run,
             }
-            rows.put("call", {**row, "end": None, "outcome": "open", "odd": None})
+            rows.put("call", {**row, "end": None, "outcome": "open", "odd": "open"})
             return
         before = rows.get("call", header.log, call)
         if before is None:  # an answer in an inbox: the run copies it to the session
             return
         outcome = outcome_of(body)
-        odd = None if outcome in _USUAL else outcome
+        odd = None if outcome == _USUAL else outcome
         rows.put("call", {**before, "end": header.seq, "outcome": outcome, "odd": odd})
         trees = getattr(body, "trees", None)
         if isinstance(trees, Trees):
@@ -169,7 +169,7 @@ def find_calls(store: Store, wanted: CallFilter) -> Iterator[FoundCall]:
     """Yield the tool calls of a store that a filter chooses, the newest first."""
     if wanted.path is not None:
         rows = _rows_of(store, _pages(store, "path", {"path": wanted.path}))
-    elif wanted.outcome is not None and wanted.outcome not in _USUAL:
+    elif wanted.outcome not in (None, _USUAL):
         rows = _pages(store, "call", {"odd": wanted.outcome})
     elif wanted.tool is not None:
         rows = _pages(store, "call", {"tool": wanted.tool})
