@@ -13,6 +13,7 @@ from plait.session.effect_rows import CallFilter, FoundCall, find_calls
 from plait.store import Store
 
 FOUND = 50
+PATHS_MIN = 12  # cells of the changed paths: most calls change none
 _STYLES = {"failed": BAD, "unknown": BAD, "returned": DIM}
 
 
@@ -51,7 +52,7 @@ def _print_table(found: Iterator[FoundCall], most: int) -> None:
         Column("actor", aside=True),
         Column("tool"),
         Column("outcome"),
-        Column("paths", flex=True),
+        Column("paths", flex=True, least=PATHS_MIN),
     ]
     count = out.table(
         columns,

@@ -185,7 +185,8 @@ class _SessionPage:
         ]
         if rows:
             self.out.heading("Verdicts")
-            self.out.table([Column(), Column(), Column(), Column()], rows, indent="  ")
+            columns = [Column(), Column(flex=True), Column(), Column()]
+            self.out.table(columns, rows, indent="  ")
 
     def _file_changes(self) -> None:
         """Print the changes that the last event made to the files, if it is the outcome
