@@ -365,16 +365,28 @@ def rebuild(stage: Stage) -> list[Step]:
     ]
 
 
+_KEYED = "The host is d."
+
+
 def remember(stage: Stage) -> list[Step]:
-    """Memories that supersede by a key, one of an agent that waits, and one that a branch proposes
-    and a merge brings, with the decision about it.
+    """Memories that supersede by a key, one of an agent that waits and that checks confirm and take
+    back, and one that a branch proposes and a merge brings, with the decision about it.
     """
     stage.open()
     main, branch, memory = Held(stage.session(1)), Held(stage.session(2)), Memory()
     agent: dict[str, Any] = {"evidence": 2, "actor": "agent:a"}
+    keyed: dict[str, Any] = {"scope": "user", "key": "host", **agent}
+
+    def judge(passed: bool) -> Session:
+        item = next(each for each in memory.items(main.it, state=None) if each.text == _KEYED)
+        return main.it.checks.record("probe", passed, because=stage.store.event(item.id))
+
     return [
         main.becomes(lambda: memory.remember(main.it, "The host is c.", scope="user", key="host")),
         main.becomes(lambda: memory.remember(main.it, "The host is slow.", **agent)),
+        main.becomes(lambda: memory.remember(main.it, _KEYED, **keyed)),
+        main.becomes(lambda: judge(True)),
+        main.becomes(lambda: judge(False)),
         branch.becomes(lambda: memory.remember(branch.it, "The disk is full.", scope="user")),
         main.becomes(lambda: main.it.merge(branch.it)),
         main.becomes(lambda: memory.recall(main.it, "which host?")[0]),

@@ -74,6 +74,21 @@ def test_a_writer_that_comes_second_checks_anew(store: Store) -> None:
     assert len(names(store)) == 4
 
 
+def test_an_act_rests_on_events_of_other_logs(store: Store) -> None:
+    other, seen = Session("other", store=store), list[int]()
+
+    def rival(_: object) -> None:
+        nonlocal other
+        seen.append(other.seq)
+        if len(seen) < 3:  # between the check and the commit
+            other = other.say("of no concern") if len(seen) == 2 else other.fact("k", 1)
+
+    kinds = frozenset({"FactRecorded"})
+    append_to_house(store.address, [change("mine")], check=rival, kinds=kinds)
+    assert seen == [2, 3], "checked anew after the fact, and not after the message"
+    assert names(store) == ["mine"]
+
+
 def test_an_act_and_its_notices_are_one(store: Store) -> None:
     one, two = Session("one", store=store), Session("two", store=store)
     tries: list[int] = []

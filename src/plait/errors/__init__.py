@@ -114,6 +114,7 @@
         ├── StoreCorrupt         the records contradict each other
         ├── StaleHead            another append came first
         ├── StaleEpoch           the run this belongs to was taken by another process, or ended
+        ├── StaleReading         an event came first that bears on what is written
         ├── LogExists            the id is taken
         ├── UnknownLog           no such log
         ├── UnknownEvent         no such event
@@ -254,6 +255,7 @@ from plait.errors.stores import (
     SchemaTooNew,
     StaleEpoch,
     StaleHead,
+    StaleReading,
     StoreBusy,
     StoreClosed,
     StoreCorrupt,
@@ -359,6 +361,7 @@ __all__ = (
     "SetupError",
     "StaleEpoch",
     "StaleHead",
+    "StaleReading",
     "NotRecalled",
     "StalePlan",
     "StoreBusy",

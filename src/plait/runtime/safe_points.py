@@ -316,6 +316,8 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
     )
     run.journal.deliveries.advance(log, news[-1].seq)
+    if any([event.kind == k.ValidationRecorded.__name__ for event in events]):
+        run.has_proposals = True  # a verdict may be about a memory
     return session, events[1:]
 
 

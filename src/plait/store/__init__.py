@@ -22,11 +22,11 @@ from plait.store.base import (
     StoredRecord,
     Unchecked,
 )
-from plait.store.epochs import Fence
+from plait.store.epochs import Fence, Reading
 from plait.store.lineage import ancestry
 from plait.store.memory import MemoryStore
 from plait.store.process import STORES
-from plait.store.projection import Projection, Row, Rows, Scalar, Table
+from plait.store.projection import Projection, Row, Rows, Scalar, Table, Wanted
 from plait.store.search import Found, FoundRow, Region
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
@@ -43,6 +43,7 @@ __all__ = [
     "LogAppend",
     "MemoryStore",
     "Projection",
+    "Reading",
     "StoredRecord",
     "Region",
     "Row",
@@ -53,6 +54,7 @@ __all__ = [
     "Store",
     "Table",
     "Unchecked",
+    "Wanted",
     "ancestry",
     "canonical_address",
     "check_durability",

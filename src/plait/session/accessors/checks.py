@@ -12,7 +12,7 @@ from plait.session.arguments import check_key
 from plait.session.events import path_events
 from plait.session.gates import is_counted, judge_name
 from plait.session.life import RUN_STATUS
-from plait.session.ports import is_bound, note_read, writer_of
+from plait.session.ports import BINDINGS, is_bound, note_read, writer_of
 from plait.session.state import Gate
 from plait.session.value import S
 from plait.session.verdicts import unmet_gates
@@ -104,7 +104,13 @@ class SessionChecks(SessionView[S]):
             at=about,
         )
         causes = (*shown, *causes_of(session, because))
-        return append_to(session, body, "take verdicts", actor=actor, because=causes)
+        rules = BINDINGS.memory_rules if causes else None
+        more = (
+            rules.decisions_at_verdict(session, body, acting_in(session, actor, causes))
+            if rules is not None
+            else ()
+        )
+        return append_to(session, body, "take verdicts", actor=actor, because=causes, more=more)
 
     def feedback(self, good: bool, text: str = "", *, actor: str | None = None) -> S:
         """Record a person's verdict on the run that ended last on its path, named `feedback`.
