@@ -25,6 +25,7 @@ from plait.journal.writer import bind_direct_writer as _bind_direct_writer
 from plait.memory.rows import MemoryRows as _MemoryRows
 from plait.runtime.live import Live as _Live
 from plait.secrets import Secret
+from plait.session import EffectRows as _EffectRows
 from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
 from plait.session import Message, Session, file, image
@@ -169,7 +170,14 @@ def _default_address() -> str:
     return _locate(_Path.cwd(), _os.environ)
 
 
-_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows(), _TurnRows(), _MemoryRows())
+_PROJECTIONS = (
+    _SessionRows(),
+    _GraphRows(),
+    _InboxRows(),
+    _TurnRows(),
+    _EffectRows(),
+    _MemoryRows(),
+)
 _bind_direct_writer(
     _DirectWriter(
         _Live(), lambda address: _opened(address) or open_store(address), _default_address

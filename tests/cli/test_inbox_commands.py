@@ -301,7 +301,7 @@ def test_whatever_is_said_while_a_run_is_open_goes_to_the_inbox(shell: Shell) ->
     assert kinds == ["MessageSaid", "MessageSaid", "Signalled", "SessionPaused", "CancelRequested"]
     shell.error(2, "send", session.short, "")
     after = session.reload()  # nobody held the run, so it has ended at once
-    assert [run.status for run in after.runs] == ["cancelled"] and after.status == "active"
+    assert [run.status for run in after.runs] == ["cancelled"] and after.status == "cancelled"
 
 
 def test_without_a_run_there_is_nothing_to_cancel(shell: Shell) -> None:

@@ -19,7 +19,7 @@ from plait.ids import Digest, LogId, Micros, derive_id, house_of, inbox_of
 from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.memory.memory import Memory
 from plait.memory.rows import MemoryRows
-from plait.session import GraphRows, InboxRows, Session, SessionRows, TurnRows
+from plait.session import EffectRows, GraphRows, InboxRows, Session, SessionRows, TurnRows
 from plait.session.fold import SNAPSHOT_EVERY
 from plait.store import LogAppend, Projection, SqliteStore
 from plait.store.sqlite import database as database_module
@@ -35,7 +35,7 @@ from tests.faults.scenes import add_colour
 Step = Callable[[], object]
 
 OURS: tuple[Projection, ...] = (SessionRows(), GraphRows())
-ALL: tuple[Projection, ...] = (*OURS, InboxRows(), TurnRows(), MemoryRows())
+ALL: tuple[Projection, ...] = (*OURS, InboxRows(), TurnRows(), EffectRows(), MemoryRows())
 USER = "u-17"
 
 

@@ -896,5 +896,7 @@ def test_a_pause_that_branches_heard_is_over_when_the_run_is_resumed() -> None:
     with pytest.raises(Parked, match="paused"):
         both(session)
     done = resume(session.reload(), both)
-    assert done.status == "active" and [message.text for message in done.messages].count("two") == 2
+    assert (
+        done.status == "finished" and [message.text for message in done.messages].count("two") == 2
+    )
     assert replay(done, both).head == done.head

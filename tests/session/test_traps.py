@@ -179,12 +179,12 @@ def test_a_failed_run_leaves_a_session_that_goes_on(store: Store) -> None:
     failed = session_at(
         writer_of(None).append(position_of(session), [Draft(body, act) for body in bodies])
     )
-    assert failed.status == "active" and failed.text == "8 of 10"
+    assert failed.status == "failed" and failed.text == "8 of 10"
     assert (
         session_at(
             writer_of(None).append(position_of(failed), [Draft(RunResumed("pid-1"), act)])
         ).status
-        == "active"
+        == "interrupted"
     )
 
 

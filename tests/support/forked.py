@@ -171,6 +171,7 @@ def _wake_up(*_: object) -> None:
 
 
 def _report_ends(ends: dict[int, socket.socket]) -> None:
+    """Tell the tests that wait of programs that have ended."""
     while ends:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:

@@ -27,6 +27,7 @@ from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
 Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
@@ -178,7 +179,7 @@ class RunAttendant:
 
     def _exit_interrupted(self, outcome: RunEnd, again: str) -> NoReturn:
         session = outcome.session
-        began = bool(session.runs) and session.runs[-1].status == "open"
+        began = open_run_of(session) is not None
         resume = (
             command_line(self.given, "resume", session.short)
             if began or not again

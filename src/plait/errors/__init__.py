@@ -35,6 +35,7 @@
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
+    │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
     │   ├── AskExpired           the time for an answer is over
@@ -217,6 +218,7 @@ from plait.errors.sessions import (
     MayNotApprove,
     MergeConflict,
     NoCommonBase,
+    NoEndedRun,
     NoHost,
     NoPrompt,
     NoRun,
@@ -318,6 +320,7 @@ __all__ = (
     "NoModel",
     "NoOwner",
     "NoPrompt",
+    "NoEndedRun",
     "NoRun",
     "NoStore",
     "NoSuchFile",

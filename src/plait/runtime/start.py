@@ -33,7 +33,7 @@ from plait.runtime.spend import run_budget
 from plait.session import Session
 from plait.session.inbox import inbox_end
 from plait.session.ports import Act, Draft, store_at
-from plait.session.rows import run_of_branch
+from plait.session.run_rows import run_of_branch
 from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
 from plait.session.value import advance, open_run_of, position_of

@@ -182,7 +182,10 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "PendingSettled": lambda b: f"settled {b.key}{_reason_text(b.outcome)}",
     "ScratchSet": lambda b: f"scratch {b.key}",
     "EvidenceAttached": lambda b: f"attached {b.name}: {_parts_text(b.parts)}",
-    "ValidationRecorded": lambda b: f"{b.name} {'passed' if b.passed else 'failed'}",
+    "ValidationRecorded": lambda b: (
+        f"{b.name} {'passed' if b.passed else 'failed'}"
+        f"{f': {b.detail}' if isinstance(b.detail, str) else ''}"
+    ),
     "GateRequired": lambda b: f"required {b.name}" + (f" by {b.by}" if b.by else ""),
     "Linked": lambda b: f"linked {b.system} {b.ref}{_reason_text(b.note)}",
     "SessionPaused": lambda b: f"paused{_reason_text(b.reason)}",

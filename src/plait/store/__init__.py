@@ -24,7 +24,6 @@ from plait.store.base import (
 )
 from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import ancestry
-from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Rows, Scalar, Table, Wanted
@@ -62,7 +61,6 @@ __all__ = [
     "check_folder",
     "store_exists",
     "folder_of",
-    "is_locked",
     "locate",
     "open_at",
     "find_open",

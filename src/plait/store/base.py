@@ -368,6 +368,14 @@ class LockStore(Protocol):
         """
         ...
 
+    def is_locked(self, run: str) -> bool:
+        """True if a process has the run, be it this one.
+
+        Asking takes nothing: no holder notices it, and a process that takes the run meanwhile gets
+        it. The answer may be out of date when it is returned.
+        """
+        ...
+
 
 class Store(EventStore, BlobStore, SnapshotStore, RowStore, LockStore, Protocol):
     """A place where events and blobs are kept. All methods may be called from any thread."""

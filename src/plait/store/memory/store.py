@@ -145,6 +145,10 @@ class MemoryStore(MemoryEvents):
         with self._open():
             return MemoryLock(self._locked, run, session)
 
+    def is_locked(self, run: str) -> bool:
+        with self._open():
+            return run in self._locked
+
     # ── the store as a whole ─────────────────────────────────────────────────────────────────
 
     def freeze(self) -> None:
