@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import click
@@ -23,10 +23,13 @@ from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
 from plait.cli.terminal import clean, cut_text
 from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
+from plait.event import Event
+from plait.event.kinds import ToolRequested
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
 Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
@@ -86,6 +89,7 @@ class RunAttendant:
 
         now = now or session.reload
         before = session.reload()
+        self.progress.know_calls(_requests_of_open_run(before))
         with self.progress as progress:
             try:
                 return RunEnd(
@@ -123,7 +127,7 @@ class RunAttendant:
                 }
             )
             return
-        if text:
+        if text and text.strip() != (self.progress.shown_text or "").strip():
             click.echo(clean(text, lines=True))
         self.sum_up(session)
 
@@ -231,6 +235,14 @@ def asks_of(session: Session) -> list[Waiting]:
         for ask in all_waiting(store)
         if session.id in (ask.log, root_of(store, ask.run, ask.log))
     ]
+
+
+def _requests_of_open_run(session: Session) -> Iterator[Event]:
+    """Yield the calls of tools that the open run of a session has requested."""
+    if open_run_of(session) is not None:
+        first = session.runs[-1].first
+        kinds = {ToolRequested.__name__}
+        yield from store_at(session.store).read(session.id, first, session.seq, kinds=kinds)
 
 
 def last_reply(session: Session) -> str | None:
