@@ -81,7 +81,7 @@ class RunAttendant:
             case "interrupted":
                 self._exit_interrupted(outcome, again)
             case _:
-                self._raise_failure(outcome)
+                raise self.failure_error(outcome)
 
     def attend(self, session: Session, do: Do, now: Callable[[], Session] | None = None) -> RunEnd:
         from plait.journal.stops import Parked
@@ -127,9 +127,13 @@ class RunAttendant:
                 }
             )
             return
+        self.print_text(text)
+        self.sum_up(session)
+
+    def print_text(self, text: str | None) -> None:
+        """Print the last reply, unless it stands on the terminal."""
         if text and text.strip() != (self.progress.shown_text or "").strip():
             click.echo(clean(text, lines=True))
-        self.sum_up(session)
 
     def _exit_if_cut_short(self, session: Session) -> None:
         """Exit with NO_BUDGET if the run was cut short. It finished with an answer, so only the
@@ -158,11 +162,10 @@ class RunAttendant:
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 
     def _exit_waiting(self, outcome: RunEnd) -> NoReturn:
-        session, out = outcome.session, self.progress.out
-        asks = asks_of(session)
-        resume = command_line(self.given, "resume", session.short)
+        session = outcome.session
         if self.given.form == "json":
-            waiting = [waiting_document(store_at(session.store), ask) for ask in asks]
+            resume = command_line(self.given, "resume", session.short)
+            waiting = [waiting_document(store_at(session.store), ask) for ask in asks_of(session)]
             document = {
                 "status": "waiting",
                 "session": session_document(session),
@@ -172,13 +175,18 @@ class RunAttendant:
             }
             print_json({**document, "resume": resume, "used": self.progress.document()})
             raise click.exceptions.Exit(WAITING)
-        for ask in asks:
+        self.print_waiting(outcome)
+        raise click.exceptions.Exit(WAITING)
+
+    def print_waiting(self, outcome: RunEnd) -> None:
+        """Print the asks for which a run waits, and the commands that answer them."""
+        session, out = outcome.session, self.progress.out
+        for ask in asks_of(session):
             print_ask(out, store_at(session.store), ask, full=False, hints=False)
             for hint in hints_of(ask):
                 out.line(Cell(f"  {hint}{store_option(self.given)}", DIM))
         out.line(Cell(session.short, ACCENT), f"  waits: {outcome.why}")
-        out.line(Cell(f"  then: {resume}", DIM))
-        raise click.exceptions.Exit(WAITING)
+        out.line(Cell(f"  then: {command_line(self.given, 'resume', session.short)}", DIM))
 
     def _exit_interrupted(self, outcome: RunEnd, again: str) -> NoReturn:
         session = outcome.session
@@ -196,7 +204,8 @@ class RunAttendant:
         click.echo(f"interrupted; go on with: {resume}", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
 
-    def _raise_failure(self, outcome: RunEnd) -> NoReturn:
+    def failure_error(self, outcome: RunEnd) -> ShellError:
+        """Return the error that tells of a run that failed or was cancelled."""
         session, error = outcome.session, outcome.error
         resume = command_line(self.given, "resume", session.short)
         ended = outcome.status == "cancelled"
@@ -220,7 +229,7 @@ class RunAttendant:
             known = error
         else:
             known, details = _RunStopped(outcome.why), {"type": "Cancelled", **details}
-        raise ShellError(known, lines, code_of(known), details)
+        return ShellError(known, lines, code_of(known), details)
 
 
 class _RunStopped(Exception):

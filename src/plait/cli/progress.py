@@ -130,7 +130,11 @@ class Progress:
                 self._print_step(event, path, f"step {self.steps}", counts)
         elif isinstance(body, k.ModelFailed):
             self._scroll.end_text(path, is_void=True)
-            self._print_step(event, path, "")
+            if self._redraws:
+                mark, why = Cell("  · ", DIM), Cell(event_text(event), BAD)
+                self._scroll.add_lines(path, lambda: self.out.print_brief(mark, why))
+            else:
+                self._print_step(event, path, "")
         elif isinstance(body, _OVER):
             at_work = at_work or _ToolAtWork(f"call {(event.header.call or '')[:8]}", "")
             if self._redraws:
@@ -226,7 +230,7 @@ class Progress:
     # ── the line that is drawn anew ──────────────────────────────────────────────────────────
 
     def __enter__(self) -> Self:
-        self._is_open = True
+        self._is_open, self._began = True, _now()
         self._show_line()
         return self
 
