@@ -155,6 +155,11 @@ def talking_command(command: Command) -> Command:
     return _add_options(command, _store)
 
 
+def talking(command: Command) -> Command:
+    """Decorate a command that is a dialogue: it has no form for programs."""
+    return _add_options(command, _store, _as)
+
+
 _store = click.option(
     "--store",
     "address",

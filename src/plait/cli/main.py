@@ -9,6 +9,7 @@ import click
 
 from plait.cli.bisecting import bisect_command
 from plait.cli.branching import fork, merge, rewind
+from plait.cli.chat import chat_command
 from plait.cli.check import check_command
 from plait.cli.cost import cost
 from plait.cli.debugging import debug_command
@@ -64,7 +65,15 @@ def main() -> None:
 
 SECTIONS: dict[str, list[click.Command]] = {
     "Begin": [init, new],
-    "Run": [run_command, resume_command, replay_command, whatif_command, debug_command, grant],
+    "Run": [
+        run_command,
+        chat_command,
+        resume_command,
+        replay_command,
+        whatif_command,
+        debug_command,
+        grant,
+    ],
     "Look": [ls, runs, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command, bisect_command],
     "Memory": [memory],
