@@ -82,7 +82,9 @@ def check_held(session: Session) -> None:
 
 def check_running(session: Session) -> None:
     """Raise if this branch was stopped, or if this is code of a run that is over."""
-    run = run_of(session)
+    run, here = run_of(session), _run_here()
+    if here is not None and here is not run:  # it acts on a session of its own
+        here.stops.check_interrupt()
     if run is not None:
         return run.stops.check(session.id)
     mine = running.get()
