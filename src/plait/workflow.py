@@ -20,7 +20,8 @@ from plait.errors import InvalidValue
 from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
-from plait.model.base import Delta, Model
+from plait.model.base import Delta
+from plait.model.fallback import Models, check_models
 from plait.runtime.attendants import NOBODY, Watch
 from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.invoke import Invocation, ainvoke, invoke
@@ -63,16 +64,18 @@ class Nested:
                 yield path, child
                 yield from child.named_parts(path, line)
 
-    def to(self, *, model: str | Model) -> Self:
-        """Ask this model from now on, in every agent and selector below.
+    def to(self, *, model: Models) -> Self:
+        """Ask this model, or the models of this list, from now on, in every agent and selector
+        below.
 
         Returns the same object, as PyTorch does.
         """
+        check_models(model)
         for part in (self, *(part for _, part in self.named_parts())):
             part._rebind(model)
         return self
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         """Take a new model, in classes that have one of their own."""
 
     def describe(self) -> str:

@@ -5,6 +5,7 @@ here.
 from tests.support.counts import EXAMPLES, FINDINGS, count, count_calls, dose, growth, report, seed
 from tests.support.events import bodies, events_of, kinds, record, record_reply
 from tests.support.files import filled_folder
+from tests.support.forked import ForkedProgram, run_forked, run_module
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, scripted_model, speaker, turn_text
 from tests.support.processes import (
@@ -14,7 +15,6 @@ from tests.support.processes import (
     module_command,
     needs_strace,
     python,
-    run_module,
     wait_until,
 )
 from tests.support.runs import (
@@ -36,6 +36,7 @@ __all__ = [
     "ROOT",
     "STAGING",
     "CountedIndex",
+    "ForkedProgram",
     "Later",
     "PromptModel",
     "RawSql",
@@ -64,6 +65,7 @@ __all__ = [
     "report",
     "result_delta",
     "result_text",
+    "run_forked",
     "run_module",
     "scripted_model",
     "seed",

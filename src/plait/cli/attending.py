@@ -190,7 +190,7 @@ class RunAttendant:
 
     def _exit_interrupted(self, outcome: RunEnd, again: str) -> NoReturn:
         session = outcome.session
-        began = bool(session.runs) and session.runs[-1].status == "open"
+        began = open_run_of(session) is not None
         resume = (
             command_line(self.given, "resume", session.short)
             if began or not again

@@ -29,7 +29,7 @@ from plait.session.event_text import event_text
 from plait.session.state import NOTHING, Spent, dollars_text
 
 if TYPE_CHECKING:
-    from plait.model.base import Delta
+    from plait.model.base import Delta, Queued, Restarted
 
 SAID = 200  # cells of the text of a step
 DOT = " · "
@@ -85,7 +85,7 @@ class Progress:
             self._doing = _delta_text(item) or self._doing
         if self._streams and item.text:
             self._scroll.hear(item.agent, item.text)
-        elif self._streams and isinstance(getattr(item, "why", None), str):  # it begins anew
+        elif self._streams and isinstance(item, Restarted):
             self._scroll.end_text(item.agent, is_void=True)
 
     def _count_event(self, event: Event) -> tuple[str, _ToolAtWork | None]:
@@ -284,6 +284,8 @@ def _delta_text(item: Delta) -> str:
     """Return what an agent does, by a delta. "": the same as before."""
     if tool := getattr(item, "tool", ""):
         return f"asks for {tool}"
+    if isinstance(item, Queued):
+        return f"waits for {item.model}: {item.why}"
     if item.text:
         return "answers"
     return "thinks" if hasattr(item, "thought") else ""

@@ -35,6 +35,7 @@
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
+    │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
     │   ├── AskExpired           the time for an answer is over
@@ -57,6 +58,8 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
+    │   ├── MissingSetting       an address or a version that a model needs is not set
+    │   ├── BadSettings          the file plait.toml cannot be used as it is
     │   ├── BadSecret            a value that cannot be kept out of the record
     │   └── ToolChanged          a server's tool is not the one that was accepted
     ├── WorkspaceError           files of a session
@@ -111,6 +114,7 @@
         ├── StoreCorrupt         the records contradict each other
         ├── StaleHead            another append came first
         ├── StaleEpoch           the run this belongs to was taken by another process, or ended
+        ├── StaleReading         an event came first that bears on what is written
         ├── LogExists            the id is taken
         ├── UnknownLog           no such log
         ├── UnknownEvent         no such event
@@ -214,6 +218,7 @@ from plait.errors.sessions import (
     MayNotApprove,
     MergeConflict,
     NoCommonBase,
+    NoEndedRun,
     NoHost,
     NoPrompt,
     NoRun,
@@ -228,9 +233,11 @@ from plait.errors.sessions import (
 )
 from plait.errors.setup import (
     BadSecret,
+    BadSettings,
     BadTool,
     MissingExtra,
     MissingKey,
+    MissingSetting,
     MissingWeights,
     NoModel,
     SetupError,
@@ -248,6 +255,7 @@ from plait.errors.stores import (
     SchemaTooNew,
     StaleEpoch,
     StaleHead,
+    StaleReading,
     StoreBusy,
     StoreClosed,
     StoreCorrupt,
@@ -269,6 +277,7 @@ __all__ = (
     "AskExpired",
     "BadAddress",
     "BadSecret",
+    "BadSettings",
     "BadTool",
     "BisectAborted",
     "BranchFailed",
@@ -301,6 +310,7 @@ __all__ = (
     "MergeConflict",
     "MissingExtra",
     "MissingKey",
+    "MissingSetting",
     "MissingWeights",
     "ModelFailed",
     "NeedsWorkflow",
@@ -310,6 +320,7 @@ __all__ = (
     "NoModel",
     "NoOwner",
     "NoPrompt",
+    "NoEndedRun",
     "NoRun",
     "NoStore",
     "NoSuchFile",
@@ -350,6 +361,7 @@ __all__ = (
     "SetupError",
     "StaleEpoch",
     "StaleHead",
+    "StaleReading",
     "NotRecalled",
     "StalePlan",
     "StoreBusy",

@@ -266,16 +266,13 @@ class RecordedSteps:
         ahead = self.deferred.count(log, self.run)
         if cursor.has_mark(name, ahead):
             return True
-        is_going_on = cursor.has_steps_after(ahead) or self._has_unread_branch(cursor.at)
+        at = cursor.at
+        # a branch that the run forked here, and that the program has not come to yet
+        is_going_on = cursor.has_steps_after(ahead) or any(
+            log.place == at.seq and self.branches.parent_of(log.id) is None
+            for log in children_of(self.writer.store(at.store), at.id, self.run)
+        )
         return False if is_going_on else None
-
-    def _has_unread_branch(self, at: Position) -> bool:
-        """True if the run forked a branch here, and the program has not come to it yet."""
-        store = self.writer.store(at.store)
-        for log in children_of(store, at.id, self.run):
-            if log.place == at.seq and self.branches.parent_of(log.id) is None:
-                return True
-        return False
 
     # ── deliveries ──────────────────────────────────────────────────────────────────────────────
 

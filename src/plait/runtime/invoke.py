@@ -50,7 +50,7 @@ from plait.runtime.start import environment_facts, forward_arguments, source_rev
 from plait.session import Session
 from plait.session.ports import Act, Draft
 from plait.session.session import session_at
-from plait.session.value import position_of, state_digest_of
+from plait.session.value import core_of, position_of, state_digest_of
 from plait.store import shared_names
 
 
@@ -254,9 +254,10 @@ def enter(call: Invocation) -> EnteredCall:
     check_running(session)
     if call.resumed is None:
         check_attendants(session, call.watch)
-    if session.status in ("paused", "closed", "archived"):
-        step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
-        raise WrongStatus(session.short, session.status, "run a workflow", step)
+    status = core_of(session).life.status
+    if status in ("paused", "closed", "archived"):
+        step = "unpause() it first" if status == "paused" else "go on in a fork of it"
+        raise WrongStatus(session.short, status, "run a workflow", step)
     run = run_of(session)
     is_outermost = run is None or run is call.resumed
     if run is None:

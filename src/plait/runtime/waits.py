@@ -9,6 +9,7 @@ from plait.event import Json
 from plait.event.kinds import Failure
 from plait.ids import LogId
 from plait.model.base import Model, OnDelta, Request
+from plait.model.limits import QueuePlace
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.session import Session
 from plait.session.ports import Act
@@ -86,5 +87,12 @@ class Search(NamedTuple):
     ask: Callable[[], Any]
 
 
-Wait = CallModel | Launch | Next | Pause | Search
+class WaitForPlace(NamedTuple):
+    """Wait until a place in the line of a model is free. Answer: None."""
+
+    place: QueuePlace
+    session: Session
+
+
+Wait = CallModel | Launch | Next | Pause | Search | WaitForPlace
 Answering = Generator[Wait, Any, tuple[Session, Any]]

@@ -27,7 +27,7 @@ from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import beating
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait, WaitForPlace
 
 T = TypeVar("T")
 
@@ -163,6 +163,8 @@ class AsyncWaiter:
             return await op.batch.next()
         if isinstance(op, Search):
             return await asyncio.wrap_future(loop.spawn(op.ask))
+        if isinstance(op, WaitForPlace):
+            return await asyncio.wrap_future(op.place.is_free)
         return await asyncio.sleep(op.seconds)
 
     async def _ask(self, op: CallModel) -> tuple[Reply | Fault, int]:
