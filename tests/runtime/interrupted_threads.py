@@ -108,7 +108,7 @@ def main(store: str, way: str) -> None:
     interrupted.clear()
     is_resumed.set()
     done = resume(session.reload(), program)
-    document |= {"resumed": done.runs[-1].status, "merged": len(done.effects)}
+    document |= {"resumed": done.runs[-1].status, "calls": len(done.effects)}
     print(json.dumps(document))
 
 

@@ -18,15 +18,15 @@ class StopList:
         self._lock = Lock()
         self._stopped: dict[int, LogId] = {}
         self._numbers = count()
-        self._is_interrupted = False
+        self.is_interrupted = False  # True: by Ctrl-C
 
     def interrupt(self) -> None:
         """Stop all branches for good. A signal handler calls this, so it takes no lock."""
-        self._is_interrupted = True
+        self.is_interrupted = True
 
     def check_interrupt(self) -> None:
         """Raise if Ctrl-C has stopped the run: KeyboardInterrupt where Python raises it, too."""
-        if self._is_interrupted:
+        if self.is_interrupted:
             if current_thread() is main_thread():
                 raise KeyboardInterrupt
             raise Cancelled("Ctrl-C stopped the run")
@@ -44,7 +44,7 @@ class StopList:
             self._stopped = {other: log for other, log in self._stopped.items() if other != number}
 
     def is_stopped(self, log: LogId) -> bool:
-        if self._is_interrupted:
+        if self.is_interrupted:
             return True
         if not self._stopped:
             return False
