@@ -61,6 +61,11 @@ class RecordedSteps:
         """True if nothing is done and nothing written: all there is, is the recording."""
         return self._recording.strict
 
+    @property
+    def is_trial(self) -> bool:
+        """True if a replay looks for differences: each branch is followed as far as it goes."""
+        return self._recording.is_trial
+
     def standing(self, session: Session) -> Standing:
         """Return where the step after this value stands: a deferred draft, or what follows it."""
         if not self._has_recording:

@@ -16,7 +16,7 @@ from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.ids import Digest, Micros
 from plait.journal.standing import Standing
-from plait.journal.stops import Cancelled, Parked
+from plait.journal.stops import Cancelled, Halted, Parked
 from plait.journal.writer import direct_writer
 from plait.model.base import OutputDelta
 from plait.runtime.appends import append_to_call
@@ -138,6 +138,22 @@ def run_calls(
     if was_stopped:
         check_running(session)
     return session, None
+
+
+def try_branches(session: Session, calls: Sequence[ToolCallState]) -> None:
+    """Follow the recorded branches of calls that workflows carry out, where a difference is looked
+    for.
+    """
+    for call in calls:
+        if not isinstance(call.tool, WorkflowTool) or call.waits:
+            continue
+        try:
+            job = _job(session, call, BatchSandbox(session, None))
+        except Parked:  # its branch is not on record
+            continue
+        end: object = job.tool.function()
+        if isinstance(end, BranchEnd) and isinstance(end.stop, Halted):
+            raise end.stop
 
 
 def _end_branch(

@@ -49,7 +49,7 @@ from plait.runtime.override import overridden_tools
 from plait.runtime.perform import perform
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
-from plait.runtime.run_tools import run_calls
+from plait.runtime.run_tools import run_calls, try_branches
 from plait.runtime.safe_points import safe_point, take_deliveries
 from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Wait
@@ -184,6 +184,8 @@ def settle_calls(
     if not actions:
         return session, None
     if run is not None:
+        if run.journal.is_trial:
+            try_branches(session, [calls[number] for number in actions])
         run.journal.check_may_act(session)
         if _may_have_answer(run, calls.values()):
             session, events = take_deliveries(session)  # an answer may have come
