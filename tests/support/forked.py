@@ -113,7 +113,7 @@ def _server(process: int) -> socket.socket:
             [
                 sys.executable,
                 "-c",
-                f"from {__name__} import _serve_from_shell; _serve_from_shell()",
+                f"from {__name__} import {_serve_from_shell.__name__} as serve; serve()",
                 str(theirs.fileno()),
             ],
             pass_fds=[theirs.fileno()],
