@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -102,6 +103,7 @@ def spellings(text: str) -> dict[str, str]:
     return found
 
 
+@cache  # for each value of a store
 def traces(text: str) -> list[bytes]:
     """Whatever would give it away: the value, and what its bytes alone decide of each encoding."""
     raw = text.encode()
