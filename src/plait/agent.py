@@ -30,6 +30,7 @@ from plait.runtime.agent_settings import (
     check_instruction,
     check_kind,
     check_list,
+    check_spelling,
     choice_of,
     instruction_name,
     instruction_summary,
@@ -37,6 +38,7 @@ from plait.runtime.agent_settings import (
     model_of,
     record_setup,
     tools_by_name,
+    warn_of_undescribed,
 )
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.counting import TokenCount, count_prompt
@@ -79,6 +81,11 @@ LIMIT = "You have used all your steps. Answer now with what you have, without ca
 
 class Agent(Workflow):
     """`Agent("Answer briefly.", model="openai:gpt-5", tools=[word_count])`."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if cls.__init__ is Agent.__init__:
+            check_spelling(kwargs, cls.__init__)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -136,6 +143,7 @@ class Agent(Workflow):
         self._schema = answer_schema(returns) if returns is not None else None
         self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(map(self._source_of, tools))
         tools_by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+        warn_of_undescribed(self._sources)
         check_count("guard_retries", guard_retries + 1, "retries")
         self.guard_retries = guard_retries
         self._before, self._after = self._guards("before", before), self._guards("after", after)

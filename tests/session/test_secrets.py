@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -102,6 +103,7 @@ def spellings(text: str) -> dict[str, str]:
     return found
 
 
+@cache  # for each value of a store
 def traces(text: str) -> list[bytes]:
     """Whatever would give it away: the value, and what its bytes alone decide of each encoding."""
     raw = text.encode()
@@ -125,9 +127,10 @@ def traces(text: str) -> list[bytes]:
 
 def assert_nowhere(data: bytes, text: str, where: str) -> None:
     bare = re.sub(rb"(\\+[rn]|\s)", b"", data)
+    as_it_is = (text.encode(), quote(text).encode())
     for trace in traces(text):
         assert trace not in data, (where, trace)
-        if trace not in (text.encode(), quote(text).encode()):
+        if trace not in as_it_is:
             assert trace not in bare, (where, trace)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 
 class _ErrorTexts:
@@ -36,6 +37,20 @@ def brief(value: object) -> str:
     """Return the repr of a value, at most 60 characters of it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+def spelling_step(
+    given: str, known: Iterable[str], meant: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return the next step for a name that is not known: the name that was probably meant.
+
+    `meant` has names that other libraries use, each with ours.
+    """
+    from difflib import get_close_matches  # for a mistake alone
+
+    names = list(known)
+    near = [meant[given]] if given in meant else get_close_matches(given, names, 1, 0.5)
+    return f"write {near[0]}" if near else f"use one of {', '.join(names)}"
 
 
 def without_full_stop(text: str) -> str:

@@ -211,7 +211,7 @@ class RecordedSteps:
         if cursor is None or event is None:
             return None
         self.tips.move(cursor.at, [event])
-        self._tell_steps([event])
+        _tell_steps(self.on_step, [event])
         return _value_after(session, cursor.at, [event]), event
 
     def _tell_deferred(self, log: LogId, scope: str, draft: Draft) -> None:
@@ -223,12 +223,7 @@ class RecordedSteps:
             return
         step = cursor.peek(self.deferred.count(log, scope))
         if step is not None and step.kind == type(draft.body).__name__:
-            self._tell_steps([step])
-
-    def _tell_steps(self, events: Sequence[Event]) -> None:
-        if self.on_step is not None:
-            for event in events:
-                self.on_step(event)
+            _tell_steps(self.on_step, [step])
 
     def _take_recorded(
         self, cursor: Cursor, at: Position, drafts: Sequence[Draft], blobs: Blobs | None = None
@@ -256,7 +251,7 @@ class RecordedSteps:
                     raise self.fence.halt(error)
                 break
             found.append(event)
-            self._tell_steps([event])
+            _tell_steps(self.on_step, [event])
         self.tips.move(cursor.at, found)
         return found
 
@@ -295,7 +290,7 @@ class RecordedSteps:
         events = cursor.take_delivery()
         self.requires_verdicts |= any(event.kind == _GATE for event in events)
         self.tips.move(cursor.at, events)
-        self._tell_steps(events)
+        _tell_steps(self.on_step, events)
         for event in events[:1]:
             body = event.body
             assert isinstance(body, k.Delivered)
@@ -332,6 +327,12 @@ class RecordedSteps:
             cursor, step = untaken
             error, is_own = Differs(step, "(the end of the program)"), not cursor.is_of_other_run
             raise self.fence.halt(divergence(cursor.at, error, is_own=is_own))
+
+
+def _tell_steps(on_step: Callable[[Event], object] | None, events: Sequence[Event]) -> None:
+    if on_step is not None:
+        for event in events:
+            on_step(event)
 
 
 def _value_after(session: Session, at: Position, events: Sequence[Event]) -> Session:

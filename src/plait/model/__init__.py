@@ -119,7 +119,22 @@ def _make(name: str, settings: ModelSettings) -> Model:
         return _chat_adapter()(model or None, base_url=url, api_key=key, **arguments)
     if settings.base_url:
         return _chat_adapter()(**own_arguments(name, settings))
-    raise NoModel(f"no model is called {name!r}")
+    guess = next((maker for start, maker in _MAKERS if name.startswith(start)), "")
+    raise NoModel(f"no model is called {name!r}" + (f"; write '{guess}:{name}'" if guess else ""))
+
+
+# The makers of models that are named without them.
+_MAKERS = (
+    ("gpt-", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("claude", "anthropic"),
+    ("gemini", "gemini"),
+    ("llama", "ollama"),
+    ("qwen", "ollama"),
+    ("mistral", "ollama"),
+)
 
 
 def _openai_adapter() -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, cast
+from warnings import warn
 
 from plait.errors import InstructionFailed, InvalidValue, NoModel
+from plait.errors.base import spelling_step
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.strict import check_text
@@ -32,6 +34,48 @@ _CHOICES: Mapping[str, Choice] = {"auto": "auto", "required": "any", "none": "no
 
 
 # ── when it is made ──────────────────────────────────────────────────────────────────────────
+
+
+def check_spelling(given: Iterable[str], init: Callable[..., object]) -> None:
+    """Raise for an argument that an agent does not have, with the name that was probably meant."""
+    names = init.__code__.co_varnames[
+        1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount
+    ]
+    for name in given:
+        if name not in names:
+            step = spelling_step(name, names, _MEANT)
+            raise InvalidValue(name, "an Agent has no such argument", step)
+
+
+# Names that other libraries have for the same.
+_MEANT = {
+    "instructions": 'the instruction first: Agent("Answer briefly.", model=…)',
+    "prompt": 'the instruction first: Agent("Answer briefly.", model=…)',
+    "system_prompt": 'the instruction first: Agent("Answer briefly.", model=…)',
+    "output_type": "returns=",
+    "response_format": "returns=",
+    "result_type": "returns=",
+    "max_turns": "steps_max=",
+    "max_steps": "steps_max=",
+    "llm": "model=",
+    "functions": "tools=",
+    "temperature": "parameters={'temperature': …}",
+    "input_guardrails": "before=",
+    "output_guardrails": "after=",
+}
+
+
+class UndescribedTool(UserWarning):
+    """A tool that a model knows by its name alone."""
+
+
+def warn_of_undescribed(tools: Iterable[object]) -> None:
+    """Warn of tools without a docstring: a model decides by it when to call them."""
+    for tool in tools:
+        if isinstance(tool, Tool) and not tool.description:
+            step = "write a docstring, or pass description= to @tool"
+            text = f"the tool {tool.name} has no docstring: a model is told its name alone; {step}"
+            warn(text, UndescribedTool, stacklevel=3)
 
 
 def check_instruction(instruction: object) -> None:

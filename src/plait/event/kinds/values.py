@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from plait.errors import InvalidValue
+from plait.errors.base import spelling_step
 from plait.event.strict import Json
 from plait.ids import Digest, LogId
 
@@ -97,7 +101,33 @@ class Price(Value, frozen=True):
     source: str  # the price list and its version
 
 
-class Budget(Value, frozen=True):
+class BudgetType(msgspec.StructMeta):
+    """Names the right limit where a budget is made with one that there is not."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        known: tuple[str, ...] = cls.__struct_fields__
+        for name in kwargs:
+            if name not in known:
+                why = f"a Budget has no limit {name!r}"
+                raise InvalidValue(name, why, spelling_step(name, known, _LIMITS))
+        return super().__call__(*args, **kwargs)
+
+
+_LIMITS = {
+    "tokens": "tokens_max=",
+    "max_tokens": "tokens_max=",
+    "cost": "cost_usd_max=",
+    "dollars": "cost_usd_max=",
+    "usd": "cost_usd_max=",
+    "seconds": "wall_s_max=",
+    "time": "wall_s_max=",
+    "steps": "steps_max=",
+    "max_steps": "steps_max=",
+    "tool_calls": "tool_calls_max=",
+}
+
+
+class Budget(Value, frozen=True, metaclass=BudgetType):
     """Limits on spending. None: unlimited.
 
     Tokens, dollars, steps (asks of a model) and tool calls are limits over all runs and branches of
