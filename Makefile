@@ -1,6 +1,8 @@
 # Every target makes what it needs, from a fresh clone: Python 3.11 or newer with venv, and node for the type checker.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests start hundreds of processes: without compiled modules each of them compiles the whole package.
+unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 

@@ -133,7 +133,7 @@ def _recall(bench: Bench, count: int, target: str, ratio: str) -> list[Row]:
         query = " ".join(_asked_words(draw, 6))
         words = list(dict.fromkeys(query_words(query)))
         having = {word: len(made.ask_bare(COUNT, word)) for word in words}
-        choosing = " OR ".join(choosing_words(having))
+        choosing = " OR ".join(choosing_words(having, count) or words)
 
     def recall() -> None:
         nonlocal session

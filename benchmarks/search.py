@@ -101,7 +101,7 @@ def _search(bench: Bench, count: int, target: str) -> list[Row]:
         nonlocal asked, choosing
         asked = list(dict.fromkeys(drawn_words(draw, 6)))
         having = {word: len(bare(COUNT, (word,))) for word in asked}
-        choosing = " OR ".join(choosing_words(having))
+        choosing = " OR ".join(choosing_words(having, count) or asked)
 
     def search(**options: Any) -> None:
         store.search("items", "item", asked, **options)

@@ -23,7 +23,7 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "plait"
@@ -53,19 +53,52 @@ CONTAINERS = frozenset(
 )
 
 
-@functools.cache
-def parsed() -> tuple[tuple[Path, str, ast.Module], ...]:
-    texts = [(path, path.read_text()) for path in sorted(SOURCE.rglob("*.py"))]
-    return tuple((path, text, ast.parse(text)) for path, text in texts)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def modules(*, contracts: bool = True) -> Iterator[tuple[Path, str, ast.Module]]:
-    """Yield path, text and tree of each module; without `contracts`, those of plait.testing are
-    left out.
+class Module(NamedTuple):
+    """The facts of one module. Its tree is not kept: with all trees in memory, every collection of
+    garbage takes as long as parsing them.
     """
-    for path, text, tree in parsed():
-        if contracts or not path.is_relative_to(SOURCE / "testing"):
-            yield path, text, tree
+
+    name: str  # its path below the package
+    text: str
+    classes: list[tuple[str, int]]  # with the number of methods
+    functions: list[str]
+    docstrings: list[tuple[str, int]]  # with the line of the owner
+    state: list[str]  # names that functions change
+
+
+@functools.cache
+def modules() -> tuple[Module, ...]:
+    return tuple(map(read_module, sorted(SOURCE.rglob("*.py"))))
+
+
+def read_module(path: Path) -> Module:
+    text = path.read_text()
+    tree = ast.parse(text)
+    module = Module(name_of(path), text, [], [], [], containers_in(tree))
+    for node in (tree, *statements_in(tree)):
+        if isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(part, Function) for part in node.body)
+            module.classes.append((node.name, methods))
+        elif isinstance(node, Function):
+            module.functions.append(node.name)
+        elif isinstance(node, ast.Global):
+            module.state.extend(node.names)
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and (
+            docstring := ast.get_docstring(node)
+        ):
+            module.docstrings.append((docstring, getattr(node, "lineno", 1)))
+    return module
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        if not isinstance(child, ast.expr):  # no statement stands inside an expression
+            yield from statements_in(child)
 
 
 def name_of(path: Path) -> str:
@@ -76,20 +109,18 @@ def name_of(path: Path) -> str:
 
 
 def class_sizes() -> list[tuple[int, str]]:
+    """Return the number of methods of each class; those of plait.testing are left out."""
     found = [
-        (
-            sum(isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) for part in node.body),
-            node.name,
-        )
-        for _, _, tree in modules(contracts=False)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
+        (methods, name)
+        for module in modules()
+        if not module.name.startswith("testing/")
+        for name, methods in module.classes
     ]
     return sorted(found, reverse=True)
 
 
 def module_sizes() -> list[tuple[int, str]]:
-    return sorted(((text.count("\n"), name_of(path)) for path, text, _ in modules()), reverse=True)
+    return sorted(((module.text.count("\n"), module.name) for module in modules()), reverse=True)
 
 
 def session_members() -> list[str]:
@@ -102,30 +133,23 @@ def session_members() -> list[str]:
 
 
 def class_names() -> set[str]:
-    return {
-        node.name.lstrip("_")
-        for _, _, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-    }
+    return {name.lstrip("_") for module in modules() for name, _ in module.classes}
 
 
 def shared_class_names() -> dict[str, list[str]]:
     where: dict[str, list[str]] = defaultdict(list)
-    for path, _, tree in modules():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                where[node.name.lstrip("_")].append(name_of(path))
+    for module in modules():
+        for name, _ in module.classes:
+            where[name.lstrip("_")].append(module.name)
     return {name: paths for name, paths in sorted(where.items()) if len(set(paths)) > 1}
 
 
 def functions() -> list[tuple[str, str]]:
     return [
-        (node.name, name_of(path))
-        for path, _, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and not node.name.startswith("__")
+        (name, module.name)
+        for module in modules()
+        for name in module.functions
+        if not name.startswith("__")
     ]
 
 
@@ -146,19 +170,15 @@ def dark_names() -> list[tuple[str, str]]:
 
 
 def docstrings() -> list[tuple[str, str]]:
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [
-        (text, f"{name_of(path)}:{getattr(node, 'lineno', 1)}")
-        for path, _, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, kinds) and (text := ast.get_docstring(node))
+        (text, f"{module.name}:{line}") for module in modules() for text, line in module.docstrings
     ]
 
 
 def comments() -> list[str]:
     found: list[str] = []
-    for _, text, _ in modules():
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for module in modules():
+        for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
             if token.type == tokenize.COMMENT and not re.match(
                 r"#\s*(pyright|noqa|type)\b", token.string
             ):
@@ -193,19 +213,19 @@ def lines_that_ask() -> list[tuple[str, str]]:
         "runtime/record.py",
     )
     return [
-        (line.strip(), f"{name_of(path)}:{number}")
-        for path, text, _ in modules()
-        if not name_of(path).startswith(rooms)
-        for number, line in enumerate(text.splitlines(), 1)
+        (line.strip(), f"{module.name}:{number}")
+        for module in modules()
+        if not module.name.startswith(rooms)
+        for number, line in enumerate(module.text.splitlines(), 1)
         if ASKS_FOR_RECORD.search(line) and not line.lstrip().startswith(("#", "def ", '"""'))
     ]
 
 
 def private_ignores() -> list[tuple[str, str]]:
     return [
-        (line.strip(), f"{name_of(path)}:{number}")
-        for path, text, _ in modules()
-        for number, line in enumerate(text.splitlines(), 1)
+        (line.strip(), f"{module.name}:{number}")
+        for module in modules()
+        for number, line in enumerate(module.text.splitlines(), 1)
         if "reportPrivateUsage" in line
     ]
 
@@ -214,23 +234,23 @@ def mutable_state() -> list[tuple[str, str]]:
     """Return the module-level names that functions change: containers in lower case, and names
     declared global. `__all__` is left out: it is only read.
     """
-    found: set[tuple[str, str]] = set()
-    for path, _, tree in modules():
-        for node in tree.body:
-            target = node.target if isinstance(node, ast.AnnAssign) else None
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                target = node.targets[0]
-            value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
-            if (
-                isinstance(target, ast.Name)
-                and target.id not in ("__all__", target.id.upper())
-                and _is_container(value)
-            ):
-                found.add((target.id, name_of(path)))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Global):
-                found.update((each, name_of(path)) for each in node.names)
-    return sorted(found)
+    return sorted({(name, module.name) for module in modules() for name in module.state})
+
+
+def containers_in(tree: ast.Module) -> list[str]:
+    found: list[str] = []
+    for node in tree.body:
+        target = node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+        if (
+            isinstance(target, ast.Name)
+            and target.id not in ("__all__", target.id.upper())
+            and _is_container(value)
+        ):
+            found.append(target.id)
+    return found
 
 
 def _is_container(value: ast.expr | None) -> bool:

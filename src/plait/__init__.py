@@ -25,6 +25,7 @@ from plait.journal.writer import bind_direct_writer as _bind_direct_writer
 from plait.memory.rows import MemoryRows as _MemoryRows
 from plait.runtime.live import Live as _Live
 from plait.secrets import Secret
+from plait.session import EffectRows as _EffectRows
 from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
 from plait.session import Message, Session, file, image
@@ -54,6 +55,19 @@ if _TYPE_CHECKING:
     from plait.memory.memory import Memory
     from plait.model.base import Model, ToolCall
     from plait.model.scripted import ScriptedModel
+    from plait.runs.bisect import bisect
+    from plait.runs.debug import debug
+    from plait.runs.forms import (
+        areplay,
+        aresume,
+        astream_replay,
+        astream_resume,
+        astream_whatif,
+        awhatif,
+        stream_replay,
+        stream_resume,
+        stream_whatif,
+    )
     from plait.runs.replay import replay
     from plait.runs.resume import resume
     from plait.runs.whatif import whatif
@@ -67,6 +81,15 @@ if _TYPE_CHECKING:
     from plait.workflow import Workflow
 
 __all__ = [
+    "astream_whatif",
+    "stream_whatif",
+    "awhatif",
+    "astream_replay",
+    "stream_replay",
+    "areplay",
+    "astream_resume",
+    "stream_resume",
+    "aresume",
     "Agent",
     "Budget",
     "Cancelled",
@@ -99,6 +122,8 @@ __all__ = [
     "View",
     "Workflow",
     "ask_human",
+    "bisect",
+    "debug",
     "file",
     "heartbeat",
     "image",
@@ -145,7 +170,14 @@ def _default_address() -> str:
     return _locate(_Path.cwd(), _os.environ)
 
 
-_PROJECTIONS = (_SessionRows(), _GraphRows(), _InboxRows(), _TurnRows(), _MemoryRows())
+_PROJECTIONS = (
+    _SessionRows(),
+    _GraphRows(),
+    _InboxRows(),
+    _TurnRows(),
+    _EffectRows(),
+    _MemoryRows(),
+)
 _bind_direct_writer(
     _DirectWriter(
         _Live(), lambda address: _opened(address) or open_store(address), _default_address
@@ -156,6 +188,15 @@ _bind_direct_writer(
 # What acts is loaded when it is first asked for: whoever only looks at sessions, as most commands
 # do, need not wait for it.
 _ACTING = {
+    "astream_whatif": "plait.runs.forms",
+    "stream_whatif": "plait.runs.forms",
+    "awhatif": "plait.runs.forms",
+    "astream_replay": "plait.runs.forms",
+    "stream_replay": "plait.runs.forms",
+    "areplay": "plait.runs.forms",
+    "astream_resume": "plait.runs.forms",
+    "stream_resume": "plait.runs.forms",
+    "aresume": "plait.runs.forms",
     "Agent": "plait.agent",
     "Cancelled": "plait.journal.stops",
     "Choice": "plait.selector",
@@ -178,6 +219,8 @@ _ACTING = {
     "View": "plait.runtime.prompt",
     "Workflow": "plait.workflow",
     "ask_human": "plait.tool",
+    "bisect": "plait.runs.bisect",
+    "debug": "plait.runs.debug",
     "heartbeat": "plait.runtime.heartbeats",
     "patched": "plait.runtime.patches",
     "replay": "plait.runs.replay",

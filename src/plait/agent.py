@@ -22,6 +22,7 @@ from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
 from plait.inside import ends_run
 from plait.model.base import Model, Spec
+from plait.model.fallback import Models, check_models, name_of_models
 from plait.runtime.agent_settings import (
     answer_schema,
     check_choice,
@@ -35,8 +36,10 @@ from plait.runtime.agent_settings import (
     instruction_text,
     model_of,
     record_setup,
+    tools_by_name,
 )
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
+from plait.runtime.counting import TokenCount, count_prompt
 from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive, run_in_thread
@@ -81,7 +84,7 @@ class Agent(Workflow):
         self,
         instruction: str | Callable[[Session], str],  # a function is called at each call
         *,
-        model: str | Model | None = None,  # None: PLAIT_MODEL, looked up when it is called
+        model: Models | None = None,  # several: the next if one is down; None: PLAIT_MODEL
         tools: Iterable[Any] = (),  # tools, plain functions, and servers that have tools
         name: str | None = None,
         description: str | None = None,  # for a Selector; None: the first line of the instruction
@@ -119,12 +122,8 @@ class Agent(Workflow):
                 "purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}"
             )
         check_list("tools", tools, "tools")
-        self.instruction, self.model, self.name, self.description = (
-            instruction,
-            model,
-            name,
-            description,
-        )
+        self.instruction, self.model = instruction, check_models(model)
+        self.name, self.description = name, description
         self.view, self.steps_max, self.retry = View.of(view), steps_max, retry or Retry()
         self.context_max, self.compactor, self.policy = context_max, compactor, policy
         self.memory = memory
@@ -136,7 +135,7 @@ class Agent(Workflow):
             self.purpose = purpose
         self._schema = answer_schema(returns) if returns is not None else None
         self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(map(self._source_of, tools))
-        _by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+        tools_by_name([source for source in self._sources if not isinstance(source, ToolSource)])
         check_count("guard_retries", guard_retries + 1, "retries")
         self.guard_retries = guard_retries
         self._before, self._after = self._guards("before", before), self._guards("after", after)
@@ -192,7 +191,7 @@ class Agent(Workflow):
     @property
     def tools(self) -> dict[str, Tool[..., Any]]:
         """Its tools by name. A server is asked for its tools now."""
-        return _by_name(
+        return tools_by_name(
             [
                 tool
                 for source in self._sources
@@ -217,7 +216,7 @@ class Agent(Workflow):
             raise InvalidValue("handoffs", why, "pass agents, or leave it out")
         if any(agent is self for agent in given):
             raise InvalidValue("handoffs", "an agent cannot hand off to itself", "leave it out")
-        _by_name(
+        tools_by_name(
             [*(each for each in self._sources if isinstance(each, Tool)), *handoff_tools(given)]
         )
         self._handoffs = given
@@ -229,6 +228,12 @@ class Agent(Workflow):
         agent = self._copy()
         agent._type, agent._schema = type_, answer_schema(type_)
         return agent
+
+    def count(self, session: Session) -> TokenCount:
+        """Return about how many tokens its next ask would send. Nothing is written or asked."""
+        name = self._call_name(session, None)
+        instruction = instruction_text(self.instruction, name, session)
+        return count_prompt(self._setup(instruction, self.tools), name, session)
 
     def _copy(self) -> Self:
         agent = object.__new__(type(self))
@@ -251,13 +256,13 @@ class Agent(Workflow):
             or instruction_summary(self.instruction)
         )
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         self.model = model
 
     def _brief(self) -> str:
         summary = instruction_name(self.instruction)
         text = summary if len(summary) <= 60 else summary[:59] + "…"
-        model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
+        model = name_of_models(self.model)
         names = [source.name for source in self._sources]
         more = [f"model={model}" if model else "", f"tools=[{', '.join(names)}]" if names else ""]
         return ", ".join(
@@ -484,13 +489,3 @@ def turn(
         else:
             break
     return session, False
-
-
-def _by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
-    found: dict[str, Tool[..., Any]] = {}
-    for tool in tools:
-        if found.setdefault(tool.name, tool) is not tool:
-            raise InvalidValue(
-                "tools", f"two tools are called {tool.name!r}", "pass name= to one of them"
-            )
-    return found

@@ -15,7 +15,7 @@ from plait.calls.model_call import Retry
 from plait.errors import InvalidValue
 from plait.event.kinds import Purpose
 from plait.event.strict import check_text
-from plait.model.base import Model
+from plait.model.fallback import Models, check_models, name_of_models
 from plait.runtime.agent_settings import model_of
 from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
 from plait.runtime.drivers.blocking import drive
@@ -40,7 +40,7 @@ class Compactor(Workflow):
     def __init__(
         self,
         *,
-        model: str | Model | None = None,  # None: by rule
+        model: Models | None = None,  # None: by rule
         # None: an extract (how it began, last words, tools used), unless there is a model
         rule: Rule | None = None,
         # how many of the last steps stay: a message, or a reply with the outcomes of its calls
@@ -66,7 +66,7 @@ class Compactor(Workflow):
             raise InvalidValue("memory", f"a {type(memory).__name__} is none", "pass a Memory")
         check_text(instruction or "", "instruction")
         self.model, self.keep, self.instruction, self.name = (
-            model,
+            check_models(model),
             keep,
             instruction or INSTRUCTION,
             name,
@@ -96,7 +96,7 @@ class Compactor(Workflow):
             run.io,
         )
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         if self.model is not None:
             self.model = model
 
@@ -111,5 +111,5 @@ class Compactor(Workflow):
     def _brief(self) -> str:
         if self._rule is not None:
             return f"rule={getattr(self._rule, '__name__', 'rule')}, keep={self.keep}"
-        model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
+        model = name_of_models(self.model)
         return ", ".join([*([f"model={model}"] if model else []), f"keep={self.keep}"])

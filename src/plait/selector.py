@@ -16,7 +16,7 @@ from plait.errors import ChoiceInvalid, InvalidValue
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.strict import check_text
-from plait.model.base import Model
+from plait.model.fallback import Models, check_models, name_of_models
 from plait.runtime import loop
 from plait.runtime.agent_settings import model_of
 from plait.runtime.appends import append_events
@@ -107,7 +107,7 @@ class Selector(Nested):
         candidates: Mapping[str, Workflow] | None = None,
         /,
         *,
-        model: str | Model | None = None,  # None: PLAIT_MODEL
+        model: Models | None = None,  # None: PLAIT_MODEL
         rule: Rule | None = None,  # None: a model chooses
         instruction: str | None = None,  # None: as in INSTRUCTION
         # the name of the choice of nothing; None: there is no such choice
@@ -118,7 +118,8 @@ class Selector(Nested):
         **named: Workflow,
     ) -> None:
         self._candidates: dict[str, Workflow] = {**(candidates or {}), **named}
-        self.model, self._rule, self._instruction, self._done = model, rule, instruction, done
+        self.model, self._rule = check_models(model), rule
+        self._instruction, self._done = instruction, done
         self._view, self._attempts, self._retry = View.of(view), attempts, retry or Retry()
         if done is not None and not isinstance(done, str):  # pyright: ignore[reportUnnecessaryIsInstance]  a candidate of that name
             step = (
@@ -147,13 +148,13 @@ class Selector(Nested):
     def named_children(self) -> Iterator[tuple[str, Nested]]:
         yield from self._candidates.items()
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         self.model = model
 
     def _brief(self) -> str:
         if self._rule is not None:
             return f"rule={getattr(self._rule, '__name__', 'rule')}"
-        model = self.model if isinstance(self.model, str) else getattr(self.model, "name", None)
+        model = name_of_models(self.model)
         return f"model={model}" if model else ""
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast, get_args, overload
 
 import msgspec
 
@@ -20,7 +20,8 @@ from plait.errors import InvalidValue
 from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
-from plait.model.base import Delta, Model
+from plait.model.base import Delta
+from plait.model.fallback import Models, check_models
 from plait.runtime.attendants import NOBODY, Watch
 from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.invoke import Invocation, ainvoke, invoke
@@ -63,16 +64,18 @@ class Nested:
                 yield path, child
                 yield from child.named_parts(path, line)
 
-    def to(self, *, model: str | Model) -> Self:
-        """Ask this model from now on, in every agent and selector below.
+    def to(self, *, model: Models) -> Self:
+        """Ask this model, or the models of this list, from now on, in every agent and selector
+        below.
 
         Returns the same object, as PyTorch does.
         """
+        check_models(model)
         for part in (self, *(part for _, part in self.named_parts())):
             part._rebind(model)
         return self
 
-    def _rebind(self, model: str | Model) -> None:
+    def _rebind(self, model: Models) -> None:
         """Take a new model, in classes that have one of their own."""
 
     def describe(self) -> str:
@@ -194,6 +197,28 @@ class Workflow(Nested):
         watch = Watch(on_event, approver, answerer)
         return await ainvoke(self.invocation(session, args=args, kwargs=kwargs, watch=watch))
 
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Session]: ...
+    @overload
+    def stream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> Iterator[Delta | Event | Session]: ...
     def stream(
         self,
         session: Session,
@@ -212,6 +237,28 @@ class Workflow(Nested):
         call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
         return streaming.stream(call, events=events)
 
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: Literal[False] = False,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Session]: ...
+    @overload
+    def astream(
+        self,
+        session: Session,
+        *args: Any,
+        on_event: OnEvent | None = None,
+        approver: Approver | None = None,
+        answerer: Answerer | None = None,
+        events: bool,
+        **kwargs: Any,
+    ) -> AsyncIterator[Delta | Event | Session]: ...
     def astream(
         self,
         session: Session,

@@ -9,6 +9,7 @@ import pytest
 
 from plait.calls.actions import (
     AskAnew,
+    AskNext,
     EndAtBudget,
     GiveUp,
     RecordAsk,
@@ -57,6 +58,7 @@ class Facts:
     has_next: bool = False
     reopened: bool = False
     is_at_end: bool = False
+    next_model: str | None = None
 
     @property
     def is_live(self) -> bool:
@@ -77,8 +79,8 @@ class Facts:
 # ── the events so far, by name ───────────────────────────────────────────────────────────────
 
 
-def asked(attempt: int = 1) -> Body:
-    return k.ModelAsked("m", Digest("c" * 64), None, attempt, None)
+def asked(attempt: int = 1, model: str = "m") -> Body:
+    return k.ModelAsked(model, Digest("c" * 64), None, attempt, None)
 
 
 def failed(kind: str = "RateLimited", *, retryable: bool = True) -> Body:
@@ -206,6 +208,65 @@ def test_the_last_word_of_a_budget(word: str, is_at_end: bool, where: Where) -> 
 def test_without_a_budget_an_empty_reply_is_a_reply(word: str) -> None:
     action = call_of([asked(), EMPTY_WORDS[word]]).next_action(Facts())
     assert isinstance(action, Settled)
+
+
+# ── lists of models ──────────────────────────────────────────────────────────────────────────
+
+DOWN, BAD = failed("AuthFailed", retryable=False), failed("BadRequest", retryable=False)
+LISTED: dict[str, tuple[list[Body], type]] = {
+    "the first is down": ([asked(1, "a"), DOWN], AskNext),
+    "the first wants another attempt": ([asked(1, "a"), failed()], RetryAfter),
+    "the first has had all attempts": (
+        [asked(1, "a"), failed(), asked(2, "a"), failed("Odd")],
+        AskNext,
+    ),
+    "the first refuses the request": ([asked(1, "a"), BAD], GiveUp),
+    "the first was lost": ([asked(1, "a"), failed(PROCESS_ENDED)], RetryAfter),
+    "the second wants another attempt": (
+        [asked(1, "a"), failed(), asked(2, "a"), failed(), asked(3, "b"), failed()],
+        RetryAfter,
+    ),
+    "both are down": ([asked(1, "a"), DOWN, asked(2, "b"), DOWN], GiveUp),
+    "the second was asked first, and is down": ([asked(1, "b"), DOWN], AskNext),
+    "in the second round the first is down": (
+        [asked(1, "a"), DOWN, asked(2, "b"), DOWN, asked(3, "a"), DOWN],
+        AskNext,
+    ),
+    "in the second round both are down": (
+        [asked(n, "ab"[(n - 1) % 2]) if half else DOWN for n in range(1, 5) for half in (1, 0)],
+        GiveUp,
+    ),
+}
+
+
+def listed_call(bodies: list[Body]) -> ModelCallState:
+    call = ModelCallState("c1", Retry(attempts=2), ("a", "b"))
+    call.feed(event(10 + at, body) for at, body in enumerate(bodies))
+    return call
+
+
+@pytest.mark.parametrize("where", ["live", "recorded", "inherited"])
+@pytest.mark.parametrize("history", LISTED)
+def test_which_model_is_asked_next(history: str, where: Where) -> None:
+    """The same after a kill as live: it follows from the events."""
+    bodies, wanted = LISTED[history]
+    assert type(listed_call(bodies).next_action(Facts(where))) is wanted
+
+
+@pytest.mark.parametrize("history", [name for name in LISTED if name.startswith("the first")])
+def test_the_recording_says_which_model_was_asked_next(history: str) -> None:
+    bodies, _ = LISTED[history]
+    for where in WHERE[1:]:
+        same = listed_call(bodies).next_action(Facts(where, has_next=True, next_model="a"))
+        assert isinstance(same, RetryAfter) and same.seconds == 0
+        other = listed_call(bodies).next_action(Facts(where, has_next=True, next_model="b"))
+        assert isinstance(other, AskNext)
+
+
+def test_a_list_that_failed_is_gone_through_again() -> None:
+    call = listed_call(LISTED["both are down"][0])
+    assert isinstance(call.next_action(Facts("recorded", reopened=True)), AskNext)
+    assert call.models_left == ("a", "b")
 
 
 # ── waits ────────────────────────────────────────────────────────────────────────────────────

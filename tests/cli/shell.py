@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.session import Session
 from plait.store import find_open
+from tests.support import ForkedProgram, run_forked
 
 COMMAND = [sys.executable, "-c", "from plait.cli import main; main(prog_name='plait')"]
 
@@ -100,14 +101,7 @@ def process(
     *arguments: str, stdout: IO[Any] | int = subprocess.PIPE, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """`plait` in a process of its own."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        text=True,
-        timeout=60,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        env=env,
-    )
+    return run_forked([*COMMAND, *arguments], stdout=stdout, env=env)
 
 
 def on_a_terminal(*arguments: str, width: int = 100, **environ: str) -> str:
@@ -117,7 +111,7 @@ def on_a_terminal(*arguments: str, width: int = 100, **environ: str) -> str:
     gone = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE")
     env = {name: value for name, value in os.environ.items() if name not in gone}
     env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environ}
-    with subprocess.Popen(
+    with ForkedProgram(
         [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
     ) as running:
         os.close(theirs)

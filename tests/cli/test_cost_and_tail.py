@@ -30,7 +30,7 @@ from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from plait.session.value import counted_logs, position_of
 from tests.cli.shell import COMMAND, Shell, on_a_terminal, shell
-from tests.support import wait_until
+from tests.support import ForkedProgram, wait_until
 
 __all__ = ["shell"]
 
@@ -201,7 +201,7 @@ class Following:
     """`plait tail` in a process of its own, line by line."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = ForkedProgram(
             [*COMMAND, "tail", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -28,6 +28,7 @@ from plait.store.sqlite.inspect import inspect
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded
 from plait.testing.writing import begin, message
+from tests.support import ForkedProgram
 
 MODULE = "plait.cli.store_checks"
 ESCAPE = "\x1b"
@@ -694,7 +695,7 @@ def on_terminal(*arguments: str | Path, **environ: str) -> str:
         "from plait.cli import main; main(prog_name='plait')",
         *map(str, arguments),
     ]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, env=settings)
+    process = ForkedProgram(command, stdin=theirs, stdout=theirs, env=settings)
     os.close(theirs)
     sent = b""
     with closing(os.fdopen(ours, "rb", 0)) as terminal:

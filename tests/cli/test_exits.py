@@ -25,7 +25,7 @@ from plait.session import Session
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, shell
-from tests.support import RawSql, python, wait_until
+from tests.support import ForkedProgram, RawSql, python, wait_until
 
 __all__ = ["shell"]
 
@@ -35,7 +35,7 @@ EXPECTED = {
     2: (
         "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical"
         " AmbiguousRevision BadAddress UntrustedStore NotAFile OutsideWorkspace UnknownBackend"
-        " AmbiguousMemory NoEvidence NotEvidence NoOwner"
+        " AmbiguousMemory NoEvidence NotEvidence NoOwner EndsAgree"
     ),
     3: (
         "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
@@ -286,10 +286,13 @@ def test_retry(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_in_a_process_of_its_own(shell: Shell) -> None:
-    made = process("new", "hello", "--json")
+    def started(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=60)
+
+    made = started("new", "hello", "--json")
     assert (made.returncode, made.stderr) == (0, "")
-    assert "user: hello" in process("log").stdout
-    failed = process("show", "nobody")
+    assert "user: hello" in started("log").stdout
+    failed = started("show", "nobody")
     assert (failed.returncode, failed.stdout) == (3, "") and failed.stderr.startswith(
         "plait: 'nobody'"
     )
@@ -299,9 +302,7 @@ def test_in_a_process_of_its_own(shell: Shell) -> None:
 
 def test_interrupted(shell: Shell) -> None:
     session = shell.new("x")
-    with subprocess.Popen(
-        [*COMMAND, "say", session, "-"], stdin=-1, stdout=-1, stderr=-1
-    ) as running:
+    with ForkedProgram([*COMMAND, "say", session, "-"], stdin=-1, stdout=-1, stderr=-1) as running:
         assert running.stdin is not None
         running.stdin.write(b"half a mess")
         running.stdin.flush()
@@ -331,7 +332,7 @@ def test_a_reader_that_goes_away_is_no_error(
     session = shell.open(shell.new("x"))
     for number in range(600):
         session = session.say(f"message {number} " + "x" * 400)
-    with subprocess.Popen(
+    with ForkedProgram(
         [*COMMAND, *command], stdout=-1, stderr=-1, env={**os.environ, **environ}
     ) as running:
         assert running.stdout is not None and running.stderr is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plait import Session
+from plait import Memory, Session
 from plait.cli.terminal import clean, visible
 from plait.event import Json
 from plait.event.kinds import (
@@ -44,6 +44,22 @@ def ask(
 
 
 # ── looking ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_approval_tells_of_a_memory_that_was_taken_back_since(shell: Shell) -> None:
+    session = shell.open(shell.new("Clean up."))
+    memory = Memory(store=session.store)
+    session = memory.remember(session, "The old files are backed up.")
+    session, (hit,) = memory.recall(session, "which files are old?")
+    session = ask(record_for_ana(session, RunStarted("m:W")), {"path": "a.txt"})
+    assert "CAUTION" not in shell("inbox")
+    assert shell.json("inbox")["waiting"][0]["lapsed_memories"] == []
+    memory.rollback(hit).apply(reason="they are not", actor="human:zoe")
+    text = shell("inbox")
+    assert "CAUTION" in text and "taken back by human:zoe in a rollback" in text
+    assert f"[m:{hit.short}] The old files are backed up." in text
+    (lapsed,) = shell.json("inbox")["waiting"][0]["lapsed_memories"]
+    assert (lapsed["id"], lapsed["text"]) == (hit.id, hit.text)
 
 
 def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
@@ -285,7 +301,7 @@ def test_whatever_is_said_while_a_run_is_open_goes_to_the_inbox(shell: Shell) ->
     assert kinds == ["MessageSaid", "MessageSaid", "Signalled", "SessionPaused", "CancelRequested"]
     shell.error(2, "send", session.short, "")
     after = session.reload()  # nobody held the run, so it has ended at once
-    assert [run.status for run in after.runs] == ["cancelled"] and after.status == "active"
+    assert [run.status for run in after.runs] == ["cancelled"] and after.status == "cancelled"
 
 
 def test_without_a_run_there_is_nothing_to_cancel(shell: Shell) -> None:

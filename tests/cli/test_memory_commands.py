@@ -325,6 +325,7 @@ def test_help_loads_none_of_it() -> None:
         assert loaded <= {
             "plait.memory",
             "plait.memory.rows",
+            "plait.memory.standing",
             "plait.memory.words",
             "plait.memory.stemmer",
         }

@@ -23,12 +23,12 @@ from plait.cli.consent import Terminal, mode_of
 from plait.cli.progress import Progress
 from plait.event import kinds as k
 from plait.ids import Digest
-from plait.session.ports import Act, Draft, writer_of
+from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of
 from plait.store import store_exists
 from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, program_folder, shell
-from tests.support import kinds, python, wait_until
+from tests.support import ForkedProgram, kinds, python, run_forked, wait_until
 
 __all__ = ["shell"]
 
@@ -218,13 +218,7 @@ def test_quiet(shell: Shell, folder: Path) -> None:
 
 
 def test_input_from_a_pipe_and_a_module(shell: Shell, folder: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "run", "flow:Flow", "-q", "-i", "-"],
-        input="from a pipe\n",
-        text=True,
-        capture_output=True,
-        timeout=60,
-    )
+    done = run_forked([*COMMAND, "run", "flow:Flow", "-q", "-i", "-"], input="from a pipe\n")
     assert done.returncode == 0 and latest(shell).messages[0].text == "from a pipe"
     ran(0, "replay", "@")  # found by the module it names
 
@@ -349,6 +343,62 @@ def test_a_failed_run_can_be_resumed_when_it_is_mended(shell: Shell, folder: Pat
     assert ran(0, "resume").stdout == "mended\n"
 
 
+def test_what_fails_among_many_keeps_no_other_from_going_on(shell: Shell, folder: Path) -> None:
+    sessions = list[Session]()
+    for _ in range(3):
+        with running(shell, folder, "run", "flow.py:Waits", "-i", "x") as (started, session):
+            assert shell.json("ls", "--status", "running")["sessions"][0]["id"] == session.id
+            started.kill()
+        sessions.append(session)
+    gone = Path("flow.py").read_text()
+    Path("flow.py").write_text(gone.replace("class Waits", "class Gone"))
+    found = json.loads(ran(1, "resume", "--interrupted", "--json").stdout)["resumed"]
+    assert [each["status"] for each in found] == ["failed"] * 3 and "Waits" in found[0]["why"]
+    Path("flow.py").write_text(gone)
+    (folder / "go").touch()
+    held = store_at(shell.address).lock(sessions[1].reload().runs[0].id, "")
+    done = json.loads(ran(0, "resume", "--interrupted", "--due", "--json").stdout)["resumed"]
+    held.release()
+    assert {each["session"]: each["status"] for each in done} == {
+        sessions[0].id: "finished",
+        sessions[2].id: "finished",
+    }
+    assert [run["status"] for run in shell.json("runs")["runs"]] == [
+        "finished",
+        "interrupted",
+        "finished",
+    ]
+    assert len(shell("runs", "--status", "finished", "--limit", "1").splitlines()) == 1
+
+
+def test_calls_are_found_and_a_run_is_judged(shell: Shell, folder: Path) -> None:
+    (folder / "go").touch()
+    ran(0, "run", "flow.py:Waits", "-i", "x")
+    session = latest(shell)
+    (line,) = shell("find", "--tool", "send").splitlines()
+    assert line.split()[2:] == [f"{session.short}@{_seq_of(session, 'send')}", *line.split()[3:]]
+    assert line.endswith("send  returned")
+    (call,) = shell.json("find", "--tool", "send", "--since", "1h")["calls"]
+    assert (call["session"], call["run"]) == (session.id, session.runs[-1].id)
+    assert shell.jsonl("find", "--tool", "send", "--actor", call["actor"]) == [call]
+    (newest,) = shell.jsonl("find", "--outcome", "returned", "--limit", "1")
+    assert newest["tool"] == "wait"
+    assert shell.jsonl("find", "--tool", "send", "--session", session.short) == [call]
+    assert shell("find", "--tool", "send", "--outcome", "failed") == ""
+    assert shell("find", "--path", "src/") == ""
+    assert "no path in" in shell.error(2, "find", "--path", "/etc")
+    shell.error(2, "find", "text", "--tool", "send")
+    assert "--good or --bad" in shell.error(2, "feedback", session.short, "well")
+    assert "feedback failed: wrong host" in shell("feedback", session.short, "--bad", "wrong host")
+    assert "bad: wrong host, by human:ana" in shell("show", session.short)
+    assert shell.json("show", session.short)["validation"][-1]["detail"] == "wrong host"
+    assert "no run of it has ended" in shell.error(1, "feedback", shell.new("x"), "--good")
+
+
+def _seq_of(session: Session, tool: str) -> int:
+    return next(each.request.seq for each in session.effects if each.tool == tool)
+
+
 def test_nothing_to_resume(shell: Shell, folder: Path) -> None:
     session = shell.new("x")
     assert "no run was ever started" in shell.error(1, "resume", session)
@@ -371,15 +421,16 @@ def test_a_program_that_is_gone_can_be_named(shell: Shell, folder: Path) -> None
 def running(
     shell: Shell, folder: Path, *arguments: str, waits: str = "wait"
 ) -> Generator[tuple[subprocess.Popen[str], Session]]:
-    """A run that has got as far as this tool, and stays there."""
-    with subprocess.Popen(
+    """A run in a new session that has got as far as this tool, and stays there."""
+    there = len(Session.list(store=shell.address)) if store_exists(shell.address) else 0
+    with ForkedProgram(
         [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
     ) as started:
         try:
 
             def at_the_tool() -> Session | None:
                 if not store_exists(shell.address) or not (
-                    found := Session.list(store=shell.address)
+                    len(found := Session.list(store=shell.address)) > there
                 ):
                     return None
                 session = found[0]
@@ -403,9 +454,16 @@ def test_interrupted_and_resumed(shell: Shell, folder: Path) -> None:
         out, err = started.communicate(timeout=30)
     assert (started.returncode, out) == (130, "")
     assert err.splitlines()[-1] == f"interrupted; go on with: plait resume {session.short}"
-    assert session.reload().runs[0].status == "open"
+    assert session.reload().runs[0].status == "interrupted"
+    assert shell("resume", "--due") == "nothing is due\n"
+    assert f"plait resume {session.short}" in shell("show", session.short)
+    assert shell.json("ls", "--interrupted")["sessions"][0]["id"] == session.id
+    assert [run["status"] for run in shell.jsonl("runs", session.short)] == ["interrupted"]
+    shell.error(2, "resume", session.short, "--interrupted")
+    shell.error(2, "ls", "--interrupted", "--status", "open")
     (folder / "go").touch()
-    assert ran(0, "resume", session.short).stdout == "Done.\n"
+    assert ran(0, "resume", "--interrupted").stdout == f"{session.short}  finished\n"
+    assert shell("resume", "--due", "--interrupted") == "nothing is due or interrupted\n"
     assert sent(folder) == ["hello"]
     assert session.reload().runs[0].status == "finished"
     ran(0, "replay", session.short)
@@ -511,13 +569,7 @@ def test_all_is_typed_and_recorded(shell: Shell, folder: Path) -> None:
 
 
 def test_asking_needs_a_terminal(shell: Shell, folder: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "run", "flow.py:Asks", "-i", "x", "--approve", "ask"],
-        input="y\n",
-        text=True,
-        capture_output=True,
-        timeout=60,
-    )
+    done = run_forked([*COMMAND, "run", "flow.py:Asks", "-i", "x", "--approve", "ask"], input="y\n")
     assert done.returncode == 2 and "needs a terminal" in done.stderr and sent(folder) == []
 
 
@@ -538,7 +590,7 @@ def at_a_terminal(
         **environ,
     }
     got, left = b"", list(keys)
-    with subprocess.Popen(
+    with ForkedProgram(
         [*COMMAND, *arguments],
         stdin=theirs,
         stdout=theirs,

@@ -36,6 +36,7 @@ SESSION = {
     "project",
     "tags",
     "parent",
+    "updated",
     "store",
 }
 EVENT = {
@@ -213,19 +214,27 @@ def test_ls(family: tuple[Shell, str]) -> None:
     found = [line.split("  ") for line in lines(shell("ls"))]
     assert [line[0] for line in found] == [
         other,
+        root,
         shell.open("lenient").short,
         shell.open("strict").short,
-        root,
     ]
     first = lines(shell("ls"))[0]
     assert "Another thing, untitled" in first and re.search(
-        r"open +2  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", first
+        r"open  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d +2$", first
     )
     documents = shell.json("ls")
     assert documents["store"] == shell.address
     assert shell.jsonl("ls") == documents["sessions"]
-    assert [each["label"] for each in documents["sessions"]] == [None, "lenient", "strict", None]
-    assert documents["sessions"][2]["parent"] == {"id": shell.open(root).id, "place": 4}
+    assert [each["label"] for each in documents["sessions"]] == [None, None, "lenient", "strict"]
+    assert documents["sessions"][3]["parent"] == {"id": shell.open(root).id, "place": 4}
+
+
+def test_a_label_that_two_branches_have_says_whose(family: tuple[Shell, str]) -> None:
+    shell, root = family
+    other = shell.new("Another thing")
+    shell("fork", other, "strict")
+    labels = [line.split("  ")[1] for line in lines(shell("ls"))]
+    assert labels[2:] == [f"strict of {other}", "lenient", f"strict of {root}"]
 
 
 def test_a_listed_session_is_the_shown_one(family: tuple[Shell, str]) -> None:
@@ -246,19 +255,19 @@ def test_ls_by_what_is_known(family: tuple[Shell, str]) -> None:
     assert (
         ids("--tag", "team=web", "--tag", "tier=1") == [tagged] and ids("--tag", "team=core") == []
     )
-    assert ids("--user", "ana", "--project", "parser") == ["lenient", "strict", root]
+    assert ids("--user", "ana", "--project", "parser") == [root, "lenient", "strict"]
     assert ids("--label", "strict") == ids("--label", "strict", "--parent", root) == ["strict"]
     assert ids("--parent", root) == ["lenient", "strict"]
     shell("pause", tagged)
     assert ids("--status", "paused") == [tagged]
-    assert ids("--limit", "2") == [tagged, "lenient"]
+    assert ids("--limit", "3") == [tagged, root, "lenient"]
     assert len(ids("--all")) == 4
     assert "KEY=VALUE" in shell.error(2, "ls", "--tag", "x")
     assert shell.error(2, "ls", "--status", "asleep")
 
 
 def test_ls_all_pages_through(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.cli.sessions.PAGE", 3)
+    monkeypatch.setattr("plait.cli.listing.PAGE", 3)
     for _ in range(8):
         shell.new("x")
     assert len(shell.jsonl("ls", "--all")) == 8
@@ -936,9 +945,8 @@ def test_life(shell: Shell) -> None:
 def test_a_terminal_gets_headings_ages_and_hints(family: tuple[Shell, str]) -> None:
     _, root = family
     found = lines(on_a_terminal("ls", NO_COLOR="1"))
-    assert found[0] == "session   label    title           status  events  opened" and found[
-        1
-    ].endswith("just now")
+    assert found[0] == "session   label    title           status  last      events"
+    assert re.search(r"open +just now +\d+$", found[1])
     assert lines(on_a_terminal("fork", root, "new", NO_COLOR="1"))[1].startswith("  plait say ")
     assert ESCAPE in on_a_terminal("ls") and ESCAPE not in on_a_terminal("ls", NO_COLOR="1")
     assert "  │   Reject them." in lines(on_a_terminal("show", root, NO_COLOR="1"))

@@ -7,7 +7,6 @@ import itertools
 import os
 import pty
 import re
-import subprocess
 import sys
 import time
 import unicodedata
@@ -17,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.cli.terminal import BREAK, MARKS_MAX, WIDE, age, clean, console, cut_text, when
-from tests.support import python
+from tests.support import ForkedProgram, python, run_forked
 
 JOINERS = "\u200c\u200d"
 ST, ST8, BEL = "\x1b\\", "\x9c", "\x07"
@@ -422,14 +421,12 @@ def environ(**changes: str) -> dict[str, str]:
 
 
 def piped(code: str, **changes: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=True, env=environ(**changes)
-    ).stdout.decode()
+    return run_forked([sys.executable, "-c", code], env=environ(**changes)).stdout
 
 
 def on_a_terminal(code: str, **changes: str) -> str:
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
+    with ForkedProgram(
         [sys.executable, "-c", code],
         stdin=theirs,
         stdout=theirs,

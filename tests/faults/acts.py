@@ -19,7 +19,7 @@ from plait.ids import Digest, LogId, Micros, derive_id, house_of, inbox_of
 from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.memory.memory import Memory
 from plait.memory.rows import MemoryRows
-from plait.session import GraphRows, InboxRows, Session, SessionRows, TurnRows
+from plait.session import EffectRows, GraphRows, InboxRows, Session, SessionRows, TurnRows
 from plait.session.fold import SNAPSHOT_EVERY
 from plait.store import LogAppend, Projection, SqliteStore
 from plait.store.sqlite import database as database_module
@@ -35,7 +35,7 @@ from tests.faults.scenes import add_colour
 Step = Callable[[], object]
 
 OURS: tuple[Projection, ...] = (SessionRows(), GraphRows())
-ALL: tuple[Projection, ...] = (*OURS, InboxRows(), TurnRows(), MemoryRows())
+ALL: tuple[Projection, ...] = (*OURS, InboxRows(), TurnRows(), EffectRows(), MemoryRows())
 USER = "u-17"
 
 
@@ -365,16 +365,28 @@ def rebuild(stage: Stage) -> list[Step]:
     ]
 
 
+_KEYED = "The host is d."
+
+
 def remember(stage: Stage) -> list[Step]:
-    """Memories that supersede by a key, one of an agent that waits, and one that a branch proposes
-    and a merge brings, with the decision about it.
+    """Memories that supersede by a key, one of an agent that waits and that checks confirm and take
+    back, and one that a branch proposes and a merge brings, with the decision about it.
     """
     stage.open()
     main, branch, memory = Held(stage.session(1)), Held(stage.session(2)), Memory()
     agent: dict[str, Any] = {"evidence": 2, "actor": "agent:a"}
+    keyed: dict[str, Any] = {"scope": "user", "key": "host", **agent}
+
+    def judge(passed: bool) -> Session:
+        item = next(each for each in memory.items(main.it, state=None) if each.text == _KEYED)
+        return main.it.checks.record("probe", passed, because=stage.store.event(item.id))
+
     return [
         main.becomes(lambda: memory.remember(main.it, "The host is c.", scope="user", key="host")),
         main.becomes(lambda: memory.remember(main.it, "The host is slow.", **agent)),
+        main.becomes(lambda: memory.remember(main.it, _KEYED, **keyed)),
+        main.becomes(lambda: judge(True)),
+        main.becomes(lambda: judge(False)),
         branch.becomes(lambda: memory.remember(branch.it, "The disk is full.", scope="user")),
         main.becomes(lambda: main.it.merge(branch.it)),
         main.becomes(lambda: memory.recall(main.it, "which host?")[0]),

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from plait import Session, open_store
 from plait.session import verify
-from tests.support import child_environment, module_command, wait_until
+from tests.support import ForkedProgram, child_environment, module_command, wait_until
 
 PATIENCE_S = 60.0
 
@@ -31,7 +31,7 @@ class Holder:
 
     def __init__(self, story: StoryModule, folder: Path, *arguments: str) -> None:
         self.folder = folder
-        self.process = subprocess.Popen(
+        self.process = ForkedProgram(
             module_command(story.__name__, *arguments),
             stdout=subprocess.PIPE,
             text=True,

@@ -4,7 +4,6 @@ processes, one after the other.
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,7 +19,7 @@ from plait.store import Log
 from tests.faults import fenced_story
 from tests.faults.fenced_story import STORIES
 from tests.faults.holder import Holder, playing
-from tests.support import child_environment, module_command
+from tests.support import run_module
 
 EFFECTS = ("at_most_once", "idempotent", "pure")
 _QUICK = {("at_most_once", "meanwhile"), ("idempotent", "meanwhile")}
@@ -116,11 +115,13 @@ def test_the_loser_is_fenced_as_soon_as_the_root_says_so(tmp_path: Path, story: 
     with _loser(tmp_path, story, "at_most_once") as loser:
         before = loser.payments
         loser.loses_its_lock()
-        taker = subprocess.run(
-            module_command(
-                "tests.faults.fenced_story", "taker", story, "at_most_once", loser.session.id
-            ),
-            env=child_environment(STORY_FOLDER=str(tmp_path)),
+        taker = run_module(
+            "tests.faults.fenced_story",
+            "taker",
+            story,
+            "at_most_once",
+            loser.session.id,
+            STORY_FOLDER=str(tmp_path),
         )
         assert taker.returncode < 0
         kinds = [event.kind for event in loser.session.reload().events]

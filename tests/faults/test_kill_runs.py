@@ -18,7 +18,7 @@ import pytest
 from plait import Session, open_store
 from plait.session import verify
 from plait.session.value import open_run_of
-from tests.support import dose, report, seed
+from tests.support import ForkedProgram, dose, report, seed
 
 CHILD = dedent("""
     import os, sys
@@ -62,7 +62,7 @@ def test_runs_that_are_killed(tmp_path: Path) -> None:
 
 def _killed(folder: Path, effect: str, after_s: float) -> int:
     """Kill a run after so long; returns how many effects it had."""
-    with subprocess.Popen(
+    with ForkedProgram(
         [sys.executable, "-c", CHILD, str(folder), effect], stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None

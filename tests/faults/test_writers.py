@@ -20,6 +20,7 @@ from plait.testing.writing import begin, extend, message, texts
 from tests.faults.history import Act, Append, Entry, Look, check, decode
 from tests.faults.rival import run, text_of
 from tests.support import (
+    ForkedProgram,
     RawSql,
     child_environment,
     dose,
@@ -76,7 +77,7 @@ def test_processes_leave_a_history_that_one_writer_could_have_made(
     sessions = [Session(title=str(i), store=store) for i in range(logs)]
     ids = [session.id for session in sessions]
     rivals = [
-        subprocess.Popen(
+        ForkedProgram(
             module_command(
                 "tests.faults.rival",
                 str(tmp_path),

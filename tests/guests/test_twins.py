@@ -7,13 +7,14 @@ from __future__ import annotations
 import ast
 import inspect
 import os
-import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from examples import round_robin, supervisor
+
+from tests.support import run_forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES_MAX = 10
@@ -37,14 +38,7 @@ def test_an_example_prints_what_its_docstring_shows(name: str, tmp_path: Path) -
         ]
     )
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}  # no key, no setting
-    done = subprocess.run(
-        [sys.executable, str(file)],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_forked([sys.executable, str(file)], cwd=tmp_path, env=env)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == shown.strip() != ""
     assert list(tmp_path.iterdir()) == []  # it leaves nothing behind

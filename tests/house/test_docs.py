@@ -7,17 +7,24 @@ import builtins
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from plait.cli import main
 from plait.store import canonical_address
 from plait.store.process import STORES
+from tests.providers.chat_server import ChatServer, Reply
+from tests.support.servers import uvicorn_server
 
 ROOT = Path(__file__).parents[2]
 PLAIT = ROOT / "src" / "plait"
@@ -34,7 +41,9 @@ EXITS = re.compile(r"# exits with (\d+)")
 
 # What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or
 # install.
+SERVER = re.compile(r"(?:\w+=\S+ )*uvicorn (.*)")
 KNOWN = {"make demo", "make test", "make quick", "make check", "make test-outside", "pip install ."}
+PROGRAMS = {"run", "resume", "replay", "whatif"}  # the commands that load a program
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -45,26 +54,33 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     module = ModuleType("page")  # as a program has one: dataclasses look for it
     monkeypatch.setitem(sys.modules, "page", module)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for language, code in BLOCK.findall(page.read_text()):
-        if language == "python" and (named := FILE.match(code)):
-            (tmp_path / named[1]).write_text(code)
-            sys.modules.pop(Path(named[1]).stem, None)  # another page may have had one of that name
-            importlib.invalidate_caches()
-        elif language == "python":
-            # the blocks of a page are one program
-            exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))
-        elif language == "sh":
-            run_shell(code)
-        else:
-            assert language in ("text", "json"), (
-                f"{page.name}: a block in {language or 'no language'} is not checked"
-            )
+    with ExitStack() as servers:
+        run_blocks(page, tmp_path, module, servers)
     for address in [
         address
         for address in STORES.by_address
         if address.startswith(canonical_address(str(tmp_path)))
     ]:
         STORES.by_address.pop(address).close()
+
+
+def run_blocks(page: Path, folder: Path, module: ModuleType, servers: ExitStack) -> None:
+    """Run the blocks of a page as one program. A server runs until the page ends."""
+    shell = Shell(folder, servers)
+    for language, code in BLOCK.findall(page.read_text()):
+        if language == "python" and (named := FILE.match(code)):
+            (folder / named[1]).write_text(code)
+            sys.modules.pop(Path(named[1]).stem, None)  # another page may have had one of that name
+            importlib.invalidate_caches()
+        elif language == "python":
+            # the blocks of a page are one program
+            exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))
+        elif language == "sh":
+            shell.run(code)
+        else:
+            assert language in ("text", "json"), (
+                f"{page.name}: a block in {language or 'no language'} is not checked"
+            )
 
 
 def test_the_first_agent_takes_ten_lines_at_most() -> None:
@@ -84,6 +100,13 @@ def test_the_readme_is_a_page_and_shows_what_the_payment_prints() -> None:
     example = ast.parse((ROOT / "examples" / "payment.py").read_text())
     _, _, printed = (ast.get_docstring(example) or "").partition("prints:\n\n")
     assert shown.strip() == dedent(printed).strip() != ""
+
+
+def test_the_page_on_chats_shows_the_example() -> None:
+    blocks = BLOCK.findall((ROOT / "docs" / "chat.md").read_text())
+    (shown,) = [code for _, code in blocks if code.startswith("# chat_server.py\n")]
+    example = (ROOT / "examples" / "chat_server.py").read_text()
+    assert shown.partition("\n")[2] == example.partition('"""\n\n')[2] != ""
 
 
 def test_links_lead_to_files() -> None:
@@ -174,17 +197,72 @@ def test_functions_and_tests_that_the_architecture_names_exist() -> None:
         assert (ROOT / test).exists(), test
 
 
-def run_shell(code: str) -> None:
-    for line in code.strip().splitlines():
-        command = line.split("#")[0].strip()
-        if not command or command in KNOWN:
-            continue
-        assert command.startswith("plait "), f"{command!r} is neither run nor known"
+class Shell:
+    """The terminal of a page: runs its commands, keeps a server going, and lets curl ask it."""
+
+    def __init__(self, folder: Path, servers: ExitStack) -> None:
+        self._folder, self._servers, self._address = folder, servers, ""
+
+    def run(self, code: str) -> None:
+        if "curl " in code:
+            self._run_script(code)
+            return
+        for line in code.strip().splitlines():
+            command = line.split("#")[0].strip()
+            if not command or command in KNOWN:
+                continue
+            if served := SERVER.match(command):
+                self._serve(served[1])
+                continue
+            assert command.startswith("plait "), f"{command!r} is neither run nor known"
+            said = EXITS.search(line)
+            status, output = run_command(command)
+            assert status == (int(said[1]) if said else 0), f"{command}: {status} {output}"
+
+    def _serve(self, arguments: str) -> None:
+        """Start a server on a free port, with a model on loopback."""
+        model = self._servers.enter_context(ChatServer(answer_customer))
+        settings = {"PLAIT_MODEL": f"{model.url}/v1#any"}
+        server = uvicorn_server(*arguments.split(), folder=self._folder, **settings)
+        self._address = self._servers.enter_context(server)
+
+    def _run_script(self, code: str) -> None:
+        """Run a block as one script, with the variables of those before it."""
+        script = code.replace("localhost:8000", self._address)
+        ask = 'curl() { command curl --silent --show-error --fail "$@"; }'
+        kept = f"{ask}; set -ea; ! test -e .variables || . ./.variables"
+        self._check(f"{kept}\n{script}\nset +e; declare -p chat ask > .variables; true", code, 0)
+
+    def _check(self, command: str, shown: str, code: int) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
-            command, shell=True, capture_output=True, text=True, env={**os.environ, "PATH": path}
+            ["bash", "-c", command],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": path},
         )
-        said = EXITS.search(line)
-        assert done.returncode == (int(said[1]) if said else 0), (
-            f"{command}: {done.returncode} {done.stdout}{done.stderr}"
-        )
+        assert done.returncode == code, f"{shown}: {done.returncode} {done.stdout}{done.stderr}"
+        assert "event: error" not in done.stdout, done.stdout
+
+
+def answer_customer(body: dict[str, Any]) -> Reply:
+    """The model of the chat server that a page shows."""
+    last = body["messages"][-1]
+    if last["role"] == "user" and "Refund" in last["content"]:
+        return [("refund", {"order": 17, "euros": 40})]
+    return "Hello, what can I do for you?"
+
+
+def run_command(command: str) -> tuple[int, str]:
+    """Return the exit code and the output. A process of its own has what runs a program or needs a
+    shell; the others are called here, since a start takes longer than all they do.
+    """
+    words = shlex.split(command)
+    if not (PROGRAMS & set(words) or set("$|&;<>") & set(command)):
+        result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
+        return result.exit_code, result.output
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    return done.returncode, done.stdout + done.stderr

@@ -15,6 +15,8 @@ import pytest
 
 import plait
 from plait import errors
+from plait.model.providers import PROVIDERS
+from plait.model.settings import parse_settings, table_of_settings
 from tests.support import python
 
 ROOT = Path(__file__).parents[2]
@@ -138,3 +140,41 @@ def test_nothing_reaches_the_network() -> None:
         socket.create_connection(("192.0.2.1", 80), timeout=1)
     with pytest.raises(RuntimeError, match="a test tried"):
         socket.getaddrinfo("example.org", 80)
+
+
+# ── settings ─────────────────────────────────────────────────────────────────────────────────
+
+SETTINGS = ROOT / "docs" / "settings.md"
+# variables that tests of sandboxes set for themselves
+_OF_TESTS = {"PLAIT_CONTRACT_CANARY"}
+
+
+def test_the_page_of_settings_lists_every_variable() -> None:
+    source = ROOT / "src" / "plait"
+    texts = [path.read_text() for path in source.rglob("*.py")]
+    used = {name for text in texts for name in re.findall(r"\bPLAIT_[A-Z_]+\b", text)}
+    listed = set(re.findall(r"\bPLAIT_[A-Z_]+\b", SETTINGS.read_text()))
+    assert listed == used - _OF_TESTS
+    named = {
+        name
+        for row in PROVIDERS.values()
+        for name in (row.address_variable, row.key_variable, row.version_variable)
+        if name
+    }
+    assert all(f"`{name}`" in SETTINGS.read_text() for name in named)
+    assert all(f'`"{name}:' in SETTINGS.read_text() for name in PROVIDERS)
+
+
+def test_the_page_of_settings_lists_every_key_of_the_file() -> None:
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (\S+) \|", SETTINGS.read_text(), re.MULTILINE))
+    wanted = {
+        key: f"`{variable}`" if variable else "–" for key, variable in table_of_settings().items()
+    }
+    assert {key: rows.get(key) for key in wanted} == wanted
+    assert {key for key in rows if "models." in key} == {key for key in wanted if "models." in key}
+    [example] = re.findall(r"```text\n(# plait.toml\n.*?)```", SETTINGS.read_text(), re.DOTALL)
+    assert set(parse_settings(example, "plait.toml").models) == {
+        "openai:gpt-5",
+        "openrouter",
+        "house",
+    }

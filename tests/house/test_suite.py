@@ -82,8 +82,9 @@ def _helpers(source: str) -> Iterator[Helper]:
 
 def _is_large(helper: Helper) -> bool:
     statements = sum(isinstance(node, ast.stmt) for node in ast.walk(helper)) - 1
-    lines = ast.unparse(ast.fix_missing_locations(helper)).splitlines()
-    return statements >= STATEMENTS_MIN or len(lines) >= LINES_MIN
+    if statements >= STATEMENTS_MIN:
+        return True
+    return len(ast.unparse(ast.fix_missing_locations(helper)).splitlines()) >= LINES_MIN
 
 
 def copied_helpers(sources: dict[str, str]) -> list[str]:

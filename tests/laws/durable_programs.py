@@ -31,6 +31,7 @@ from plait import (
     patched,
     tool,
 )
+from plait.calls.model_call import Retry
 from plait.errors import ModelFailed, ToolFailed
 from plait.model.base import Fault, OnDelta, Reply, Request
 from plait.policy import Ask, Policy
@@ -104,8 +105,8 @@ class World:
 class Counted(ScriptedModel):
     """A script that the world knows of."""
 
-    def __init__(self, world: World, script: Any) -> None:
-        super().__init__(script)
+    def __init__(self, world: World, script: Any, name: str = "scripted") -> None:
+        super().__init__(script, name=name)
         self._world = world
 
     def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
@@ -208,6 +209,7 @@ class Traits(NamedTuple):
 
     nested_asks: bool = False  # a tool that may be run again asks models
     threads: bool = False  # of its own: who comes first is chance
+    lists: bool = False  # of models: a new process does not know which one was down
 
 
 class Maker:
@@ -253,6 +255,7 @@ class Maker:
             self._with_session,
             self._remember,
             self._recall,
+            self._fallback,
         )
         deep = (
             self._parallel,
@@ -313,6 +316,31 @@ class Maker:
         made = self._an_agent()
         parts.append(made)
         return made
+
+    def _fallback(self, parts: list[Any], depth: int) -> Act:
+        """An agent with a list of models, some of which are down for a while or for good."""
+        down = Fault("Overloaded", "come back later", retryable=True)
+        refused = Fault("AuthFailed", "no such key")
+        n, script = self._next(), [self._call(), self._call(), f"done {self._next()}"]
+        first: list[Any] = self._chance.choice(
+            ([down] * 40, [refused] * 40, [script[0], *[down] * 40], [down, *script])
+        )
+        answered = 1 if first[0] is script[0] else 0
+        models = [
+            Counted(self._world, first, "first"),
+            Counted(self._world, [refused] * 40, "second"),
+            Counted(self._world, script[answered:], "third"),
+        ]
+        agent = Agent(
+            "Work.",
+            model=models[:1] + models[2:] if self._chance.random() < 0.5 else models,
+            tools=[*self._tools.values(), *self._memory.tools],
+            name=f"agent{n}",
+            retry=Retry(attempts=2),
+        )
+        self.traits = self.traits._replace(lists=True)
+        parts.append(agent)
+        return agent
 
     def _an_agent(self) -> Agent:
         script: list[Any] = []

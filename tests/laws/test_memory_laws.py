@@ -37,7 +37,7 @@ from plait.errors import (
 from plait.event import Event
 from plait.event.kinds import MemoryRolledBack, MemorySuperseded
 from plait.memory.recall import time_of
-from plait.memory.rows import ITEM, READ, REST, REWIND, SUPPORT
+from plait.memory.rows import HOLDER, ITEM, LATE, READ, REST, REWIND, SUPPORT
 from plait.session import verify
 from plait.store import Store
 from tests.laws.naive_memory import NaiveMemory
@@ -49,6 +49,7 @@ TEXTS = st.sampled_from(
 )
 SCOPES = st.sampled_from(["session", "user", "project"])
 KEYS = st.sampled_from(["", "", "host"])
+JUDGES = st.sampled_from([None, None, "agent:a"])
 QUERY = "which staging host?"
 EVIDENCE = frozenset({"MessageSaid", "ModelReplied", "ValidationRecorded", "MemoryProposed"})
 PAST, FUTURE = 1, 2**61
@@ -222,11 +223,27 @@ class MemoryMachine(RuleBasedStateMachine):
             after = self.attempt(lambda: self.memory.forget(item, session=tip), NoOwner)
             self.keep(after if isinstance(after, Session) else tip)
 
-    @rule(session=sessions, passed=st.booleans(), data=st.data())
-    def judge(self, session: Session, passed: bool, data: st.DataObject) -> None:
+    @rule(session=sessions, passed=st.booleans(), judge=JUDGES, data=st.data())
+    def judge(self, session: Session, passed: bool, judge: str | None, data: st.DataObject) -> None:
         tip, memory = self.tip(session), self.some_memory(data)
         if memory is not None and self.naive.sees(tip, memory):
-            self.keep(tip.checks.record("probe", passed, because=memory))
+            self.keep(tip.checks.record("probe", passed, because=memory, actor=judge))
+
+    @rule(session=sessions, texts=st.tuples(TEXTS, TEXTS), scope=SCOPES, data=st.data())
+    def confirm_under_a_key(
+        self, session: Session, texts: tuple[str, str], scope: Any, data: st.DataObject
+    ) -> None:
+        """Let an agent's memory wait beside the active one of its key, and confirm it."""
+        self.remember_as_agent(session, texts[0], scope, "host", data)
+        waiting = next(reversed(self.naive.memories()), None)
+        self.remember_as_person(session, texts[1], scope, "host", {})
+        tip = self.tip(session)
+        if waiting is None:
+            return
+        if data.draw(st.booleans()) or not self.naive.sees(tip, waiting):
+            self.attempt(lambda: self.memory.approve(waiting, actor="human:carla"))
+        else:
+            self.keep(tip.checks.record("probe", True, because=waiting))
 
     def plan(self, data: st.DataObject) -> Any:
         """A rollback of one memory, mostly; or of a session's, or an author's."""
@@ -322,12 +339,15 @@ class InverseMachine(MemoryMachine):
     def _check_fallen(self, plan: Any, before: dict[Any, Any]) -> None:
         after = self.standings()
         explained = {conflict.memory for conflict in plan.conflicts}
+        # whom a key displaces on a path follows from the standing of both
+        keyed = {item.id for item in self.memory.items(state=None) if item.key}
+        displaced = {id for id in keyed if self.memory.get(id).scope == "session"}
         for (reader, memory), (state, superseders, *_) in after.items():
             if memory in plan.retracted:
                 assert state in ("retracted", "rejected")
                 continue
             was = before[reader, memory]
-            if memory not in {older for older, _ in plan.restored}:
+            if memory not in {older for older, _ in plan.restored} | displaced:
                 assert (state, superseders) == was[:2]
             if reader == "all" and state == "superseded" and memory not in explained:
                 holding = [after["all", each][0] for each in superseders]
@@ -343,7 +363,7 @@ class RowsMachine(MemoryMachine):
     def picture(self) -> Any:
         tables = {
             name: sorted(map(repr, self.store.rows("memory", name, limit=2**31)))
-            for name in (ITEM, REST, SUPPORT, READ, REWIND)
+            for name in (ITEM, REST, SUPPORT, READ, REWIND, HOLDER, LATE)
         }
         answers = [
             [(item.id, score) for item, score in self.memory.search(QUERY, session=tip, k=100)]
@@ -384,7 +404,35 @@ class ReadingMachine(MemoryMachine):
         assert held == {id: told.state for id, told in states.items()}
         waiting = {item.id for item, _ in self.memory.pending(tip)}
         assert waiting <= visible
+        self._check_keys(tip, listed)
         self._check_recall(tip, active, visible)
+
+    def _check_keys(self, tip: Session, listed: list[Any]) -> None:
+        """Beyond the session a key names one memory, and no statement is active twice."""
+        wide = [item for item in listed if item.scope != "session"]
+        keys = [(item.owner, item.key) for item in wide if item.key]
+        assert len(keys) == len(set(keys)), listed
+
+    @rule(session=MemoryMachine.sessions, data=st.data())
+    def look_back(self, session: Session, data: st.DataObject) -> None:
+        """Ask for what was believed at an earlier commit: as the events up to then have it."""
+        tip = self.tip(session)
+        number = self.first + data.draw(st.integers(1, self.store.number - self.first))
+        naive = NaiveMemory(self.store, self.first, number)
+        found = [item for item, _ in self.memory.search(QUERY, session=tip, as_of=number, k=100)]
+        assert all(item.state == "active" for item in found)
+        active: set[Any] = set()
+        for memory in naive.memories():
+            body: Any = memory.body
+            limits = (body.expires, body.valid_until, body.valid_from)
+            if body.scope != "session" and limits == (None, None, None):
+                is_active = naive.standing(memory).state == "active"
+                active |= {memory.id} if is_active and naive.sees(tip, memory) else set()
+        limited = ("expires", "valid_until", "valid_from")
+        wide = [item for item in found if item.scope != "session"]
+        assert active == {
+            item.id for item in wide if not any(getattr(item, each) for each in limited)
+        }
 
     def _check_access(self, tip: Session, memory: Event, told: Any) -> None:
         if told is None:

@@ -15,14 +15,13 @@ from plait.memory.plain_index import PlainIndex
 from plait.session import verify
 from plait.session.value import open_run_of
 from tests.memory.crowd import AGENTS, SESSIONS, Desk
-from tests.support import bodies
-from tests.support.processes import child_environment, module_command
+from tests.support import ForkedProgram, bodies, child_environment, module_command
 
 
 def run_until(store: Store, folder: Path, number: int | None) -> None:
     """Let the program work; with a number, kill it once the store has so many events."""
     command = module_command("tests.memory.crowd", str(folder))
-    child = subprocess.Popen(command, env=child_environment(), stderr=subprocess.PIPE)
+    child = ForkedProgram(command, env=child_environment(), stderr=subprocess.PIPE)
     while number is not None and child.poll() is None and store.number < number:
         time.sleep(0.002)
     if number is not None:

@@ -159,6 +159,18 @@ def test_commits_that_were_rewound_wait_wherever_they_stand(
     assert [item.text for item, _ in memory.pending()][2:] == ["The roof is flat."]
 
 
+def test_a_commit_that_was_rewound_is_approved(memory: Memory, session: Session) -> None:
+    place = session.seq
+    branch = memory.remember(session.fork("try"), "The shop closes at six.", scope="project")
+    writer = branch.events[-1].actor
+    session = session.merge(branch).rewind(place)
+    ((item, _),) = memory.pending()
+    assert memory.approve(item, actor=writer).state == "active"  # it needed none but the writer
+    assert memory.pending() == []
+    with pytest.raises(InvalidValue, match="is active, and cannot be approved"):
+        memory.approve(item, actor="human:zoe")
+
+
 def test_a_list_with_a_limit_goes_on_until_it_has_enough(memory: Memory, session: Session) -> None:
     session = memory.remember(session, "The first one is wide.", scope="user")
     for number in range(300):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.support.processes import ROOT, child_environment
+from tests.support import ROOT, child_environment, run_forked
 
 
 @pytest.mark.parametrize("row", ["10-memgpt", "11-reflexion", "12-generative-agents"])
 def test_a_row_of_the_scoreboard_works(row: str) -> None:
     command = [sys.executable, str(ROOT / "scoreboard" / row)]
-    done = subprocess.run(command, capture_output=True, text=True, env=child_environment())
+    done = run_forked(command, env=child_environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert " works: " in done.stdout and done.stdout.count("\n") == 1

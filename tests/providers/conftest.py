@@ -32,3 +32,11 @@ def no_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a store on disk, for the sessions of this test."""
+    folder = tmp_path / ".plait"
+    monkeypatch.setenv("PLAIT_STORE", str(folder))
+    return folder

@@ -756,18 +756,18 @@ def test_images_and_files_are_shown(wire: Wire) -> None:
     [
         (
             Image("image/tiff", blob(b"II*"), "a scan"),
-            "[image: a scan, not shown: image/tiff, 3 bytes]",
+            "[image: a scan, left out: image/tiff, 3 bytes, cannot be read here]",
         ),
-        (Image("image/png", Digest("0" * 64)), "[image: image/png, not shown: it was erased]"),
+        (Image("image/png", Digest("0" * 64)), "[image: image/png, left out: it was erased]"),
         (
             File("a.zip", "application/zip", blob(b"PK")),
-            "[file: a.zip, not shown: application/zip, 2 bytes]",
+            "[file: a.zip, left out: application/zip, 2 bytes, cannot be read here]",
         ),
         (
             File("a.txt", "text/plain", blob(b"\xff\xfe")),
-            "[file: a.txt, not shown: text/plain, 2 bytes]",
+            "[file: a.txt, left out: text/plain, 2 bytes, cannot be read here]",
         ),
-        (File("a.txt", "text/plain", blob(b"")), "[file: a.txt, not shown: it is empty]"),
+        (File("a.txt", "text/plain", blob(b"")), "[file: a.txt, left out: it is empty]"),
         (Text("", Digest("0" * 64)), "[text, not shown: it was erased]"),
         (Text("", blob(b"long")), "long"),
         (Data(None, Digest("0" * 64)), "[data, not shown: it was erased]"),
@@ -786,7 +786,7 @@ def test_no_part_is_left_out_silently_and_no_text_is_blank(
 
 def test_what_the_api_takes_in_words_only_is_told_in_words(wire: Wire) -> None:
     image = Image("image/png", blob(b"\x89PNG"), "a dot")
-    told = "[image: a dot, not shown: image/png, 4 bytes]"
+    told = "[image: a dot, left out: image/png, 4 bytes, cannot be read here]"
     failed = Returned(
         (
             CallResult("call_0", "look", (image,), failed=True),

@@ -287,14 +287,16 @@ def test_images_and_files_are_told_of():
         File("g.txt", "text/plain", gone),
         File("x.bin", "application/x", odd),
     )
-    text = str(messages(request(turns=[Said(parts)], blobs={note: b"milk"}))[-1]["content"])
+    text = str(
+        messages(request(turns=[Said(parts)], blobs={note: b"milk", png: b"\x89P"}))[-1]["content"]
+    )
     assert text.splitlines() == [
-        "[an image, image/png: a cat; it cannot be seen here]",
-        "[an image, image/png; it cannot be seen here]",
+        "[image: a cat, left out: image/png, 2 bytes, cannot be read here]",
+        "[image: image/png, left out: image/png, 2 bytes, cannot be read here]",
         "[the file n.txt]",
         "milk",
-        "[the file g.txt, text/plain; it cannot be read here]",
-        "[the file x.bin, application/x; it cannot be read here]",
+        "[file: g.txt, left out: it was erased]",
+        "[file: x.bin, left out: it was erased]",
     ]
 
 

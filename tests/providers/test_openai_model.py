@@ -657,7 +657,10 @@ def test_every_part_is_shown_or_named(wire: Wire) -> None:
     assert messages[4]["content"][1] == shown
     assert messages[5]["content"] == [
         shown,
-        {"type": "text", "text": "[file: a.pdf, not shown: application/pdf cannot stand here]"},
+        {
+            "type": "text",
+            "text": "[file: a.pdf, left out: application/pdf, 4 bytes, cannot be read here]",
+        },
     ]
 
 

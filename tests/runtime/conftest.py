@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plait import open_store, secrets
+from plait import secrets
 from plait.runtime.sandboxes import close_sandboxes
+from plait.store import find_open
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("PLAIT_STORE", address)
     monkeypatch.delenv("PLAIT_MODEL", raising=False)
     yield address
-    open_store(address).close()
+    if (opened := find_open(f"sqlite:{tmp_path / '.plait'}")) is not None:
+        opened.close()
     close_sandboxes()  # a sandbox that is kept for the next call keeps handles
     secrets.forget()

@@ -36,7 +36,7 @@ def test_ask_act_answer() -> None:
         session.text == "Four."
         and session.result == 4
         and session.run is None
-        and session.status == "active"
+        and session.status == "finished"
     )
     assert kinds(session)[2:] == [
         "RunStarted",

@@ -136,7 +136,7 @@ def test_after_an_interrupt_no_branch_goes_on_behind_our_back() -> None:
         except KeyboardInterrupt:
             before = len(paid)
             while any(t.name in ("plait-a", "plait-b") for t in threading.enumerate()): time.sleep(0.01)
-            print(before <= 4, len(paid) == before, session.reload().runs[-1].status == "open")
+            print(before <= 4, len(paid) == before, session.reload().runs[-1].status == "interrupted")
         """)  # noqa: E501
     )
     assert done.stdout.split() == ["True", "True", "True"], done.stderr

@@ -237,7 +237,7 @@ def test_a_run_at_a_gate_waits_like_any_other() -> None:
         session.id
     ]
     done = resume(session, Gated(ANA))
-    assert done.text == "went on" and done.status == "active" and due_sessions(store, 0) == []
+    assert done.text == "went on" and done.status == "finished" and due_sessions(store, 0) == []
     assert (kinds(done).count("VerdictAwaited"), kinds(done).count("VerdictHeard")) == (1, 1)
     assert replay(done, Gated(ANA)).head == done.head
     assert list(verify(store, state=True)) == []
@@ -255,7 +255,7 @@ def test_a_gate_that_is_required_from_outside_holds_the_run_and_ends_with_it() -
     session.inbox.cancel("never mind")
     assert (
         session.reload().inbox.waiting == [] == all_waiting(store_at(session.store))
-        and session.reload().status == "active"
+        and session.reload().status == "cancelled"
     )
 
 
@@ -277,7 +277,7 @@ def test_a_merge_that_waits_for_a_verdict_is_due_when_it_is_there() -> None:
     branch.reload().checks.record("review", True, actor=ANA)
     assert due_sessions(store, 0) == [session.id] and all_waiting(store) == []
     done = resume(session, Merging())
-    assert done.facts["merged"] is True and done.facts["done"] is True and done.status == "active"
+    assert done.facts["merged"] is True and done.facts["done"] is True and done.status == "finished"
     assert replay(done, Merging()).head == done.head
     assert list(verify(store, state=True)) == []
 

@@ -38,7 +38,7 @@ from plait.model.base import (
 )
 from plait.sandbox import Sandbox
 from plait.secrets import HiddenPieces
-from tests.support import python
+from tests.support import python, run_forked
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -350,9 +350,7 @@ def test_the_shell_shows_no_secret_on_stderr(tmp_path: Path, target: str, more: 
         CANARY,
         *more,
     ]
-    ran = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-    )
+    ran = run_forked(command, cwd=tmp_path, env=environment)
     assert ran.returncode == (1 if target in ("Raises", "Asks") else 2), ran.stderr
     assert CANARY not in ran.stderr + ran.stdout
     if target in ("Raises", "Asks", "unmade"):

@@ -5,7 +5,6 @@ person; and a run that waits is rows.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,7 @@ from tests.support import (
     events_of,
     parked_session,
     read,
+    run_forked,
     set_clock_ahead,
 )
 
@@ -620,20 +620,9 @@ def test_each_step_can_be_done_by_another_process(tmp_path: Path, store: str) ->
     ran = tmp_path / "ran"
 
     def python(code: str) -> str:
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                (
-                    f"import sys\nsys.argv[1:] = [{str(ran)!r}]\nfrom paying import *\nfrom plait"
-                    f" import resume\n{code}"
-                ),
-            ],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        before = f"import sys\nsys.argv[1:] = [{str(ran)!r}]\nfrom paying import *\n"
+        program = f"{before}from plait import resume\n{code}"
+        done = run_forked([sys.executable, "-c", program], cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -907,5 +896,7 @@ def test_a_pause_that_branches_heard_is_over_when_the_run_is_resumed() -> None:
     with pytest.raises(Parked, match="paused"):
         both(session)
     done = resume(session.reload(), both)
-    assert done.status == "active" and [message.text for message in done.messages].count("two") == 2
+    assert (
+        done.status == "finished" and [message.text for message in done.messages].count("two") == 2
+    )
     assert replay(done, both).head == done.head

@@ -285,7 +285,7 @@ def test_a_pause_parks_it_until_it_is_resumed() -> None:
     session = parked_session(lambda: Told(lambda other: other.pause(reason="lunch"))(Session("go")))
     assert session.status == "paused" and [each.text for each in session.messages] == ["go", "one"]
     session = resume(session, Told())
-    assert session.status == "active" and session.text == "two"
+    assert session.status == "finished" and session.text == "two"
     assert_replays(session, Told())
     sound(session)
 
@@ -384,7 +384,9 @@ def test_a_run_that_nobody_holds_is_cancelled_at_once() -> None:
     session.inbox.cancel("never mind", actor="human:ana")
     session = session.reload()
     assert (
-        open_run_of(session) is None and session.status == "active" and session.inbox.waiting == []
+        open_run_of(session) is None
+        and session.status == "cancelled"
+        and session.inbox.waiting == []
     )
     assert [run.status for run in session.runs] == ["cancelled"] and due_sessions(
         open_store(session.store), 2**60

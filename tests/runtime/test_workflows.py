@@ -275,7 +275,7 @@ def test_an_interrupted_run_stays_open_and_says_so() -> None:
     assert (
         open_run_of(after) is not None
         and kinds(after)[-1] == "FactRecorded"
-        and [run.status for run in after.runs] == ["open"]
+        and [run.status for run in after.runs] == ["interrupted"]
     )
     with pytest.raises(RunOpen, match="has an open run"):
         speaker("ok")(after)

@@ -19,7 +19,7 @@ from plait.session.house import append_to_house, house_events
 from plait.session.inbox import inbox_events, post
 from plait.session.ports import Act, Draft, Post, writer_of
 from plait.store import Store
-from tests.support import child_environment, module_command
+from tests.support import ForkedProgram, child_environment, module_command
 
 COUNT = 200
 
@@ -72,6 +72,21 @@ def test_a_writer_that_comes_second_checks_anew(store: Store) -> None:
     with pytest.raises(InvalidValue):
         append_to_house(store.address, [change("never")], check=refuse)
     assert len(names(store)) == 4
+
+
+def test_an_act_rests_on_events_of_other_logs(store: Store) -> None:
+    other, seen = Session("other", store=store), list[int]()
+
+    def rival(_: object) -> None:
+        nonlocal other
+        seen.append(other.seq)
+        if len(seen) < 3:  # between the check and the commit
+            other = other.say("of no concern") if len(seen) == 2 else other.fact("k", 1)
+
+    kinds = frozenset({"FactRecorded"})
+    append_to_house(store.address, [change("mine")], check=rival, kinds=kinds)
+    assert seen == [2, 3], "checked anew after the fact, and not after the message"
+    assert names(store) == ["mine"]
 
 
 def test_an_act_and_its_notices_are_one(store: Store) -> None:
@@ -130,7 +145,7 @@ def test_code_of_a_run_does_not_act_for_the_house(store: Store) -> None:
 
 
 def start_writer(store: Store, name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return ForkedProgram(
         module_command("tests.session.house_writer", store.address, name, str(COUNT)),
         env=child_environment(),
         stdout=subprocess.PIPE,

@@ -55,7 +55,7 @@ from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of, state_of
 from plait.store import RunLock
-from tests.support import record
+from tests.support import ForkedProgram, record
 
 record_in_run = partial(record, run="run-1")
 B, C = Digest("b" * 64), Digest("c" * 64)
@@ -203,7 +203,7 @@ for n in range(int(sys.argv[4])):
 
 
 def poster(store: Store, session: Session, name: str, count: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return ForkedProgram(
         [sys.executable, "-c", POSTER, store.address, session.id, name, str(count)],
         stdout=subprocess.PIPE,
         text=True,
@@ -296,12 +296,20 @@ def test_what_waits_is_told_the_same_by_the_value_and_by_the_rows(
 
 
 @pytest.mark.parametrize(
-    "end",
-    [ApprovalGranted(B), ApprovalDenied(B), ApprovalExpired(B), RunFinished(), RunCancelled()],
+    ("end", "status"),
+    [
+        (ApprovalGranted(B), "running"),
+        (ApprovalDenied(B), "running"),
+        (ApprovalExpired(B), "running"),
+        (RunFinished(), "finished"),
+        (RunCancelled(), "cancelled"),
+    ],
 )
-def test_what_is_settled_waits_no_more(session: Session, store: Store, end: Body) -> None:
+def test_what_is_settled_waits_no_more(
+    session: Session, store: Store, end: Body, status: str
+) -> None:
     session = record_in_run(ask(session), end, call="call-1")
-    assert (session.inbox.waiting, all_waiting(store), session.status) == ([], [], "active")
+    assert (session.inbox.waiting, all_waiting(store), session.status) == ([], [], status)
 
 
 def test_another_answer_settles_nothing(session: Session, store: Store) -> None:
@@ -369,11 +377,11 @@ def test_the_life_counts_each_kind_for_itself(session: Session) -> None:
     unknown = record_in_run(resolved, ApprovalGranted(B), ApprovalGranted(B), ToolUnknown(request))
     assert unknown.status == "waiting"
     resolved = record_in_run(unknown, ToolResolved(request, "compensated"))
-    assert resolved.status == "active"
+    assert resolved.status == "running"
     timer = record_in_run(resolved, TimerSet(1), call="t")
     assert (
         timer.status == "waiting"
-        and record_in_run(timer, TimerFired("time"), call="t").status == "active"
+        and record_in_run(timer, TimerFired("time"), call="t").status == "running"
     )
 
 
@@ -404,7 +412,7 @@ def test_what_is_delivered_is_counted_and_settles_the_ask(
         {"path": "b.txt"},
         "not that one",
     )
-    assert after.inbox.waiting == [] and after.status == "active" and due_sessions(store, 0) == []
+    assert after.inbox.waiting == [] and after.status == "running" and due_sessions(store, 0) == []
     assert list(verify(store, state=True)) == []
     with pytest.raises(RunOpen, match="cannot be rewound"):  # somebody is at work on it
         after.rewind(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from plait.session.fold import Folds, state_at
 from plait.session.ports import Act, Draft, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import position_of
-from tests.support import RawSql, growth, tree, wait_until
+from tests.support import ForkedProgram, RawSql, growth, tree, wait_until
 
 
 def put(session: Session, body: Body, call: str | None = None) -> Session:
@@ -187,8 +186,7 @@ while True:
 def test_an_honest_store_is_clean_while_others_write(sqlite: Store) -> None:
     session = Session("x", tags={"a": "b"}, store=sqlite)
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITES, sqlite.address, session.id])
-        for _ in range(2)
+        ForkedProgram([sys.executable, "-c", WRITES, sqlite.address, session.id]) for _ in range(2)
     ]
     try:
         wait_until(lambda: sqlite.number >= 60)

@@ -41,7 +41,7 @@ def test_every_way_to_name_a_session(family: Session, store: Store) -> None:
         Session.open("strict", store=store).lineage.label == "strict"
         and Session.open("strict@-1", store=store).head == family.head
     )
-    assert Session.open(str(family), store=store) == family
+    assert Session.open(f"{family.id}@{family.seq}", store=store) == family
 
 
 def test_the_latest_is_the_one_written_to_last(family: Session, store: Store) -> None:

@@ -507,7 +507,7 @@ def test_a_branch_inherits_outcomes_never_obligations(session: Session) -> None:
         session.fork().merge(running)
     with pytest.raises(NotSettled):
         running.close()
-    assert record(running, ApprovalGranted(D)).status == "active"
+    assert record(running, ApprovalGranted(D)).status == "interrupted"  # no process has it
 
 
 def test_rewind_keeps_the_past_and_the_bill(session: Session) -> None:
@@ -721,8 +721,8 @@ def test_life(session: Session) -> None:
         ("open", ""), ("paused", "lunch"), ("open", ""), ("closed", "done"), ("archived", "")
     ]  # fmt: skip
     assert {change.actor for change in over.lineage.statuses} == {"human:u-17"}
-    active = record(session.fork(), RunStarted("x:Y"), RunFinished())
-    assert active.status == "active" and active.pause().unpause().status == "active"
+    done = record(session.fork(), RunStarted("x:Y"), RunFinished())
+    assert done.status == "finished" and done.pause().unpause().status == "finished"
 
 
 def test_illegal_transitions(session: Session) -> None:
@@ -836,7 +836,7 @@ def test_listing(store: Store) -> None:
     assert Session.list(parent=made[1], store=store) == [branch] and branch.tags == made[1].tags
     # tags are the root's: a fork costs the same whatever it is of
     assert Session.list(tag={"n": "1"}, store=store) == [made[1]]
-    wrong: list[dict[str, Any]] = [{"status": "running"}, {"limit": -1}, {"tag": {"team": 1}}]
+    wrong: list[dict[str, Any]] = [{"status": "active"}, {"limit": -1}, {"tag": {"team": 1}}]
     for bad in wrong:
         with pytest.raises(InvalidValue):
             Session.list(store=store, **bad)

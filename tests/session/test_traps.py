@@ -19,7 +19,7 @@ from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from plait.session.value import counted_logs, position_of
 from plait.testing.writing import run_threads
-from tests.support import count_calls, record_reply
+from tests.support import ForkedProgram, count_calls, record_reply
 
 
 def test_one_state_the_session_tells_all_of_it_from_its_log_alone(sqlite: Store) -> None:
@@ -179,12 +179,12 @@ def test_a_failed_run_leaves_a_session_that_goes_on(store: Store) -> None:
     failed = session_at(
         writer_of(None).append(position_of(session), [Draft(body, act) for body in bodies])
     )
-    assert failed.status == "active" and failed.text == "8 of 10"
+    assert failed.status == "failed" and failed.text == "8 of 10"
     assert (
         session_at(
             writer_of(None).append(position_of(failed), [Draft(RunResumed("pid-1"), act)])
         ).status
-        == "active"
+        == "interrupted"
     )
 
 
@@ -239,7 +239,7 @@ while True:
     print(s, flush=True)
 """
     for _ in range(3):
-        with subprocess.Popen(
+        with ForkedProgram(
             [sys.executable, "-c", loop, str(folder)], stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None

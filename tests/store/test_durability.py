@@ -43,6 +43,7 @@ from plait.store import SqliteStore, Store
 from plait.store.sqlite import connections as connections_module
 from plait.store.sqlite import database as database_module
 from plait.store.sqlite.commit import GroupCommit
+from plait.store.sqlite.connections import Connections
 from plait.testing import Seeded
 from plait.testing.writing import begin, extend, fork, message, new_log, seal_events
 from tests.support import RawSql, needs_strace, python, sqlite_writer, unsynced_count, wait_until
@@ -89,6 +90,33 @@ def test_a_boundary_comes_by_time_though_nobody_writes(
         extend(store, log, message(text))
         assert unsynced_count(store)
         wait_until(lambda: not unsynced_count(store))
+    store.close()
+
+
+def test_a_timer_that_fires_before_its_thread_goes_on_is_followed_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine so busy that the thread which starts the timer has to wait until then."""
+    has_fired, sync = threading.Event(), Connections.sync_if_needed
+
+    def sync_and_say_so(self: Connections) -> None:
+        has_fired.set()
+        sync(self)
+
+    class FiresAtOnce(threading.Timer):
+        def start(self) -> None:
+            has_fired.clear()
+            super().start()
+            has_fired.wait()
+
+    monkeypatch.setattr(connections_module, "UNSYNCED_S", 0)
+    monkeypatch.setattr(Connections, "sync_if_needed", sync_and_say_so)
+    monkeypatch.setattr(threading, "Timer", FiresAtOnce)
+    store = opened(tmp_path)
+    log = begin(store)
+    for text in "abc":
+        extend(store, log, message(text))
+        wait_until(lambda: not unsynced_count(store), within_s=10)
     store.close()
 
 

@@ -5,6 +5,7 @@ here.
 from tests.support.counts import EXAMPLES, FINDINGS, count, count_calls, dose, growth, report, seed
 from tests.support.events import bodies, events_of, kinds, record, record_reply
 from tests.support.files import filled_folder
+from tests.support.forked import ForkedProgram, run_forked, run_module, serve_programs
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, scripted_model, speaker, turn_text
 from tests.support.processes import (
@@ -14,7 +15,6 @@ from tests.support.processes import (
     module_command,
     needs_strace,
     python,
-    run_module,
     wait_until,
 )
 from tests.support.runs import (
@@ -23,12 +23,15 @@ from tests.support.runs import (
     ask_preview,
     assert_replays,
     parked_session,
+    said_texts,
     set_clock_ahead,
 )
+from tests.support.servers import uvicorn_server
 from tests.support.stores import RawSql, sqlite_writer, tree, unsynced_count
 from tests.support.tools import double, read, result_delta, result_text, sh, word_count
 
 __all__ = [
+    "said_texts",
     "EXAMPLES",
     "FINDINGS",
     "QUICK",
@@ -36,6 +39,7 @@ __all__ = [
     "ROOT",
     "STAGING",
     "CountedIndex",
+    "ForkedProgram",
     "Later",
     "PromptModel",
     "RawSql",
@@ -64,6 +68,8 @@ __all__ = [
     "report",
     "result_delta",
     "result_text",
+    "run_forked",
+    "serve_programs",
     "run_module",
     "scripted_model",
     "seed",
@@ -74,6 +80,7 @@ __all__ = [
     "tree",
     "turn_text",
     "unsynced_count",
+    "uvicorn_server",
     "wait_until",
     "word_count",
 ]

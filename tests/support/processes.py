@@ -37,14 +37,6 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def run_module(
-    module: str, *arguments: str, timeout: float | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a module of the tests as a program, to its end."""
-    command, env = module_command(module, *arguments), child_environment(**environment)
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env)
-
-
 def python(
     code: str, *arguments: str | Path, prefix: tuple[str, ...] = (), check: bool = True
 ) -> subprocess.CompletedProcess[str]:

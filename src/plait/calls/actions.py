@@ -137,6 +137,12 @@ class RetryAfter(NamedTuple):
     failure: Failure  # of the attempt before
 
 
+class AskNext(NamedTuple):
+    """Leave the model, which is down, and put an attempt at another one of the list on record."""
+
+    failure: Failure  # of the model that is left
+
+
 class AskAnew(NamedTuple):
     """Leave this ask behind and make another one from here."""
 
@@ -152,5 +158,13 @@ class EndAtBudget(NamedTuple):
 
 
 ModelAction = (
-    RecordAsk | RequestReply | RecordLoss | RetryAfter | AskAnew | GiveUp | EndAtBudget | Settled
+    RecordAsk
+    | RequestReply
+    | RecordLoss
+    | RetryAfter
+    | AskNext
+    | AskAnew
+    | GiveUp
+    | EndAtBudget
+    | Settled
 )

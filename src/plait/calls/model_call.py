@@ -5,17 +5,21 @@ and `next_action` says what is due: the only place where that is decided. It is 
 the events and of a `ModelContext`, so that a table test shows all of it
 (tests/calls/test_model_call.py).
 
+An ask may be made of a list of models. If one is down, the next is asked, until each was asked
+once; a failure that another model would have as well, such as a bad request, ends the ask.
+
 An ask without an outcome was lost, if the process that made it is gone: it is made again, and does
 not count as an attempt. A branch leaves an open ask of its source behind and makes its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from plait.calls.actions import (
     AskAnew,
+    AskNext,
     EndAtBudget,
     GiveUp,
     ModelAction,
@@ -33,6 +37,30 @@ from plait.journal.standing import Standing
 
 PROCESS_ENDED = "ProcessEnded"  # the failure of an ask that was lost with its process
 _ASKED, _FAILED = k.ModelAsked.__name__, k.ModelFailed.__name__
+# The faults of a provider, of which another one is free. An error of a program's own model goes by
+# its class.
+DOWN = frozenset(
+    {
+        "AuthFailed",
+        "ConnectionError",
+        "ConnectionLost",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "MalformedReply",
+        "MissingExtra",
+        "MissingKey",
+        "MissingSetting",
+        "MissingWeights",
+        "NotFound",
+        "Overloaded",
+        "QuotaExceeded",
+        "RateLimited",
+        "ServerError",
+        "StreamCut",
+        "Timeout",
+        "TimeoutError",
+    }
+)
 
 
 class Retry(NamedTuple):
@@ -59,6 +87,11 @@ class ModelContext(Protocol):
         ...
 
     @property
+    def next_model(self) -> str | None:
+        """The name of the model that the next recorded attempt asks. None: none is recorded."""
+        ...
+
+    @property
     def is_at_end(self) -> bool:
         """True in a replay where nothing is left but the end of the run."""
         ...
@@ -75,12 +108,22 @@ class ModelContext(Protocol):
 class ModelCallState:
     """An ask and how it stands."""
 
-    def __init__(self, id: str, retry: Retry, *, is_last_word: bool = False) -> None:
+    def __init__(
+        self,
+        id: str,
+        retry: Retry,
+        models: Sequence[str] = (),  # the names of a list; fewer than two: there is none
+        *,
+        is_last_word: bool = False,
+    ) -> None:
         self.id = id
-        self._retry = retry
+        self._retry, self._models = retry, tuple(models)
         # True: the budget is used up, but for the share that is kept back for one answer
         self._is_last_word = is_last_word
         self.attempt = 0
+        self.model: str = ""  # the name of the model that was asked last; "": none was
+        self._asked_models: set[str] = set()  # in this round through the list
+        self._tries = 0  # attempts at this model, without those that ended with their process
         self._lost = 0  # attempts that ended with their process, and do not count
         self.asked: Event | None = None
         self.outcome: Event | None = None  # of the last attempt
@@ -93,6 +136,7 @@ class ModelCallState:
             if event.kind == _ASKED:
                 self.asked, self.outcome, self.failure = event, None, None
                 self.attempt += 1
+                self._count_attempt(event)
                 self.id = event.header.call or self.id  # an inherited ask has the id it had there
             else:
                 self.outcome = event
@@ -100,7 +144,25 @@ class ModelCallState:
                     body = event.body
                     assert isinstance(body, k.ModelFailed)
                     self.failure, self._retry_after_s = body.failure, retry_after_s
-                    self._lost += body.failure.kind == PROCESS_ENDED
+                    is_lost = body.failure.kind == PROCESS_ENDED
+                    self._lost += is_lost
+                    self._tries -= is_lost
+
+    def _count_attempt(self, asked: Event) -> None:
+        body = asked.body
+        assert isinstance(body, k.ModelAsked)
+        if body.model != self.model:
+            self.model, self._tries = body.model, 0
+            if body.model in self._asked_models:  # the list is gone through once more
+                self._asked_models.clear()
+            self._asked_models.add(body.model)
+        self._tries += 1
+
+    @property
+    def models_left(self) -> tuple[str, ...]:
+        """The models of the list that were not asked yet, in its order; all, if all were asked."""
+        left = tuple([name for name in self._models if name not in self._asked_models])
+        return left or self._models
 
     def next_action(self, context: ModelContext) -> ModelAction:
         """Return what is due next. Feed the events that come of it, and ask again."""
@@ -130,23 +192,33 @@ class ModelCallState:
     ) -> ModelAction:
         """Return what followed a failure on record; beyond the record it is decided now."""
         if context.standing_of(outcome) is not Standing.LIVE:
-            if context.has_next or context.is_reopened(outcome):
-                return RetryAfter(0.0, failure)
+            if context.has_next:
+                moves_on = context.next_model not in (None, self.model)
+                return AskNext(failure) if moves_on else RetryAfter(0.0, failure)
+            if context.is_reopened(outcome):
+                return AskNext(failure) if len(self._models) > 1 else RetryAfter(0.0, failure)
             if not context.is_live:
                 return GiveUp(failure)
         wait_s = self._wait_s(failure)
-        return RetryAfter(wait_s, failure) if wait_s is not None else GiveUp(failure)
+        if wait_s is not None:
+            return RetryAfter(wait_s, failure)
+        return AskNext(failure) if self._has_another(failure) else GiveUp(failure)
+
+    def _has_another(self, failure: Failure) -> bool:
+        """True if the failure is the provider's, and a model of the list was not asked yet."""
+        is_down = failure.retryable or failure.kind in DOWN
+        return is_down and any(name not in self._asked_models for name in self._models)
 
     def _wait_s(self, failure: Failure) -> float | None:
         """Return the seconds until the next attempt; None if there is none."""
-        retry, attempt, wanted_s = self._retry, self.attempt - self._lost, self._retry_after_s
+        retry, tries, wanted_s = self._retry, self._tries, self._retry_after_s
         if failure.kind == PROCESS_ENDED:
             return 0.0  # no answer was heard: it does not count as an attempt
-        if not failure.retryable or attempt >= retry.attempts:
+        if not failure.retryable or tries >= retry.attempts:
             return None
         if wanted_s is not None:
             return max(0.0, wanted_s) if wanted_s <= retry.wait_s_max else None
-        return backoff_s(retry.wait_s, retry.wait_s_max, self.id, attempt)
+        return backoff_s(retry.wait_s, retry.wait_s_max, self.id, tries)
 
 
 def _is_empty(reply: Event) -> bool:

@@ -11,6 +11,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +26,9 @@ from plait.session.asks import ask_of, is_late
 from plait.session.event_text import event_text
 from plait.session.inbox import failed_verdict, root_of, with_request
 from plait.store import Store
+
+if TYPE_CHECKING:
+    from plait.memory.provenance import Lapse
 
 FOLD_AT = 2000  # characters of one value; longer ones are folded, except with --full
 FOLDED = 600  # characters that are shown of it
@@ -53,6 +57,14 @@ def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = Tr
     print_fields(out, store, ask, full)
     for hint in hints_of(ask) if hints else ():
         out.hint(f"  {hint}")
+
+
+def _lapses(store: Store, ask: Waiting) -> list[Lapse]:
+    """Return the memories behind an ask that do not hold any more."""
+    from plait.memory.provenance import lapses_behind
+
+    is_of_program = ask.kind in ("approval", "question", "unknown")
+    return lapses_behind(store, store.event(ask.event)) if is_of_program else []
 
 
 def print_fields(out: Out, store: Store, ask: Waiting, full: bool) -> None:
@@ -103,6 +115,9 @@ def _fold_text(text: str) -> str:
 
 def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str, str]]:
     """Yield the fields of an ask: a name, a text in which nothing is hidden, and its style."""
+    for memory, text, change in _lapses(store, ask):
+        said = f"[m:{memory[:8]}] {text}"
+        yield "CAUTION", visible(f"it was recalled before this, and is {change}: {said}"), BAD
     if ask.kind == "approval":
         yield from _approval_fields(request_of(store, ask), ask.shown)
         yield "binding", ask.binding or "", DIM
@@ -283,6 +298,10 @@ def waiting_document(store: Store, ask: Waiting) -> Document:
         "short": ask.session,
         "resume": short(root_of(store, ask.run, ask.log)),
         **asked,
+        "lapsed_memories": [
+            {"id": memory, "text": text, "change": change}
+            for memory, text, change in _lapses(store, ask)
+        ],
         **_failed_verdict_document(store, ask),
     }
 

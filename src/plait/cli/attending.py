@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import click
@@ -23,10 +23,13 @@ from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
 from plait.cli.terminal import clean, cut_text
 from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
+from plait.event import Event
+from plait.event.kinds import ToolRequested
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
+from plait.session.value import open_run_of
 
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
 Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
@@ -78,7 +81,7 @@ class RunAttendant:
             case "interrupted":
                 self._exit_interrupted(outcome, again)
             case _:
-                self._raise_failure(outcome)
+                raise self.failure_error(outcome)
 
     def attend(self, session: Session, do: Do, now: Callable[[], Session] | None = None) -> RunEnd:
         from plait.journal.stops import Parked
@@ -86,6 +89,7 @@ class RunAttendant:
 
         now = now or session.reload
         before = session.reload()
+        self.progress.know_calls(_requests_of_open_run(before))
         with self.progress as progress:
             try:
                 return RunEnd(
@@ -123,9 +127,13 @@ class RunAttendant:
                 }
             )
             return
-        if text:
-            click.echo(clean(text, lines=True))
+        self.print_text(text)
         self.sum_up(session)
+
+    def print_text(self, text: str | None) -> None:
+        """Print the last reply, unless it stands on the terminal."""
+        if text and text.strip() != (self.progress.shown_text or "").strip():
+            click.echo(clean(text, lines=True))
 
     def _exit_if_cut_short(self, session: Session) -> None:
         """Exit with NO_BUDGET if the run was cut short. It finished with an answer, so only the
@@ -154,11 +162,10 @@ class RunAttendant:
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 
     def _exit_waiting(self, outcome: RunEnd) -> NoReturn:
-        session, out = outcome.session, self.progress.out
-        asks = asks_of(session)
-        resume = command_line(self.given, "resume", session.short)
+        session = outcome.session
         if self.given.form == "json":
-            waiting = [waiting_document(store_at(session.store), ask) for ask in asks]
+            resume = command_line(self.given, "resume", session.short)
+            waiting = [waiting_document(store_at(session.store), ask) for ask in asks_of(session)]
             document = {
                 "status": "waiting",
                 "session": session_document(session),
@@ -168,17 +175,22 @@ class RunAttendant:
             }
             print_json({**document, "resume": resume, "used": self.progress.document()})
             raise click.exceptions.Exit(WAITING)
-        for ask in asks:
+        self.print_waiting(outcome)
+        raise click.exceptions.Exit(WAITING)
+
+    def print_waiting(self, outcome: RunEnd) -> None:
+        """Print the asks for which a run waits, and the commands that answer them."""
+        session, out = outcome.session, self.progress.out
+        for ask in asks_of(session):
             print_ask(out, store_at(session.store), ask, full=False, hints=False)
             for hint in hints_of(ask):
                 out.line(Cell(f"  {hint}{store_option(self.given)}", DIM))
         out.line(Cell(session.short, ACCENT), f"  waits: {outcome.why}")
-        out.line(Cell(f"  then: {resume}", DIM))
-        raise click.exceptions.Exit(WAITING)
+        out.line(Cell(f"  then: {command_line(self.given, 'resume', session.short)}", DIM))
 
     def _exit_interrupted(self, outcome: RunEnd, again: str) -> NoReturn:
         session = outcome.session
-        began = bool(session.runs) and session.runs[-1].status == "open"
+        began = open_run_of(session) is not None
         resume = (
             command_line(self.given, "resume", session.short)
             if began or not again
@@ -192,7 +204,8 @@ class RunAttendant:
         click.echo(f"interrupted; go on with: {resume}", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
 
-    def _raise_failure(self, outcome: RunEnd) -> NoReturn:
+    def failure_error(self, outcome: RunEnd) -> ShellError:
+        """Return the error that tells of a run that failed or was cancelled."""
         session, error = outcome.session, outcome.error
         resume = command_line(self.given, "resume", session.short)
         ended = outcome.status == "cancelled"
@@ -216,7 +229,7 @@ class RunAttendant:
             known = error
         else:
             known, details = _RunStopped(outcome.why), {"type": "Cancelled", **details}
-        raise ShellError(known, lines, code_of(known), details)
+        return ShellError(known, lines, code_of(known), details)
 
 
 class _RunStopped(Exception):
@@ -231,6 +244,14 @@ def asks_of(session: Session) -> list[Waiting]:
         for ask in all_waiting(store)
         if session.id in (ask.log, root_of(store, ask.run, ask.log))
     ]
+
+
+def _requests_of_open_run(session: Session) -> Iterator[Event]:
+    """Yield the calls of tools that the open run of a session has requested."""
+    if open_run_of(session) is not None:
+        first = session.runs[-1].first
+        kinds = {ToolRequested.__name__}
+        yield from store_at(session.store).read(session.id, first, session.seq, kinds=kinds)
 
 
 def last_reply(session: Session) -> str | None:

@@ -150,6 +150,16 @@ def acting_command(command: Command) -> Command:
     return _add_options(command, _store, _json)
 
 
+def talking_command(command: Command) -> Command:
+    """Decorate a command that talks with a person: it has no output for programs."""
+    return _add_options(command, _store)
+
+
+def talking(command: Command) -> Command:
+    """Decorate a command that is a dialogue: it has no form for programs."""
+    return _add_options(command, _store, _as)
+
+
 _store = click.option(
     "--store",
     "address",
@@ -172,7 +182,7 @@ def _add_options(command: Callable[..., Any], *options: Callable[[Any], Any]) ->
     @functools.wraps(command)
     def call(
         address: str | None,
-        as_json: bool,
+        as_json: bool = False,
         as_jsonl: bool = False,
         actor: str | None = None,
         **rest: Any,

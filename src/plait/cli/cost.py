@@ -179,14 +179,14 @@ def _figures(spent: Spent, narrow: bool) -> list[Cell]:
         Cell(f"{usage.input_tokens:,} + {usage.output_tokens:,}" if spent.tokens else "", DIM),
         Cell(f"{spent.model_calls:,}"),
         Cell(f"{spent.tool_calls:,}"),
-        Cell(_dollars(spent)),
+        Cell(dollars_figure(spent)),
         Cell(
             f"{unpriced} unpriced" if spent.unpriced and spent.cost.dollars is not None else "", DIM
         ),
     ]
 
 
-def _dollars(spent: Spent) -> str:
+def dollars_figure(spent: Spent) -> str:
     """Return the cost; nothing if no model was asked, a lower bound if some prices are unknown."""
     if not spent.model_calls and not spent.tokens:
         return ""

@@ -21,6 +21,7 @@ from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
 from plait.session.branching import durability_of
 from plait.session.graph import Edge, Node
+from plait.session.ports import store_at
 from plait.session.state import Spent
 from plait.session.trace import Step, Trace
 from plait.store import Row, StoreFault, Unchecked
@@ -55,6 +56,7 @@ def session_document(session: Session) -> Document:
         "project": session.project,
         "tags": session.tags,
         "parent": place_document(parent) if parent else None,
+        "updated": store_at(session.store).event(session.head).time,
         "store": session.store,
     }
 
@@ -74,6 +76,7 @@ def listed_document(session: Session, row: Row) -> Document:
         "project": row["project"],
         "tags": json.loads(str(row["tags"])),
         "parent": {"id": parent, "place": row["place"]} if parent else None,
+        "updated": store_at(session.store).event(session.head).time,
         "store": session.store,
     }
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from plait.cli.calls import print_calls
 from plait.cli.common import Options, filters, listing, names_of, store_of
 from plait.cli.documents import event_document, print_json, print_jsonl, session_document
 from plait.cli.lanes import Dot, draw, order
@@ -20,6 +21,7 @@ from plait.event.kinds import FactRecorded, ForkedFrom, Merged, MessageSaid, Mod
 from plait.ids import Digest, LogId, house_of, short
 from plait.session import Session
 from plait.session.content import text_of, unpack
+from plait.session.effect_rows import OUTCOMES, CallFilter, Outcome, checked_path
 from plait.session.event_text import event_text
 from plait.session.events import kind_names
 from plait.session.graph import family
@@ -343,17 +345,48 @@ def _graph_row(
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help=f"At most so many; else {FOUND} on a terminal, and all elsewhere.",
+    help=f"At most so many; else {FOUND} on a terminal or of calls, and all elsewhere.",
 )
+@click.option("--tool", metavar="NAME", help="Only calls of this tool.")
+@click.option("--path", metavar="PATH", help="Only calls that changed this file, or this folder.")
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only calls with this outcome.")
 @filters
 @listing
-def find(given: Options, text: str, session: str | None, limit: int | None, **which: Any) -> None:
+def find(
+    given: Options,
+    text: str,
+    session: str | None,
+    limit: int | None,
+    tool: str | None,
+    path: str | None,
+    outcome: Outcome | None,
+    **which: Any,
+) -> None:
     """Search what was said and recorded, in the whole store.
 
-    The newest come first; capitals do not matter.
+    The newest come first; capitals do not matter. With --tool, --path or --outcome, tool calls are
+    searched instead, by index: one line for each, with the paths that it changed.
     """
     store = store_at(given.store)
     value = given.open(session) if session is not None else None
+    if tool is not None or path is not None or outcome is not None:
+        if text or which["kinds"]:
+            raise click.UsageError(
+                "--tool, --path and --outcome search tool calls: leave out TEXT and --kind, or"
+                " them."
+            )
+        last = next(_read_backwards(store, None, None), None)
+        times = Filter.of((), None, which["since"], which["until"], last.time if last else 0)
+        wanted = CallFilter(
+            tool,
+            checked_path(path) if path is not None else None,
+            outcome,
+            which["by"],
+            counted_logs(value) if value is not None else None,
+            times.first,
+            times.last,
+        )
+        return print_calls(given, store, wanted, limit)
     last = next(_read_backwards(store, value, None), None)
     wanted = Filter.of(
         which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0

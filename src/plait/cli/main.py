@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import click
 
+from plait.cli.bisecting import bisect_command
 from plait.cli.branching import fork, merge, rewind
+from plait.cli.chat import chat_command
 from plait.cli.check import check_command
 from plait.cli.cost import cost
+from plait.cli.debugging import debug_command
 from plait.cli.doctor import doctor
 from plait.cli.exits import CommandGroup
+from plait.cli.feedback import feedback
 from plait.cli.files import blame_command, cat, checkout, files_command
 from plait.cli.history import find, log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
+from plait.cli.listing import ls, runs
 from plait.cli.memory import memory
 from plait.cli.places import gc, sandbox, to_command
 from plait.cli.publishing import apply
 from plait.cli.running import replay_command, resume_command, run_command
-from plait.cli.sessions import ls, show
+from plait.cli.sessions import show
 from plait.cli.tail import tail
 from plait.cli.tracing import diff_command, graph, influence, why
 from plait.cli.verifying import verify_command
@@ -60,13 +65,21 @@ def main() -> None:
 
 SECTIONS: dict[str, list[click.Command]] = {
     "Begin": [init, new],
-    "Run": [run_command, resume_command, replay_command, whatif_command, grant],
-    "Look": [ls, show, log, tail, find, cost],
-    "Ask": [why, influence, graph, diff_command],
+    "Run": [
+        run_command,
+        chat_command,
+        resume_command,
+        replay_command,
+        whatif_command,
+        debug_command,
+        grant,
+    ],
+    "Look": [ls, runs, show, log, tail, find, cost],
+    "Ask": [why, influence, graph, diff_command, bisect_command],
     "Memory": [memory],
     "Files": [to_command, files_command, cat, blame_command, checkout, apply, sandbox],
     "Branch": [fork, rewind, merge],
-    "Record": [say, note, fact, decide, retract, todo, settle, require, validate],
+    "Record": [say, note, fact, decide, retract, todo, settle, require, validate, feedback],
     "People": [inbox, approve, deny, answer, resolve, send, signal, cancel],
     "End": [pause, unpause, close, archive],
     "Check": [check_command, verify_command, doctor, gc],

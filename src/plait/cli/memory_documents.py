@@ -14,14 +14,8 @@ from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import MemoryRecalled, MemorySuperseded
 from plait.ids import Digest, Micros
-from plait.memory.rows import (
-    REST,
-    SUPPORT,
-    MemoryDecision,
-    decode_decisions,
-    decode_grounds,
-    decode_ids,
-)
+from plait.memory.rows import REST, SUPPORT, decode_decisions, decode_grounds, decode_ids
+from plait.memory.standing import MemoryDecision
 from plait.store import Row, Store
 
 if TYPE_CHECKING:

@@ -1,26 +1,30 @@
-"""The progress of a run, printed on stderr, so that the result on stdout can be piped on.
+"""The progress of a run, as it is made.
 
-A terminal shows one line that is redrawn, and gone when the run is over; otherwise every reply of a
-model and every outcome of a tool is a line. All of it is taken from the run's own events and
-deltas.
+On a terminal the text of models is shown as it comes, each call of a tool is a line, and the last
+line, which is redrawn, tells what goes on now; it is gone when the run is over. Without a terminal
+every reply of a model and every outcome of a tool is a line on stderr, so that the result on stdout
+can be piped on. All of it is taken from the run's own events and deltas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from threading import RLock
+from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from plait.cli.documents import Document
-from plait.cli.render import DIM, Cell, Out, cell_width, count_text
+from plait.cli.render import BAD, DIM, Cell, Out, as_json, cell_width, count_text
+from plait.cli.scroll import Scroll
 from plait.cli.terminal import clean, console, cut_text
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
 from plait.runtime.live import Live
+from plait.session.content import text_of
 from plait.session.event_text import event_text
 from plait.session.state import NOTHING, Spent, dollars_text
 
@@ -32,32 +36,60 @@ DOT = " · "
 _OVER = (k.ToolReturned, k.ToolFailed, k.ToolUnknown)
 
 
+class _ToolAtWork(NamedTuple):
+    tool: str
+    arguments: str
+
+
 class Progress:
-    """Listens to a run and prints its progress. `quiet`: only counts."""
+    """Listens to a run and shows its progress. `quiet`: only counts."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.out = Out(stderr=True)
         self._quiet, self._redraws = quiet, self.out.tty and not quiet
-        self._lock = RLock()  # branches report from threads of their own
+        self._streams = sys.stdout.isatty() and not quiet
+        self._scroll = Scroll(self._print_name, self._hide_line, self._show_line)
+        # Not held while anything is drawn: the thread that redraws the line takes it.
+        self._lock = Lock()
         self._live: Any = None
+        self._is_open = False  # True: between __enter__ and __exit__
         self._began = _now()
-        self._running: dict[str, str] = {}  # tools at work, by call
+        self._running: dict[str, _ToolAtWork] = {}  # by call
+        self._known: dict[str, _ToolAtWork] = {}  # requested before this run was taken up
         self._path = self._doing = ""
         self.steps = self.tool_calls = 0
         self.spent = NOTHING
 
+    @property
+    def shown_text(self) -> str | None:
+        """The last text of a model that stands on the terminal. None: there is none."""
+        return self._scroll.last
+
+    def know_calls(self, requests: Iterable[Event]) -> None:
+        """Note calls that were requested before: their outcomes are yet to come."""
+        for event in requests:
+            if isinstance(event.body, k.ToolRequested):
+                self._known[event.header.call or ""] = _at_work(event.body)
+
     # ── listening ────────────────────────────────────────────────────────────────────────────
 
     def __call__(self, item: Event | Delta) -> None:
+        if isinstance(item, Event):
+            with self._lock:
+                path, at_work = self._count_event(item)
+            if not self._quiet:
+                self._show_event(item, path, at_work)
+            return
         with self._lock:
-            if isinstance(item, Event):
-                self._count_event(item)
-            else:
-                self._path = item.agent
-                tool = getattr(item, "tool", "")
-                self._doing = f"asks for {tool}" if tool else "answers" if item.text else "thinks"
+            self._path = item.agent
+            self._doing = _delta_text(item) or self._doing
+        if self._streams and item.text:
+            self._scroll.hear(item.agent, item.text)
+        elif self._streams and _is_restart(item):
+            self._scroll.end_text(item.agent, is_void=True)
 
-    def _count_event(self, event: Event) -> None:
+    def _count_event(self, event: Event) -> tuple[str, _ToolAtWork | None]:
+        """Count an event; return the agent that it is of, and the tool that it ends."""
         body, call = event.body, event.header.call or ""
         if event.actor.startswith("agent:"):
             self._path = unquote(event.actor.partition(":")[2])
@@ -67,23 +99,17 @@ class Progress:
             self.steps += 1
             self._doing = ""
             self._spend(body.usage, body.price)
-            counts = (
-                f"  ({_estimate_mark(body.usage)}{body.usage.input_tokens:,} in,"
-                f" {body.usage.output_tokens:,} out)"
-            )
-            self._print_step(event, f"step {self.steps}", counts)
         elif isinstance(body, k.ModelFailed):
             self._doing = ""
             if body.usage is not None:
                 self._spend(body.usage, body.price)
-            self._print_step(event, "")
         elif isinstance(body, k.ToolRequested):
             self.tool_calls += body.attempt == 1 and body.decision != "refuse"
-            self._path, self._running[call] = body.path or self._path, body.tool
+            self._path = body.path or self._path
+            self._running[call] = _at_work(body)
         elif isinstance(body, _OVER):
-            self._print_step(
-                event, "", before=f"{self._running.pop(call, None) or _call_name(event)} "
-            )
+            return self._path, self._running.pop(call, None) or self._known.get(call)
+        return self._path, None
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
         self.spent += Spent(
@@ -92,13 +118,51 @@ class Progress:
 
     # ── printing ─────────────────────────────────────────────────────────────────────────────
 
-    def _print_step(self, event: Event, name: str, more: str = "", before: str = "") -> None:
-        if self._quiet or self._redraws:
-            return
+    def _show_event(self, event: Event, path: str, at_work: _ToolAtWork | None) -> None:
+        body = event.body
+        if isinstance(body, k.ModelReplied):
+            if self._streams:
+                self._scroll.end_text(path, text_of(body.parts))
+            elif not self._redraws or body.parts:
+                usage = body.usage
+                tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
+                counts = f"  ({_estimate_mark(usage)}{tokens})"
+                self._print_step(event, path, f"step {self.steps}", counts)
+        elif isinstance(body, k.ModelFailed):
+            self._scroll.end_text(path, is_void=True)
+            if self._redraws:
+                mark, why = Cell("  · ", DIM), Cell(event_text(event), BAD)
+                self._scroll.add_lines(path, lambda: self.out.print_brief(mark, why))
+            else:
+                self._print_step(event, path, "")
+        elif isinstance(body, _OVER):
+            at_work = at_work or _ToolAtWork(f"call {(event.header.call or '')[:8]}", "")
+            if self._redraws:
+                self._scroll.add_lines(path, lambda: self._print_tool(event, at_work))
+            else:
+                self._print_step(event, path, "", before=f"{at_work.tool} ")
+
+    def _print_step(
+        self, event: Event, path: str, name: str, more: str = "", before: str = ""
+    ) -> None:
         said = cut_text(clean(f"{before}{event_text(event)}"), SAID)
-        self.out.line(
-            Cell(f"{self.elapsed_text:>7}  {name:<8}  {self._path}  ", DIM), said, Cell(more, DIM)
+        head = Cell(f"{self.elapsed_text:>7}  {name:<8}  {path}  ", DIM)
+        self._scroll.add_lines(path, lambda: self.out.print_brief(head, f"{said}{more}"))
+
+    def _print_tool(self, event: Event, at_work: _ToolAtWork) -> None:
+        """Print a call with its outcome, in one line of the terminal."""
+        is_bad = not isinstance(event.body, k.ToolReturned)
+        arguments = cut_text(clean(at_work.arguments), max(self.out.width // 2, 20))
+        self.out.print_brief(
+            Cell("  · ", DIM),
+            cut_text(clean(at_work.tool), 40),
+            Cell(f" {arguments} → ", DIM),
+            Cell(event_text(event).removeprefix("returned "), BAD if is_bad else DIM),
         )
+
+    def _print_name(self, agent: str) -> None:
+        if self._redraws:
+            self.out.line(Cell(agent, DIM))
 
     @property
     def seconds(self) -> float:
@@ -150,7 +214,8 @@ class Progress:
         line is cut.
         """
         with self._lock:
-            doing = ", ".join(dict.fromkeys(self._running.values())) or self._doing
+            tools = dict.fromkeys(each.tool for each in self._running.values())
+            doing = ", ".join(tools) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
             usage, cost = self.spent.usage, self.spent.cost
             mark, unpriced = _estimate_mark(usage), "+?" if cost.unpriced else ""
@@ -165,7 +230,8 @@ class Progress:
     # ── the line that is drawn anew ──────────────────────────────────────────────────────────
 
     def __enter__(self) -> Self:
-        self._start()
+        self._is_open, self._began = True, _now()
+        self._show_line()
         return self
 
     def __exit__(
@@ -174,12 +240,12 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        self._is_open = False
+        self._hide_line()
+        self._scroll.close()
 
-    def _start(self) -> None:
-        if self._redraws:
-            import sys
-
+    def _show_line(self) -> None:
+        if self._is_open and self._redraws and self._live is None:
             from rich.live import Live as RichLive
             from rich.text import Text
 
@@ -198,19 +264,37 @@ class Progress:
             )
             self._live.start()
 
-    def _stop(self) -> None:
+    def _hide_line(self) -> None:
         live, self._live = self._live, None
         if live is not None:
             live.stop()
 
     @contextmanager
     def lend_terminal(self) -> Generator[Out]:
-        """Lend the terminal: the line is gone until the block ends."""
-        self._stop()
-        try:
+        """Lend the terminal: no line is drawn until the block ends."""
+        with self._scroll.lend():
             yield self.out
-        finally:
-            self._start()
+
+
+def _at_work(body: k.ToolRequested) -> _ToolAtWork:
+    return _ToolAtWork(body.tool, as_json(body.arguments))
+
+
+def _is_restart(item: Delta) -> bool:
+    """True if the answer so far is void, and the model begins anew."""
+    return bool(getattr(item, "why", "")) and not hasattr(item, "model")
+
+
+def _delta_text(item: Delta) -> str:
+    """Return what an agent does, by a delta. "": the same as before."""
+    if tool := getattr(item, "tool", ""):
+        return f"asks for {tool}"
+    model, why = getattr(item, "model", ""), getattr(item, "why", "")
+    if model and why:  # a limit of the model
+        return f"waits for {model}: {why}"
+    if item.text:
+        return "answers"
+    return "thinks" if hasattr(item, "thought") else ""
 
 
 def _estimate_mark(usage: k.Usage) -> str:
@@ -220,8 +304,3 @@ def _estimate_mark(usage: k.Usage) -> str:
 
 def _now() -> int:
     return Live().now(LogId(""), 0)
-
-
-def _call_name(event: Event) -> str:
-    """Return a name for the call of an outcome whose request was not heard."""
-    return f"call {(event.header.call or '')[:8]}"

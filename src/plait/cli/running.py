@@ -40,7 +40,9 @@ from plait.runtime.live import Live
 from plait.session import Session
 from plait.session.inbox import all_waiting, due_sessions, root_of
 from plait.session.ports import store_at
+from plait.session.status import interrupted_runs
 from plait.session.value import open_run_of
+from plait.store import Store
 
 if TYPE_CHECKING:
     from plait.workflow import Workflow
@@ -59,7 +61,11 @@ if TYPE_CHECKING:
 @click.option("--user", help="For whom.")
 @click.option("--project", help="For what.")
 @click.option("--tag", "tags", metavar="K=V", multiple=True, help="A tag; may be repeated.")
-@click.option("--model", metavar="NAME", help="Ask this model in every agent, as in openai:gpt-5.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Ask this model in every agent, as in openai:gpt-5; a,b: b if a is down.",
+)
 @click.option(
     "--arg",
     "arguments",
@@ -189,6 +195,12 @@ def _check_arguments(program: Workflow, more: dict[str, Any]) -> None:
     help="Every session whose time has come or whose answer is there, one after another.",
 )
 @click.option(
+    "--interrupted",
+    "all_interrupted",
+    is_flag=True,
+    help="Every session whose run is open and held by no process; with --due, both.",
+)
+@click.option(
     "--accept",
     metavar="REASON",
     help="Go on with a changed program, live from the first difference, which is printed.",
@@ -201,6 +213,7 @@ def resume_command(
     name: str | None,
     target: str | None,
     all_due: bool,
+    all_interrupted: bool,
     accept: str | None,
     approve: Mode | None,
     quiet: bool,
@@ -210,16 +223,30 @@ def resume_command(
     After a crash, a failure, a pause, Ctrl-C or an answer. What is on record is not repeated. The
     program is found by what the run says of itself. Without S, the session written to last.
     """
-    if all_due and name is not None:
-        raise click.UsageError("--due takes all that are due: leave out S, or --due.")
-    if all_due and accept is not None:
-        raise click.UsageError("--accept is for one session: name it, and leave out --due.")
+    if (all_due or all_interrupted) and name is not None:
+        raise click.UsageError(
+            "--due and --interrupted find sessions by themselves: leave out S, or them."
+        )
+    if (all_due or all_interrupted) and accept is not None:
+        raise click.UsageError(
+            "--accept is for one session: name it, and leave out --due and --interrupted."
+        )
     mode = mode_of(approve)
     act_as(given)
     import_from_here()
     program = load_workflow(target) if target is not None else None
-    if all_due:
-        _resume_due(given, mode, quiet, program)
+    if all_due or all_interrupted:
+        store = store_at(given.store)
+        roots = [
+            *(_due_roots(store) if all_due else ()),
+            *(_interrupted_roots(store) if all_interrupted else ()),
+        ]
+        done = _resume_all(given, mode, quiet, program, list(dict.fromkeys(roots)))
+        if not done and given.form == "text":
+            wanted = {"due": all_due, "interrupted": all_interrupted}
+            names = " or ".join([name for name, is_wanted in wanted.items() if is_wanted])
+            Out().line(Cell(f"nothing is {names}", DIM))
+        _exit_after(done)
         return
     session = given.open(name or "@")
     attendant = RunAttendant(given, mode, quiet)
@@ -235,13 +262,23 @@ def _resumer(session: Session, program: Workflow | None) -> Do:
     return lambda watch: resume(session, program, **watch)
 
 
-def _resume_due(given: Options, mode: Mode, quiet: bool, program: Workflow | None) -> None:
-    """Resume each session that is due. A failure of one does not keep the others from going on."""
-    store = store_at(given.store)
+def _due_roots(store: Store) -> list[LogId]:
+    """Return the sessions whose runs could go on: a time is over, or an answer is there."""
     runs = {ask.log: ask.run for ask in all_waiting(store, answered=True)}
-    roots = dict.fromkeys(
-        root_of(store, runs.get(log), log) for log in due_sessions(store, Live().now(LogId(""), 0))
-    )
+    due = due_sessions(store, Live().now(LogId(""), 0))
+    return [root_of(store, runs.get(log), log) for log in due]
+
+
+def _interrupted_roots(store: Store) -> list[LogId]:
+    return [LogId(str(run["log"])) for run in interrupted_runs(store)]
+
+
+def _resume_all(
+    given: Options, mode: Mode, quiet: bool, program: Workflow | None, roots: list[LogId]
+) -> list[Document]:
+    """Resume these sessions, and return how each went. A failure of one does not keep the others
+    from going on.
+    """
     done = list[Document]()
     out = Out()
     for root in roots:
@@ -266,8 +303,11 @@ def _resume_due(given: Options, mode: Mode, quiet: bool, program: Workflow | Non
             break
     if given.form == "json":
         print_json({"resumed": done})
-    elif not roots:
-        out.line(Cell("nothing is due", DIM))
+    return done
+
+
+def _exit_after(done: list[Document]) -> None:
+    """End with the exit code that tells how the resumed runs went."""
     states = {each["status"] for each in done}
     if "interrupted" in states or "failed" in states:
         raise click.exceptions.Exit(INTERRUPTED if "interrupted" in states else FAILED)

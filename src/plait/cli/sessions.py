@@ -1,41 +1,32 @@
-"""Sessions: a list of them, and one of them: `ls`, `show`."""
+"""One session: `show`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
-from plait.cli.common import Options, listing, pairs, store_of
+from plait.cli.common import Options, listing, store_of
 from plait.cli.documents import (
     changed_by,
-    listed_document,
     print_json,
     print_jsonl,
     show_document,
 )
 from plait.cli.files import placement_detail, print_changes
+from plait.cli.listing import first_words
 from plait.cli.memory_reading import memories_lost
 from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
-from plait.event.kinds import Budget, MessageSaid, Placement
+from plait.event.kinds import Budget, Placement
 from plait.ids import short
 from plait.session import Facts, Message, Session
+from plait.session.accessors.checks import FEEDBACK
 from plait.session.branching import durability_of
 from plait.session.event_text import event_text, short_sandbox
-from plait.session.life import STATUSES
-from plait.session.listing import session_row
-from plait.session.ports import store_at
 from plait.session.state import Spent
-from plait.store import Row, Store
+from plait.session.views import Validation
 from plait.workspace.changes import Changes
-
-PAGE = 200
-
-
-LISTED = 50
-
 
 MESSAGES = 6  # that `show` shows
 
@@ -44,105 +35,6 @@ MESSAGE_LINES = 12  # of one message, on a terminal
 
 
 LOST = 3  # memories that `show` names
-
-
-# ── ls ───────────────────────────────────────────────────────────────────────────────────────
-
-
-@click.command("ls")
-@click.option("--status", type=click.Choice(STATUSES), help="Only those.")
-@click.option("--user", help="Of this user.")
-@click.option("--project", help="Of this project.")
-@click.option("--tag", "tags", metavar="K=V", multiple=True, help="With this tag; may be repeated.")
-@click.option("--label", help="Forked under this label.")
-@click.option("--parent", metavar="S", help="Forked from this session.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help=f"At most so many; else {LISTED} on a terminal, and all elsewhere.",
-)
-@click.option("--all", "everything", is_flag=True, help="All of them, however many.")
-@listing
-def ls(
-    given: Options,
-    parent: str | None,
-    tags: Sequence[str],
-    limit: int | None,
-    everything: bool,
-    **where: Any,
-) -> None:
-    """List sessions, the latest opened first."""
-    if limit is None and given.form == "text" and Out().tty:
-        limit = LISTED
-    where |= {
-        "tag": pairs("--tag", tags),
-        "parent": given.open(parent) if parent is not None else None,
-        "store": given.store,
-    }
-    store = store_at(given.store)
-    found = _list_sessions(store, where, None if everything else limit)
-    if given.form == "jsonl":
-        print_jsonl(listed_document(session, row) for session, row in found)
-    elif given.form == "json":
-        print_json(
-            {
-                "store": given.store,
-                "sessions": [listed_document(session, row) for session, row in found],
-            }
-        )
-    else:
-        _print_list(store, found, None if everything else limit)
-
-
-def _list_sessions(
-    store: Store, where: dict[str, Any], limit: int | None
-) -> Iterator[tuple[Session, Row]]:
-    left, before = limit, None
-    while left is None or left > 0:
-        page = Session.list(**where, before=before, limit=PAGE if left is None else min(PAGE, left))
-        for session in page:
-            yield session, session_row(store, session.id)
-        if len(page) < PAGE:
-            return
-        before, left = page[-1], None if left is None else left - len(page)
-
-
-def _print_list(store: Store, found: Iterator[tuple[Session, Row]], limit: int | None) -> None:
-    out = Out()
-    columns = [
-        Column("session"),
-        Column("label"),
-        Column("title", flex=True),
-        Column("status", aside=True),
-        Column("events", right=True, aside=True),
-        Column("opened", aside=True),
-    ]
-    count = out.table(
-        columns, (_list_row(out, store, session, row) for session, row in found), heads=True
-    )
-    if not count:
-        out.hint('No such sessions. Open one with: plait new "what it is about"')
-    elif count == limit:
-        out.hint(f"The latest {limit}. All of them: plait ls --all")
-
-
-def _list_row(out: Out, store: Store, session: Session, row: Row) -> list[Cell]:
-    title = str(row["title"])
-    opened = row["opened"]
-    return [
-        Cell(session.short, ACCENT),
-        Cell(str(row["label"] or "")),
-        Cell(title) if title else Cell(first_words(store, session), DIM),
-        Cell(str(row["status"]), "" if row["status"] in ("active", "waiting") else DIM),
-        Cell(f"{session.seq:,}"),
-        Cell(out.time(opened if isinstance(opened, int) else 0), DIM),
-    ]
-
-
-def first_words(store: Store, session: Session) -> str:
-    """Return the beginning of the first message, in place of a title."""
-    first = next(store.read(session.id, 1, session.seq, kinds={MessageSaid.__name__}), None)
-    return event_text(first).partition(": ")[2] if first else ""
 
 
 # ── show ─────────────────────────────────────────────────────────────────────────────────────
@@ -222,7 +114,7 @@ class _SessionPage:
             ("session", f"{session.short}@{session.seq}", ACCENT),
             ("label", session.lineage.label, ""),
             ("id", session.id, DIM),
-            ("status", session.status, ""),
+            ("status", *_status_text(session)),
             ("last run", *_last_run_text(session)),
             ("opened", f"{self.out.time(first.time)} by {first.actor}", ""),
             ("lineage", _lineage_text(session), ""),
@@ -275,7 +167,7 @@ class _SessionPage:
         rows = [
             [
                 Cell(name),
-                Cell("passed" if each.passed else "failed", "" if each.passed else BAD),
+                Cell(_verdict_text(each), "" if each.passed else BAD),
                 _requirement_cell(session, name),
                 self._place_cell(each),
             ]
@@ -293,7 +185,8 @@ class _SessionPage:
         ]
         if rows:
             self.out.heading("Verdicts")
-            self.out.table([Column(), Column(), Column(), Column()], rows, indent="  ")
+            columns = [Column(), Column(flex=True), Column(), Column()]
+            self.out.table(columns, rows, indent="  ")
 
     def _file_changes(self) -> None:
         """Print the changes that the last event made to the files, if it is the outcome
@@ -372,11 +265,25 @@ def _placement_text(placement: Placement | None) -> str | None:
     return ", ".join(filter(None, parts))
 
 
+def _verdict_text(verdict: Validation) -> str:
+    if verdict.name != FEEDBACK:
+        return "passed" if verdict.passed else "failed"
+    said = f": {verdict.detail}" if verdict.detail else ""
+    return f"{'good' if verdict.passed else 'bad'}{said}, by {verdict.actor}"
+
+
 def _requirement_cell(session: Session, name: str) -> Cell:
     if name not in session.checks.gates:
         return Cell("")
     unmet = session.checks.unmet.get(name)
     return Cell(f"required, not met: {unmet}", BAD) if unmet else Cell("required", DIM)
+
+
+def _status_text(session: Session) -> tuple[str, str]:
+    status = session.status
+    if status != "interrupted":
+        return status, BAD if status == "failed" else ""
+    return f"interrupted: no process has its run (plait resume {session.short})", BAD
 
 
 def _last_run_text(session: Session) -> tuple[str | None, str]:
@@ -389,7 +296,7 @@ def _last_run_text(session: Session) -> tuple[str | None, str]:
         f"{last.workflow.rpartition(':')[2]}"
         f" {last.status}{': ' + last.why if last.why else ''}{times}"
     )
-    return told, BAD if last.status in ("failed", "open") else ""
+    return told, BAD if last.status in ("failed", "interrupted") else ""
 
 
 def _unusual_durability(session: Session) -> str | None:

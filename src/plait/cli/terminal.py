@@ -30,6 +30,9 @@ WIDE = 10_000  # cells; the output into a pipe is not cut
 
 # ── the text ─────────────────────────────────────────────────────────────────────────────────
 
+# The patterns are texts that `re` compiles when a text first needs them: that takes longer than
+# the rest of the import, and most commands show nothing but ASCII.
+
 # The grammar is that of ECMA-48 as terminals read it: controls within a sequence do not end it,
 # apart from CAN, SUB and ESC, and a C1 control is the same as ESC and a letter. A line break ends
 # every sequence here, which a terminal would not do.
@@ -37,7 +40,7 @@ _IDLE = r"\x00-\x09\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f"  # controls that leave a 
 # within a string; a bell as well, except in an OSC
 _BODY = r"\x00-\x06\x08\x09\x0b\x0c\x0e-\x17\x19\x1c-\x7f\xa0-\U0010ffff"
 _END = r"(?:\x1b\\|\x9c)"
-_ESCAPE = re.compile(
+_ESCAPE = (
     # CSI: colours, the cursor, modes
     rf"(?:\x1b[{_IDLE}]*+\[|\x9b)[{_IDLE}\x20-\x3f]*+[\x40-\x7e]?"
     rf"|(?:\x1b[{_IDLE}]*+\]|\x9d)[{_BODY}]*+(?:\x07|{_END})?"  # OSC: titles, links, the clipboard
@@ -49,23 +52,23 @@ _ESCAPE = re.compile(
 
 # Controls, the format characters (Cf) but for the joiners, line separators, and letters and marks
 # that show nothing.
-_HIDDEN = re.compile(
+_HIDDEN = (
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180e"
     r"\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
     r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SURROGATE = r"[\ud800-\udfff]"
 _JOINERS = "\u200c\u200d"
 _SELECTORS = r"\u180b-\u180d\u180f\ufe00-\ufe0f"
 # A selector chooses the look of the character before it. Elsewhere, and after another one, it says
 # nothing to the eye.
-_STRAY_SELECTOR = re.compile(rf"(?<![^\s{_SELECTORS}{_JOINERS}])[{_SELECTORS}]+")
+_STRAY_SELECTOR = rf"(?<![^\s{_SELECTORS}{_JOINERS}])[{_SELECTORS}]+"
 _JOINED = rf"[^\x00-\x7f\s{_JOINERS}]"
-_JOINER = re.compile(rf"(?<={_JOINED})([{_JOINERS}])[{_JOINERS}]*+(?={_JOINED})|[{_JOINERS}]")
+_JOINER = rf"(?<={_JOINED})([{_JOINERS}])[{_JOINERS}]*+(?={_JOINED})|[{_JOINERS}]"
 _MARKS_SEEN = 4  # on one character, where a person decides
 _BLANKS = "\u2800"  # looks like a space, and is a symbol
 # no mark is a \w, and few other runs are as long
-_PERHAPS_MARKS = re.compile(rf"[^\w\x00-\x7f]{{{MARKS_MAX + 1},}}")
+_PERHAPS_MARKS = rf"[^\w\x00-\x7f]{{{MARKS_MAX + 1},}}"
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -74,15 +77,15 @@ def clean(text: str, *, lines: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _ESCAPE.sub("", text)
+    text = re.sub(_ESCAPE, "", text)
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
-    text = _SURROGATE.sub("\ufffd", text)
-    text = _HIDDEN.sub("", text)
+    text = re.sub(_SURROGATE, "\ufffd", text)
+    text = re.sub(_HIDDEN, "", text)
     # In this order, so that none of the three makes work for another: cleaning twice is cleaning
     # once.
-    text = _STRAY_SELECTOR.sub("", text)
-    text = _PERHAPS_MARKS.sub(_cap_marks, text)
-    text = _JOINER.sub(r"\1", text)
+    text = re.sub(_STRAY_SELECTOR, "", text)
+    text = re.sub(_PERHAPS_MARKS, _cap_marks, text)
+    text = re.sub(_JOINER, r"\1", text)
     return (
         text
         if lines or "\n" not in text
@@ -111,9 +114,9 @@ def _is_unseen(char: str) -> bool:
     category = unicodedata.category(char)
     return (
         category[0] in "CZ"
-        or bool(_HIDDEN.match(char))
+        or bool(re.match(_HIDDEN, char))
         or char in _BLANKS
-        or _STRAY_SELECTOR.match(char) is not None
+        or re.match(_STRAY_SELECTOR, char) is not None
     )
 
 
@@ -196,12 +199,18 @@ def console(stderr: bool = False) -> Console:
     """
     from rich.console import Console
 
+    class PlainConsole(Console):
+        """Leaves it to the command line to end when the reader has gone: rich would exit with 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     stream = sys.stderr if stderr else sys.stdout
     if reconfigure := getattr(stream, "reconfigure", None):
         # a text may hold characters that the terminal's encoding has not
         reconfigure(errors="backslashreplace")
     tty = stream.isatty()
-    return Console(
+    return PlainConsole(
         stderr=stderr,
         # rich keeps bold and dim under NO_COLOR, which asks for plain text
         color_system=None if os.environ.get("NO_COLOR") else "auto",

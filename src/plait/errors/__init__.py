@@ -9,7 +9,8 @@
     │   ├── MalformedJson        not JSON at all
     │   ├── NotCanonical         JSON, but not the one spelling that is hashed
     │   ├── UnknownKind          an event kind this Plait does not know
-    │   └── UnknownVersion       a body version this Plait does not know
+    │   ├── UnknownVersion       a body version this Plait does not know
+    │   └── EndsAgree            both ends of a bisection are good, or both are bad
     ├── CommitmentBroken         bytes that do not hash to the id in the header or the chain
     ├── SessionError
     │   ├── WrongStatus          the session's status does not allow it
@@ -28,10 +29,13 @@
     │   ├── RunLost              another process took the run, or ended it
     │   ├── TurnFailed           a turn that another process took has no answer
     │   ├── NothingToResume      no run of it waits to be taken up again
+    │   ├── NothingToDebug       no code of a program was at work at that step
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── NoRun                no run of it is open
+    │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
     │   ├── AlreadyAnswered      another answer came first
     │   ├── AskExpired           the time for an answer is over
@@ -54,6 +58,8 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
+    │   ├── MissingSetting       an address or a version that a model needs is not set
+    │   ├── BadSettings          the file plait.toml cannot be used as it is
     │   ├── BadSecret            a value that cannot be kept out of the record
     │   └── ToolChanged          a server's tool is not the one that was accepted
     ├── WorkspaceError           files of a session
@@ -108,6 +114,7 @@
         ├── StoreCorrupt         the records contradict each other
         ├── StaleHead            another append came first
         ├── StaleEpoch           the run this belongs to was taken by another process, or ended
+        ├── StaleReading         an event came first that bears on what is written
         ├── LogExists            the id is taken
         ├── UnknownLog           no such log
         ├── UnknownEvent         no such event
@@ -162,8 +169,11 @@ from plait.errors.memories import (
     UnknownMemory,
 )
 from plait.errors.runs import (
+    BisectAborted,
+    EndsAgree,
     NeedsWorkflow,
     NothingToAccept,
+    NothingToDebug,
     NothingToResume,
     ReplayDiverged,
     RunHeld,
@@ -208,6 +218,7 @@ from plait.errors.sessions import (
     MayNotApprove,
     MergeConflict,
     NoCommonBase,
+    NoEndedRun,
     NoHost,
     NoPrompt,
     NoRun,
@@ -222,9 +233,11 @@ from plait.errors.sessions import (
 )
 from plait.errors.setup import (
     BadSecret,
+    BadSettings,
     BadTool,
     MissingExtra,
     MissingKey,
+    MissingSetting,
     MissingWeights,
     NoModel,
     SetupError,
@@ -242,6 +255,7 @@ from plait.errors.stores import (
     SchemaTooNew,
     StaleEpoch,
     StaleHead,
+    StaleReading,
     StoreBusy,
     StoreClosed,
     StoreCorrupt,
@@ -263,7 +277,9 @@ __all__ = (
     "AskExpired",
     "BadAddress",
     "BadSecret",
+    "BadSettings",
     "BadTool",
+    "BisectAborted",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",
@@ -276,6 +292,7 @@ __all__ = (
     "EditRefused",
     "EffectError",
     "EgressRefused",
+    "EndsAgree",
     "FileWithheld",
     "GateUnmet",
     "GuardFailed",
@@ -293,6 +310,7 @@ __all__ = (
     "MergeConflict",
     "MissingExtra",
     "MissingKey",
+    "MissingSetting",
     "MissingWeights",
     "ModelFailed",
     "NeedsWorkflow",
@@ -302,6 +320,7 @@ __all__ = (
     "NoModel",
     "NoOwner",
     "NoPrompt",
+    "NoEndedRun",
     "NoRun",
     "NoStore",
     "NoSuchFile",
@@ -314,6 +333,7 @@ __all__ = (
     "NotPlaced",
     "NotSettled",
     "NotSupported",
+    "NothingToDebug",
     "NothingToAccept",
     "NothingToResume",
     "OutcomeUnknown",
@@ -341,6 +361,7 @@ __all__ = (
     "SetupError",
     "StaleEpoch",
     "StaleHead",
+    "StaleReading",
     "NotRecalled",
     "StalePlan",
     "StoreBusy",

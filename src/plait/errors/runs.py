@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plait.errors.base import brief
+from plait.errors.inputs import InvalidInput
 from plait.errors.sessions import SessionError
 
 
@@ -77,6 +78,16 @@ class NothingToResume(SessionError):
         self.session, self.why = session, why
         super().__init__(
             f"there is nothing to resume in session {session}: {why}. Nothing was written; {step}."
+        )
+
+
+class NothingToDebug(SessionError):
+    """No code of a program was at work at this step."""
+
+    def __init__(self, session: str, seq: int, why: str, step: str) -> None:
+        self.session, self.seq, self.why = session, seq, why
+        super().__init__(
+            f"{session}@{seq} cannot be debugged: {why}. Nothing was executed; {step}."
         )
 
 
@@ -164,3 +175,49 @@ def _side(side: dict[str, Any], other: dict[str, Any]) -> str:
     else:
         told = [(name, value) for name, value in side.items() if value != other.get(name)]
     return " ".join([str(side.get("kind")), *(f"{name}={brief(value)}" for name, value in told)])
+
+
+class EndsAgree(InvalidInput):
+    """Both ends of a bisection have the same outcome: no step between them changed it.
+
+    Nothing was written.
+    """
+
+    def __init__(self, session: str, good: int, bad: int, outcome: str, output: str = "") -> None:
+        """`outcome`: good or bad, of both ends; same: nothing was changed between them. `output`:
+        that of the command at one of the ends.
+        """
+        self.session, self.good, self.bad = session, good, bad
+        self.outcome, self.output = outcome, output
+        why, step = {
+            "good": (
+                f"{session}@{bad} is good",
+                "test for the failure, or name a later end: bad=K",
+            ),
+            "bad": (
+                f"{session}@{good} is bad already",
+                "look at the test, or name an earlier: good=K",
+            ),
+            "same": ("nothing was changed between them", "name others: good=K, bad=K"),
+        }[outcome]
+        super().__init__(
+            f"there is no first bad step between {session}@{good} and {session}@{bad}: {why}."
+            f" Nothing was written; {step}."
+        )
+
+
+class BisectAborted(SessionError):
+    """A test of a bisection gave no verdict where one was needed. Nothing was written."""
+
+    def __init__(
+        self,
+        session: str,
+        seq: int,
+        why: str,
+        output: str = "",
+        step: str = "let it exit with 125 where it cannot test the files",
+    ) -> None:
+        self.session, self.seq, self.why, self.output = session, seq, why, output
+        super().__init__(
+            f"the bisection stopped at {session}@{seq}: {why}. Nothing was written; {step}."
+        )

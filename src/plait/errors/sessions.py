@@ -172,6 +172,17 @@ class NoRun(SessionError):
         super().__init__(f"{where} that could {verb}. Nothing was written; {step}.")
 
 
+class NoEndedRun(SessionError):
+    """No run of this session has ended yet; nothing was written."""
+
+    def __init__(self, session: str, verb: str) -> None:
+        self.session, self.verb = session, verb
+        super().__init__(
+            f"session {session} cannot {verb}: no run of it has ended yet. Nothing was written; run"
+            " a workflow on it first, or resume the run that is open."
+        )
+
+
 class UnknownAsk(SessionError):
     """Nothing that waits is called that, or it does not wait any more; nothing was written."""
 

@@ -24,8 +24,8 @@ class NoModel(SetupError):
         self.why = why
         super().__init__(
             f"{why}. Pass model= to the Agent, call workflow.to(model=…), or set PLAIT_MODEL:"
-            " 'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'local', 'http://host:port/v1', or"
-            " ScriptedModel([…])."
+            " 'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'ollama:qwen3', 'local',"
+            " 'http://host:port/v1', or ScriptedModel([…])."
         )
 
 
@@ -60,6 +60,29 @@ class MissingKey(SetupError):
     ) -> None:
         self.what, self.variable = what, variable
         super().__init__(f"{what} needs a key. Set the environment variable {variable}, or {step}.")
+
+
+class MissingSetting(SetupError):
+    """An address or a version that a model needs is not set."""
+
+    def __init__(self, what: str, variable: str, meaning: str) -> None:
+        self.what, self.variable, self.meaning = what, variable, meaning
+        super().__init__(
+            f"{what} needs {meaning}. Set the environment variable {variable}, or write it into"
+            " plait.toml (docs/settings.md)."
+        )
+
+
+class BadSettings(SetupError):
+    """The file plait.toml cannot be used as it is."""
+
+    def __init__(self, path: str, line: int, key: str, why: str, step: str) -> None:
+        # key "": it is no TOML at all; line 0: not known
+        self.path, self.line, self.key, self.why, self.step = path, line, key, why, step
+        where = f"{path}, line {line}" if line else path
+        super().__init__(
+            f"{where}{f', {key}' if key else ''}: {why}. {step[:1].upper()}{step[1:]}."
+        )
 
 
 class BadSecret(SetupError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from plait.errors.base import PlaitError
 
 
@@ -200,6 +202,17 @@ class StaleEpoch(StoreError):
             f"log {log} is at epoch {found}, not {expected}: the run that began there was taken by"
             " another process, or ended. Nothing was written; look at the session as it is now,"
             " and resume it if its run is open."
+        )
+
+
+class StaleReading(StoreError):
+    """An event was committed that the writer had not read, and that bears on what it writes."""
+
+    def __init__(self, number: int, kinds: Collection[str]) -> None:
+        self.number, self.kinds = number, frozenset(kinds)
+        super().__init__(
+            f"an event was committed after number {number}, up to which this rests on the record:"
+            f" one of {', '.join(sorted(kinds))}. Nothing was written; read again and decide anew."
         )
 
 

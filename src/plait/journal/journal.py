@@ -174,6 +174,8 @@ class Journal(RecordedSteps):
                 self.on_write("after", drafts)
             if self.on_append is not None:
                 self.on_append(found[1])
+        else:
+            self._tell_steps(found[1])
         self.tips.move(found[0])
         if fork is not None:
             self.branches.add(found[0].id, fork.log)
@@ -217,6 +219,7 @@ class Journal(RecordedSteps):
 
     def defer(self, log: LogId, scope: str, draft: Draft, blobs: Blobs | None = None) -> None:
         """Write this with the next append to the log."""
+        self._tell_deferred(log, scope, draft)
         self.deferred.add(log, scope, draft, blobs)
 
     def defer_live(self, draft: Draft) -> None:

@@ -110,6 +110,42 @@ def root_session(session: Session) -> Session:
     return session
 
 
+def run_around(store: Store, event: Event) -> tuple[RecordedRun, Position] | None:
+    """Return the run that was going on at an event, and the position of the run's last event.
+
+    For an event of a branch, it is the run that the branch belongs to. None: no run was going on.
+    """
+    log = store.log(event.log)
+    found = _run_up_to(store, log.id, event.seq)
+    if found is not None:
+        return None if found[0].is_over and event.seq > found[0].last.seq else found
+    id = next(store.read(log.id, log.place + 1, log.place + 1)).header.run
+    while id is not None and found is None and log.parent is not None:
+        log = store.log(log.parent)
+        found = _run_up_to(store, log.id, log.tip, id.partition("/")[0])
+    return found
+
+
+def _run_up_to(
+    store: Store, log: LogId, seq: int, id: str | None = None
+) -> tuple[RecordedRun, Position] | None:
+    """Return the last run that was started in a log up to a seq, or the run with this id, and its
+    last event; the last before the next run, if it did not end.
+    """
+    own = store.log(log)
+    starts = list(store.read(log, own.place + 1, own.tip, kinds=_STARTS))
+    before = [event for event in starts if event.seq <= seq and id in (None, event.header.run)]
+    if not before:
+        return None
+    later = [event.seq for event in starts if event.seq > before[-1].seq]
+    last = next(store.read(log, later[0] - 1, later[0] - 1)) if later else None
+    end = (last.seq, last.id) if last is not None else (own.tip, own.head)
+    run = last_run(Position(store.address, log, *end))
+    assert run is not None
+    end = (run.last.seq, run.last.id) if run.is_over else end
+    return run, Position(store.address, log, *end)
+
+
 def first_run(store: Store, run: RecordedRun) -> RecordedRun:
     """Return the run in which the program was first called: the source of all what-ifs above."""
     while run.source is not None and (above := _run_at(store, run.source)) is not None:

@@ -5,7 +5,7 @@ Whether a run is live, resumed or replayed is known here and in `journal.py` alo
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from plait.errors import StaleHead
 from plait.event import Event
@@ -45,6 +45,8 @@ class RecordedSteps:
         self.tips = Tips()
         self.deliveries = Deliveries()
         self.requires_verdicts = False  # a gate was ever required in the run
+        # called with each recorded step as the program comes to it: a debugger stops there
+        self.on_step: Callable[[Event], object] | None = None
         self.abandoned = AbandonedCalls()  # by accepted changes of the program
 
     def follow(self, recording: Recording, start: Position) -> None:
@@ -209,7 +211,24 @@ class RecordedSteps:
         if cursor is None or event is None:
             return None
         self.tips.move(cursor.at, [event])
+        self._tell_steps([event])
         return _value_after(session, cursor.at, [event]), event
+
+    def _tell_deferred(self, log: LogId, scope: str, draft: Draft) -> None:
+        """Tell of the step that a draft will be compared with, while the call that defers it is at
+        work.
+        """
+        cursor = self._recording.cursors.get(log) if self.on_step is not None else None
+        if cursor is None or scope != self.run:
+            return
+        step = cursor.peek(self.deferred.count(log, scope))
+        if step is not None and step.kind == type(draft.body).__name__:
+            self._tell_steps([step])
+
+    def _tell_steps(self, events: Sequence[Event]) -> None:
+        if self.on_step is not None:
+            for event in events:
+                self.on_step(event)
 
     def _take_recorded(
         self, cursor: Cursor, at: Position, drafts: Sequence[Draft], blobs: Blobs | None = None
@@ -237,6 +256,7 @@ class RecordedSteps:
                     raise self.fence.halt(error)
                 break
             found.append(event)
+            self._tell_steps([event])
         self.tips.move(cursor.at, found)
         return found
 
@@ -251,16 +271,13 @@ class RecordedSteps:
         ahead = self.deferred.count(log, self.run)
         if cursor.has_mark(name, ahead):
             return True
-        is_going_on = cursor.has_steps_after(ahead) or self._has_unread_branch(cursor.at)
+        at = cursor.at
+        # a branch that the run forked here, and that the program has not come to yet
+        is_going_on = cursor.has_steps_after(ahead) or any(
+            log.place == at.seq and self.branches.parent_of(log.id) is None
+            for log in children_of(self.writer.store(at.store), at.id, self.run)
+        )
         return False if is_going_on else None
-
-    def _has_unread_branch(self, at: Position) -> bool:
-        """True if the run forked a branch here, and the program has not come to it yet."""
-        store = self.writer.store(at.store)
-        for log in children_of(store, at.id, self.run):
-            if log.place == at.seq and self.branches.parent_of(log.id) is None:
-                return True
-        return False
 
     # ── deliveries ──────────────────────────────────────────────────────────────────────────────
 
@@ -278,6 +295,7 @@ class RecordedSteps:
         events = cursor.take_delivery()
         self.requires_verdicts |= any(event.kind == _GATE for event in events)
         self.tips.move(cursor.at, events)
+        self._tell_steps(events)
         for event in events[:1]:
             body = event.body
             assert isinstance(body, k.Delivered)

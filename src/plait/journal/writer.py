@@ -17,6 +17,7 @@ from plait.errors import (
     OutcomeUnknown,
     StaleEpoch,
     StaleHead,
+    StaleReading,
 )
 from plait.event import Body, Event, seal
 from plait.event.hidden import without_secrets
@@ -31,8 +32,9 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest, LogId, Source, house_of, inbox_of, short
 from plait.inside import is_inside
+from plait.journal.hidden_names import act_without_secrets, plain_name
 from plait.session.ports import UNNAMED, Act, Draft, Position, Post, bind_writer
-from plait.store import Fence, LogAppend, Store, shared_names
+from plait.store import Fence, LogAppend, ReadMark, Store, shared_names
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -237,10 +239,11 @@ class DirectWriter:
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         if why := is_inside(address, shared_names):
             raise house_refusal(self.store(address), posts, why)
-        return self._post(address, posts, blobs=blobs, check=check)
+        return self._post(address, posts, blobs=blobs, check=check, kinds=kinds)
 
     def _post(
         self,
@@ -251,6 +254,7 @@ class DirectWriter:
         check: Callable[[Sequence[Event]], object] | None,
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         store = self.store(address)
         targets: list[tuple[LogId, Sequence[Draft]]] = []
@@ -259,7 +263,9 @@ class DirectWriter:
                 check_decisions(address, log, drafts, _POSTED_DECISIONS)
                 store.log(log)  # raises if there is no such log, whose inbox would never be read
             targets.append((house_of(store.id) if log is None else inbox_of(log), drafts))
-        return self.append_to_ends(store, targets, blobs=blobs, check=check, run=run, fences=fences)
+        return self.append_to_ends(
+            store, targets, blobs=blobs, check=check, run=run, fences=fences, kinds=kinds
+        )
 
     def append_to_ends(
         self,
@@ -270,22 +276,27 @@ class DirectWriter:
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
-        """Append to the ends of several logs: all of it or nothing."""
+        """Append to the ends of several logs: all of it or nothing.
+
+        `kinds`: it is checked anew if an event of one of these was appended meanwhile, to any log.
+        """
         while True:  # each time around, another writer was first
+            reading = ReadMark(store.number, kinds) if kinds else None
             parts, events = self._seal_parts(store, targets, run)
             if check is not None:
                 check(events)
             try:
                 _write_surely(
-                    lambda resting, parts=parts: store.append_all(
-                        parts, blobs=blobs, fences=resting
+                    lambda resting, parts=parts, reading=reading: store.append_all(
+                        parts, blobs=blobs, fences=resting, reading=reading
                     ),
                     store,
                     fences,
                     run,
                 )
-            except (StaleHead, LogExists):
+            except (StaleHead, StaleReading, LogExists):
                 continue
             return events
 
@@ -418,8 +429,8 @@ def _seal(
     events: list[Event] = []
     sealed = [*earlier]
     if secrets.is_armed():
-        drafts = [Draft(without_secrets(body), _act_without_secrets(act)) for body, act in drafts]
-        behalf = _plain_name(behalf) if behalf else behalf
+        drafts = [Draft(without_secrets(body), act_without_secrets(act)) for body, act in drafts]
+        behalf = plain_name(behalf) if behalf else behalf
     for index, (body, act) in enumerate(drafts):
         place = seq + index
         event = seal(
@@ -444,24 +455,6 @@ def _seal(
         sealed.append(event)
         parents = (event.id,)
     return events
-
-
-def _act_without_secrets(act: Act) -> Act:
-    """Hide secrets in the names of an act: a program may have put one there."""
-    names = f"{act.actor} {act.behalf or ''} {act.origin}"
-    if secrets.hide_text(names) == names:
-        return act
-    origin = re.sub(r"[^a-z0-9_.:/-]+", "-", secrets.hide_text(act.origin).lower()).strip("-")
-    return act._replace(
-        actor=_plain_name(act.actor),
-        behalf=_plain_name(act.behalf) if act.behalf else None,
-        origin=origin,
-    )
-
-
-def _plain_name(name: str) -> str:
-    """Hide secrets in the name of a principal, which has no spaces."""
-    return secrets.hide_text(name).replace("[secret ", "[secret:")
 
 
 @cache

@@ -21,7 +21,7 @@ from plait.inside import is_inside
 from plait.memory.arguments import check_actor
 from plait.memory.items import SHORT, MemoryItem, Named, find_row, item_of, name_of
 from plait.memory.remember import is_home, replaced_by
-from plait.memory.rows import ITEM, REWIND
+from plait.memory.rows import DECISION_KINDS, ITEM, REWIND
 from plait.memory.scopes import Overseer, Viewer
 from plait.session.acting import act_of, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
@@ -41,21 +41,25 @@ def approve(
 ) -> MemoryItem:
     """Have a person commit a memory that waits; return it as it is then.
 
-    The one who wrote it may not: that would be no second opinion.
+    The one who wrote it may not: that would be no second opinion. A memory that was committed by an
+    event rewound since is active; approving it says that it stays.
     """
     act = person_acting(store, actor, "approve a memory", name_of(named))
 
     def drafts(row: Row) -> list[Draft]:
+        memory = Digest(str(row["id"]))
+        committed = _draft(MemoryCommitted("", reason), act, memory)
+        if _is_rewound(store, row):
+            return [committed]
         if row["actor"] == act.actor:
             raise MayNotDecide(_short(row), act.actor, "it wrote that memory itself")
-        memory = Digest(str(row["id"]))
         replaced = replaced_by(Viewer(store, (str(row["owner"]),), ()), row)
         return [
-            _draft(MemoryCommitted("", reason), act, memory),
+            committed,
             *[_draft(MemorySuperseded("key"), act, each, memory) for each in replaced],
         ]
 
-    return _decide(store, named, (*_WAITING, "rejected"), "approved", drafts)
+    return _decide(store, named, (*_WAITING, "rejected"), "approved", drafts, _is_rewound)
 
 
 def reject(store: Store, named: Named, *, reason: str = "", actor: str | None = None) -> MemoryItem:
@@ -157,6 +161,9 @@ def _decide(
     states: tuple[str, ...],
     verb: str,
     drafts: Callable[[Row], list[Draft]],
+    waits: Callable[[Store, Row], bool] = lambda store, row: (
+        False
+    ),  # in another state, all the same
 ) -> MemoryItem:
     viewer = Overseer(store)
     memory = str(find_row(store, named, viewer)["id"])
@@ -164,14 +171,20 @@ def _decide(
     def check(_: object = None) -> Row:
         row = find_row(store, memory, viewer)
         state = viewer.standing(row).state
-        if state not in states:
+        if state not in states and not waits(store, row):
             raise InvalidValue(
                 "memory", f"{memory[:8]} is {state}, and cannot be {verb}", "see plait memory show"
             )
         return row
 
-    append_to_house(store.address, drafts(check()), check=check)
+    append_to_house(store.address, drafts(check()), check=check, kinds=DECISION_KINDS)
     return item_of(store, find_row(store, memory, viewer), viewer)
+
+
+def _is_rewound(store: Store, row: Row) -> bool:
+    """True if a memory is active by an event that was rewound since."""
+    item = item_of(store, row, Overseer(store))
+    return item.state == "active" and bool(_reason_pending(item, _rewinds_of(store)))
 
 
 def person_acting(store: Store, actor: str | None, verb: str, name: str) -> Act:

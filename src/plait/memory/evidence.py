@@ -212,11 +212,15 @@ def memories_shown(store: Store, event: Event) -> tuple[Digest, ...]:
 
 def memories_read(store: Store, path: Sequence[Span]) -> tuple[Digest, ...]:
     """Return the memories that recalls on a path returned, in their order."""
+    reads: dict[str, list[tuple[int, str]]] = {}
+    logs = frozenset([span.log for span in path])
+    for row in store.rows("memory", READ, {"log": logs}, order="seq", limit=_ALL):
+        reads.setdefault(str(row["log"]), []).append((int(str(row["seq"])), str(row["memories"])))
     found: dict[Digest, None] = {}
     for span in path:
-        for row in store.rows("memory", READ, {"log": span.log}, order="seq", limit=_ALL):
-            if span.first <= int(str(row["seq"])) <= span.last:
-                found.update(dict.fromkeys(decode_ids(str(row["memories"]))))
+        for seq, memories in reads.get(span.log, ()):
+            if span.first <= seq <= span.last:
+                found.update(dict.fromkeys(decode_ids(memories)))
     return tuple(found)
 
 

@@ -19,13 +19,19 @@ from plait.memory.rows import (
     ITEM,
     REST,
     SUPPORT,
-    VERDICT,
-    MemoryDecision,
     decode_decisions,
     decode_grounds,
+    holder_names,
 )
 from plait.memory.scopes import Overseer
-from plait.memory.standing import MemoryStanding, standing_of
+from plait.memory.standing import (
+    SAME,
+    VERDICT,
+    VERDICTS,
+    MemoryDecision,
+    MemoryStanding,
+    standing_of,
+)
 from plait.session.graph_rows import CAUSE_DIGITS
 from plait.store import Row, Store
 
@@ -62,6 +68,10 @@ class Book:
         """Return the texts of all memories that were read."""
         known = self._rows.items()
         return {memory: str(row["text"]) for memory, row in known if row is not None}
+
+    def rows(self) -> list[Row]:
+        """Return all rows that were read."""
+        return [row for row in self._rows.values() if row is not None]
 
     def effects(self, memory: Digest) -> list[Event]:
         """Return the events that have a memory among their causes."""
@@ -121,10 +131,11 @@ class Book:
         return found
 
     def stands_by_itself(self, memory: Digest) -> bool:
-        """True if a person wrote a memory, or a verdict on it passed. A copy for a wider scope
-        rests on its original: the person who widened it said nothing new.
+        """True if a person wrote a memory, or the last verdict on it passed. A copy for a wider
+        scope rests on its original: the person who widened it said nothing new.
         """
-        if any(each.kind == VERDICT for each in self.decisions(memory)):
+        verdicts = [each.kind for each in self.decisions(memory) if each.kind in VERDICTS]
+        if verdicts[-1:] == [VERDICT]:
             return True
         body = self.store.event(memory).body
         if not isinstance(body, MemoryProposed) or not body.by_person:
@@ -265,6 +276,10 @@ def return_of(book: Book, fall: Fall) -> Return:
             who = standing.by.actor if standing.by is not None else "a rule"
             conflicts.append(Conflict(memory, f"{who} took it back since, so it stays away"))
             continue
+        if (first := _first_of(book, memory, fall.out)) is not None:
+            why = f"it says the same as m:{first[:8]}, and stays away with it"
+            conflicts.append(Conflict(memory, why))
+            continue
         holders = [each for each in superseders if each not in fall.out and not book.is_dead(each)]
         later = None if holders else _holder_of(book, superseders, fall.out)
         if holders:
@@ -275,11 +290,42 @@ def return_of(book: Book, fall: Fall) -> Return:
             why = f"m:{later[:8]} replaced its successor since, so it stays superseded"
             conflicts.append(Conflict(memory, why))
         elif (rival := rival_of(book, memory, fall.out)) is not None:
-            why = f"m:{rival[:8]} has its key now, so it stays superseded"
-            conflicts.append(Conflict(memory, why))
+            conflicts.append(Conflict(memory, f"{rival.why}, so it stays superseded"))
         else:
             pairs += [(memory, each) for each in superseders]
+    for memory, other in _crowded_out(book, [memory for memory, _ in pairs]):
+        pairs = [pair for pair in pairs if pair[0] != memory]
+        why = f"m:{other[:8]} comes back in its place, so it stays superseded"
+        conflicts.append(Conflict(memory, why))
     return Return(tuple(pairs), tuple(conflicts))
+
+
+def _first_of(book: Book, memory: Digest, out: Set[Digest]) -> Digest | None:
+    """Return the memory that falls and that another one supported, as the same statement."""
+    held = book.standing(memory).superseded_by
+    for each in book.decisions(memory):
+        if each.rule == SAME and each.other in held and each.other in out:
+            return Digest(each.other)
+    return None
+
+
+def _crowded_out(book: Book, back: Sequence[Digest]) -> list[tuple[Digest, Digest]]:
+    """Return the memories among those that come back which have a key, or make a statement, that a
+    later one among them has, too; each with that one.
+    """
+    rows = [row for each in dict.fromkeys(back) if (row := book.row(each)) is not None]
+    wide = [row for row in rows if row["scope"] != "session"]
+    taken: dict[tuple[object, str], Digest] = {}
+    found: list[tuple[Digest, Digest]] = []
+    for row in sorted(wide, key=lambda row: int(str(row["number"])), reverse=True):
+        names = [(row["owner"], name) for name in holder_names(row)]
+        memory = Digest(str(row["id"]))
+        others = [taken[name] for name in names if name in taken]
+        if others:
+            found.append((memory, others[0]))
+        else:
+            taken.update(dict.fromkeys(names, memory))
+    return found
 
 
 def approvals_of(book: Book, fall: Fall, roots: Collection[Digest]) -> list[Conflict]:
@@ -301,17 +347,34 @@ def _superseded_by(book: Book, out: Set[Digest]) -> Iterator[Digest]:
     queue, seen = deque(sorted(out)), set[Digest]()
     while queue:
         memory = queue.popleft()
-        for event in book.effects(memory):
-            causes = event.header.causes
-            if event.kind != MemorySuperseded.__name__ or causes[1:2] != (memory,):
-                continue
-            older = causes[0]
+        by_events = [
+            event.header.causes[0]
+            for event in book.effects(memory)
+            if event.kind == MemorySuperseded.__name__ and event.header.causes[1:2] == (memory,)
+        ]
+        for older in (*by_events, *_displaced_by(book, memory)):
             if older in seen:
                 continue
             seen.add(older)
             yield older
             if book.is_dead(older) and older not in out:
                 queue.append(older)
+
+
+def _displaced_by(book: Book, memory: Digest) -> list[Digest]:
+    """Return the memories that one has displaced by its key or as the same statement, also without
+    an event of their own.
+    """
+    row = book.row(memory)
+    columns = [] if row is None else [column for column in ("key", "same") if row[column]]
+    found: list[Digest] = []
+    for column in columns:
+        if row is None or (column == "same" and not row["supports"]):
+            continue
+        wanted = {column: row[column], "owner": row["owner"]}
+        others = book.add(book.store.rows("memory", ITEM, wanted, limit=_ALL))
+        found += [each for each in others if memory in book.standing(each).superseded_by]
+    return found
 
 
 def _holder_of(book: Book, superseders: Iterable[Digest], out: Set[Digest]) -> Digest | None:
@@ -328,16 +391,31 @@ def _holder_of(book: Book, superseders: Iterable[Digest], out: Set[Digest]) -> D
     return None
 
 
-def rival_of(book: Book, memory: Digest, out: Collection[Digest]) -> Digest | None:
-    """Return another active memory of the same owner that has the same key."""
+def rival_of(book: Book, memory: Digest, out: Collection[Digest]) -> Conflict | None:
+    """Return another active memory of the same owner that has the same key, or makes the same
+    statement, and that in words.
+    """
     row = book.row(memory)
-    if row is None or not row["key"]:
+    if row is None:
         return None
-    wanted = {"key": row["key"], "owner": row["owner"]}
-    for other in book.add(book.store.rows("memory", ITEM, wanted, limit=_ALL)):
-        if other != memory and other not in out and book.standing(other).state == "active":
-            return other
+    if row["key"]:
+        for other in _active_with(book, row, "key", out):
+            return Conflict(other, f"m:{other[:8]} has its key now")
+    if row["scope"] != "session":
+        for other in _active_with(book, row, "same", out):
+            if holder_names(row)[0] == holder_names(book.row(other) or {})[0]:
+                return Conflict(other, f"m:{other[:8]} says the same now")
     return None
+
+
+def _active_with(book: Book, row: Row, column: str, out: Collection[Digest]) -> list[Digest]:
+    wanted = {column: row[column], "owner": row["owner"]}
+    others = book.add(book.store.rows("memory", ITEM, wanted, limit=_ALL))
+    return [
+        other
+        for other in others
+        if other != row["id"] and other not in out and book.standing(other).state == "active"
+    ]
 
 
 def effects_of(store: Store, memory: Digest) -> list[Event]:

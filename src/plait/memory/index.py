@@ -25,9 +25,9 @@ from plait.event.kinds import (
 from plait.ids import Digest, house_of, is_digest
 from plait.memory.ranking import Part, RankedRow, with_parts
 from plait.memory.recall import seeds_for
-from plait.memory.rows import DECISION_KINDS, ITEM, VERDICT, MemoryDecision, decode_decisions
+from plait.memory.rows import DECISION_KINDS, ITEM, decode_decisions
 from plait.memory.scopes import Viewer
-from plait.memory.standing import standing_of
+from plait.memory.standing import VERDICT, MemoryDecision, standing_of
 from plait.session.ports import writer_of
 from plait.session.value import SessionValue, core_of, position_of
 from plait.store import Found, FoundRow, Row, Store

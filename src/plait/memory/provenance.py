@@ -6,11 +6,11 @@ All of it is read from the record. A search that is made to explain an absence l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from plait.errors import AmbiguousMemory, UnknownMemory
+from plait.errors import AmbiguousMemory, UnknownMemory, UnknownRows
 from plait.event import Event
 from plait.event.kinds import (
     Ground,
@@ -25,23 +25,14 @@ from plait.event.kinds import (
     Trust,
 )
 from plait.ids import Digest, LogId, house_of, short
-from plait.memory.evidence import Sort, is_visible, piece_of
+from plait.memory.evidence import Sort, is_visible, memories_shown, piece_of
 from plait.memory.falling import Book, effects_of
 from plait.memory.items import ID_MIN, SHORT, Named, digits_of, find_row
 from plait.memory.readers import RECALLED, USED, citing_replies
 from plait.memory.recall import Finder, Question, Ranking, check_question, search, time_of
-from plait.memory.rows import (
-    DECISION_KINDS,
-    ITEM,
-    READ,
-    SUPPORT,
-    VERDICT,
-    MemoryDecision,
-    decode_decisions,
-    decode_grounds,
-)
-from plait.memory.scopes import Viewer, owners_of, viewer_of
-from plait.memory.standing import change_text, reason_out_of_time
+from plait.memory.rows import DECISION_KINDS, ITEM, READ, SUPPORT, decode_decisions, decode_grounds
+from plait.memory.scopes import Overseer, Viewer, owners_of, viewer_of
+from plait.memory.standing import VERDICT, MemoryDecision, change_text, reason_out_of_time
 from plait.memory.words import query_words
 from plait.session.event_text import event_text
 from plait.session.listing import session_row
@@ -427,6 +418,29 @@ def uses_of(session: SessionValue) -> list[Use]:
         place = event.log, event.seq, rank + 1, score
         uses.append(Use(memory, text, *place, body.query, replies, ablations, change))
     return uses
+
+
+class Lapse(NamedTuple):
+    """A memory that was recalled before an event, and why it does not hold any more."""
+
+    memory: Digest
+    text: str
+    change: str
+
+
+def lapses_behind(store: Store, event: Event) -> list[Lapse]:
+    """Return the memories that were recalled on the path of an event before it, and that were taken
+    back or superseded since.
+    """
+    try:
+        recalled = memories_shown(store, event)
+        ids = frozenset(recalled)
+        rows = store.rows("memory", ITEM, {"id": ids}, limit=_ALL) if ids else ()
+    except UnknownRows:  # a store that was opened without memories
+        return []
+    viewer = Overseer(store)
+    changes = {row["id"]: (str(row["text"]), change_text(viewer.standing(row))) for row in rows}
+    return [Lapse(each, *changes[each]) for each in recalled if changes.get(each, ("", ""))[1]]
 
 
 def _ablations(session: SessionValue, effects: Sequence[Event]) -> tuple[MemoryUsed, ...]:

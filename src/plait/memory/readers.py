@@ -12,9 +12,8 @@ from plait.event import Event
 from plait.event.kinds import MemoryRecalled, MemoryUsed, ModelReplied
 from plait.ids import Digest, LogId, short
 from plait.memory.falling import Book
-from plait.session.fold import state_at
 from plait.session.listing import session_row
-from plait.session.rows import is_run_over, run_of_branch
+from plait.session.run_rows import find_run_row, is_run_over
 from plait.store import Store
 
 RECALLED, USED = MemoryRecalled.__name__, MemoryUsed.__name__
@@ -137,8 +136,5 @@ def _place(log: object, seq: object) -> tuple[LogId, int]:
 
 def _is_in_run(store: Store, log: LogId) -> bool:
     """True if an open run has a log in hand."""
-    if run_of_branch(store, log) is not None:
-        return True
-    if session_row(store, log).get("status") in ("open", "closed", "archived", None):
-        return False
-    return state_at(store, log, store.log(log).tip).run is not None
+    row = find_run_row(store, str(session_row(store, log).get("run") or ""))
+    return row is not None and row["status"] == "open"

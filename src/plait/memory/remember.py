@@ -44,13 +44,14 @@ from plait.session.fold import state_at
 from plait.session.life import check_may
 from plait.session.ports import Act, Draft, is_bound, writer_of
 from plait.session.value import S, SessionValue, core_of, position_of
-from plait.store import Row, shared_names
+from plait.store import Row, Wanted, shared_names
 
 NAME_MAX = 1000  # characters of a key, a speaker or a source
 TEXT_MAX = 4000  # bytes: a memory is a statement; a document is ingested in pieces
 KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
 _OPEN = "remember it in the workflow, with the value that its forward has, or in a fork"
 SECOND_RUN = "second run"
+_ALL = 2**31
 _LATEST = 1000  # memories with the same words or key that are looked at
 
 
@@ -294,21 +295,18 @@ def is_home(session: SessionValue) -> bool:
 
 
 def rows_with(viewer: Viewer, column: str, value: str) -> Iterator[Row]:
-    """Yield the memories with a value that a reader may see, of each of its owners the latest
-    first. At session scope every log of the path is an owner.
+    """Yield the memories with a value that a reader may see, the latest first. At session scope
+    every log of the path is an owner.
     """
-    for owner in viewer.owners or ():
-        wanted = {column: value, "owner": owner}
-        rows = viewer.store.rows(
-            "memory", ITEM, wanted, order="number", descending=True, limit=_LATEST
-        )
-        yield from [row for row in rows if viewer.may_see(row)]
+    wanted: dict[str, Wanted] = {column: value, "owner": frozenset(viewer.owners or ())}
+    rows = viewer.store.rows("memory", ITEM, wanted, order="number", descending=True, limit=_LATEST)
+    yield from [row for row in rows if viewer.may_see(row)]
 
 
 def active_with_key(viewer: Viewer, key: str) -> list[Row]:
-    """Return the active memories that have a key."""
+    """Return the active memories that have a key, also one that another displaces."""
     rows = rows_with(viewer, "key", key)
-    return [row for row in rows if viewer.standing(row).state == "active"]
+    return [row for row in rows if viewer.own_standing(row).state == "active"]
 
 
 def replaced_by(viewer: Viewer, row: Row) -> list[Digest]:
@@ -364,12 +362,13 @@ def echoed_memory(session: SessionValue, text: str, upto: tuple[LogId, int] | No
     among other words. "": there is none. `upto`: before that event of the path.
     """
     said = f" {plain_text(text)} "
+    recalled = frozenset(_recalled_before(session, upto))
     store = core_of(session).store
-    for memory in _recalled_before(session, upto):
-        for row in store.rows("memory", ITEM, {"id": memory}, limit=1):
-            known = f" {plain_text(str(row['text']))}"
-            if known in said or said.rstrip() in f"{known} ":
-                return memory
+    rows = store.rows("memory", ITEM, {"id": recalled}, limit=_ALL) if recalled else ()
+    for row in rows:
+        known = f" {plain_text(str(row['text']))}"
+        if known in said or said.rstrip() in f"{known} ":
+            return str(row["id"])
     return ""
 
 

@@ -16,11 +16,13 @@ import msgspec
 from plait.errors import InvalidValue, PlaitError, StalePlan, UnknownMemory
 from plait.event import Event
 from plait.event.kinds import (
+    MemoryRecalled,
     MemoryRestored,
     MemoryRetracted,
     MemoryRolledBack,
     MemorySuperseded,
     MessageSaid,
+    Rewound,
     Text,
 )
 from plait.ids import Digest, LogId, digest, house_of, is_digest, short
@@ -37,7 +39,7 @@ from plait.memory.falling import (
 )
 from plait.memory.items import ID_MIN, SHORT, Named, find_row
 from plait.memory.readers import MemoryReader, inboxes_of, readers_of
-from plait.memory.rows import ITEM
+from plait.memory.rows import ITEM, MemoryRows, holder_names
 from plait.memory.scopes import Overseer
 from plait.memory.standing import AGAIN, ROLLBACK
 from plait.session.house import append_to_house, house_events
@@ -51,6 +53,9 @@ _SERVICE = "service:memory"
 _SHOWN_MAX = 20  # lines of one sort that a plan prints
 _TEXT_MAX = 80
 _encode = msgspec.json.Encoder(order="deterministic").encode
+# Events of these kinds may change a plan, in any log: a memory that is written while the plan is
+# applied may rest on one that falls.
+BEARING = MemoryRows.kinds - {MemoryRecalled.__name__, Rewound.__name__}
 
 
 class RollbackPlan(msgspec.Struct, frozen=True):
@@ -85,14 +90,15 @@ class RollbackPlan(msgspec.Struct, frozen=True):
             raise InvalidValue("reason", "none is stated", "say why, for those who relied on it")
         store = store_at(self.store)
         act = person_acting(store, actor, "roll memories back", self.about)
-        self._check_ground()
+        self.check_ground()
         if self.is_empty:
             raise InvalidValue("rollback", f"{self.about}: nothing would change", "leave it")
         return append_to_house(
             self.store,
             self._drafts(act, reason),
             notices=self._notices(store, reason),
-            check=lambda _: self._check_ground(),
+            check=GroundCheck(self),
+            kinds=BEARING,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -133,13 +139,15 @@ class RollbackPlan(msgspec.Struct, frozen=True):
         cut = f"{text[: _TEXT_MAX - 1]}…" if len(text) > _TEXT_MAX else text
         return f"[m:{memory[:SHORT]}] {cut}".rstrip()
 
-    def _check_ground(self) -> None:
+    def check_ground(self) -> Book:
+        """Raise StalePlan if the plan would be another now; return the rows that it rests on."""
         try:
-            now = _plan(store_at(self.store), self.request, with_readers=False)
+            book, now = _plan(store_at(self.store), self.request, with_readers=False)
         except PlaitError as error:  # it is undone already, say
             raise StalePlan(self.about) from error
         if now.digest != self.digest:
             raise StalePlan(self.about)
+        return book
 
     def _drafts(self, act: Act, reason: str) -> list[Draft]:
         body = MemoryRolledBack(self.digest, self.about, reason, self.weakened, self.undoes)
@@ -149,12 +157,13 @@ class RollbackPlan(msgspec.Struct, frozen=True):
             drafts.append(
                 Draft(MemoryRetracted(ROLLBACK, reason), act._replace(causes=(memory, 0)))
             )
+        # before the others are back: else their keys would supersede these once more
+        for memory, other in self.superseded:
+            drafts.append(Draft(MemorySuperseded(AGAIN), act._replace(causes=(memory, other, 0))))
         for memory, other in self.restored:
             # without a second memory among its causes it undoes the retraction
             causes = (memory,) if other is None else (memory, other, 0)
             drafts.append(Draft(MemoryRestored(ROLLBACK, reason), act._replace(causes=causes)))
-        for memory, other in self.superseded:
-            drafts.append(Draft(MemorySuperseded(AGAIN), act._replace(causes=(memory, other, 0))))
         return drafts
 
     def _notices(self, store: Store, reason: str) -> dict[LogId, list[Draft]]:
@@ -168,6 +177,53 @@ class RollbackPlan(msgspec.Struct, frozen=True):
             body = MessageSaid("user", (Text("\n".join(lines)),), name="memory")
             notices[log] = [Draft(body, Act(_SERVICE, causes=(0,)))]
         return notices
+
+
+class GroundCheck:
+    """Checks the ground of a plan before its commit, and again after each event that bears on it.
+
+    Others may write memories all the time: those that have nothing to do with the plan are told
+    apart by themselves, so that the plan is not made again for each.
+    """
+
+    def __init__(self, plan: RollbackPlan) -> None:
+        self._plan, self._store = plan, store_at(plan.store)
+        self._number = 0
+        self._ids: frozenset[str] = frozenset()
+        self._names: frozenset[tuple[object, str]] = frozenset()
+
+    def __call__(self, _: object) -> None:
+        number = self._store.number
+        if self._number and not self._bears(self._number):
+            self._number = number
+            return
+        rows = self._plan.check_ground().rows()
+        self._ids = frozenset([str(row["id"]) for row in rows])
+        self._names = frozenset([name for row in rows for name in _names_of(row)])
+        self._number = number
+
+    def _bears(self, number: int) -> bool:
+        """True if an event after a commit may change the plan."""
+        about: set[str] = set()
+        for _, event in self._store.feed(number, kinds=BEARING):
+            about.update((event.id, *event.header.causes))
+            for ground in getattr(event.body, "grounds", ()):
+                about.update(ground.memories)
+        if about & self._ids:
+            return True
+        rows = self._store.rows("memory", ITEM, {"id": frozenset(about)}, limit=_ALL)
+        return any([self._is_root(row) or self._names & {*_names_of(row)} for row in rows])
+
+    def _is_root(self, row: Row) -> bool:
+        """True if a memory is one of those that a plan is about, by its writer or its source."""
+        sort, name = self._plan.request
+        if sort == "source":
+            return row["source"] is not None
+        return name == {"session": row["log"], "author": row["actor"]}.get(sort)
+
+
+def _names_of(row: Row) -> list[tuple[object, str]]:
+    return [(row["owner"], name) for name in holder_names(row)]
 
 
 def _limited(lines: list[str]) -> list[str]:
@@ -215,10 +271,12 @@ def plan_rollback(
         request = "author", author
     else:
         request = "undo", find_rollback(store, undo or "").id
-    return _plan(store, request)
+    return _plan(store, request)[1]
 
 
-def _plan(store: Store, request: tuple[str, str], *, with_readers: bool = True) -> RollbackPlan:
+def _plan(
+    store: Store, request: tuple[str, str], *, with_readers: bool = True
+) -> tuple[Book, RollbackPlan]:
     sort, name = request
     if sort == "undo":
         book, plan = _plan_inverse(store, store.event(Digest(name)))
@@ -238,7 +296,7 @@ def _plan(store: Store, request: tuple[str, str], *, with_readers: bool = True) 
     )
     changed = [*plan.retracted, *[memory for memory, other in plan.restored if other is None]]
     readers = readers_of(book, changed) if with_readers else ()
-    return msgspec.structs.replace(
+    return book, msgspec.structs.replace(
         plan, readers=readers, digest=digest(_PLAN_TAG, sealed), request=request
     )
 
@@ -314,8 +372,8 @@ class _Inverse:
         again = {older for older, _ in self.pairs}
         rival = rival_of(self.now, memory, back | again)
         was_active = self._then.standing(memory).state == "active"
-        if rival is not None and was_active and self._then.standing(rival).state != "active":
-            return f"m:{rival[:SHORT]} has its key now, so it stays away"
+        if rival is not None and was_active and self._then.standing(rival.memory).state != "active":
+            return f"{rival.why}, so it stays away"
         return ""
 
 

@@ -7,7 +7,7 @@ of each append, and can be dropped and made again. Which decisions count depends
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import msgspec
 
@@ -27,25 +27,23 @@ from plait.event.kinds import (
     Rewound,
     ValidationRecorded,
 )
-from plait.ids import Digest, LogId
+from plait.ids import Digest
+from plait.memory.standing import (
+    FAILED_VERDICT,
+    KEY,
+    SAME,
+    VERDICT,
+    VERDICTS,
+    MemoryDecision,
+    is_own_verdict,
+    standing_of,
+)
 from plait.memory.words import WORDS_VERSION, text_digest, words_of
 from plait.session.content import text_of
 from plait.store import Row, Rows, Table
 
 ITEM, REST, SUPPORT, READ, REWIND = "item", "rest", "support", "read", "rewind"
-ARRIVING = "arriving"
-
-
-class MemoryDecision(NamedTuple):
-    """A decision about a memory, and where it stands."""
-
-    number: int  # its commit number
-    kind: str
-    log: LogId
-    seq: int
-    other: str  # the second memory of a superseded or restored one; "": none
-    rule: str  # "": a person decided
-    actor: str
+ARRIVING, HOLDER, LATE = "arriving", "holder", "late"
 
 
 _encode = msgspec.json.Encoder().encode
@@ -62,9 +60,10 @@ _DECISIONS = (
     MemoryRestored,
 )
 DECISION_KINDS = frozenset(kind.__name__ for kind in _DECISIONS)
-VERDICT = ValidationRecorded.__name__
 _REWOUND = Rewound.__name__
 _LIMITS = ("valid_from", "valid_until", "expires")
+# two memories with the same words and these make the same statement
+STATED = ("key", "speaker", "source", "importance", *_LIMITS, "review_by")
 
 
 class MemoryRows:
@@ -75,10 +74,15 @@ class MemoryRows:
     `arriving` has the proposals, supports and verdicts that a merge or the end of a run may have to
     decide about. A memory is `plain` if it was committed, has no limits in time, and nothing was
     decided since.
+
+    Of one owner and key, at most one memory is active: one that becomes active supersedes the one
+    that was, in this fold, since writers that do not know of each other may commit both. `holder`
+    has the last memory that became active for each owner and key, and for each statement. At
+    session scope this depends on the path: `late` has the memories for which a reader has to look.
     """
 
     name = "memory"
-    version = 2 + WORDS_VERSION
+    version = 4 + WORDS_VERSION
     kinds = DECISION_KINDS | {
         MemoryProposed.__name__,
         MemorySupported.__name__,
@@ -150,6 +154,12 @@ class MemoryRows:
         ),
         Table(ARRIVING, key=("log", "seq"), columns={"log": "text", "seq": "integer"}),
         Table(
+            HOLDER,
+            key=("owner", "name"),
+            columns={"owner": "text", "name": "text", "memory": "text"},
+        ),
+        Table(LATE, key=("key", "memory"), columns={"key": "text", "memory": "text"}),
+        Table(
             REWIND,
             key=("log", "number"),
             columns={"log": "text", "number": "integer", "seq": "integer", "target": "integer"},
@@ -165,6 +175,9 @@ class MemoryRows:
         if kind == VERDICT:
             for cause in header.causes:
                 self._judge(rows, number, event, cause)
+            if header.run is not None and header.causes:
+                # it may be the copy of one that came through the inbox and names a memory
+                rows.put(ARRIVING, {"log": header.log, "seq": header.seq})
             return
         body = event.body
         if isinstance(body, MemoryProposed):
@@ -196,11 +209,11 @@ class MemoryRows:
         if isinstance(body, (MemorySuperseded, MemoryRestored)) and len(header.causes) > 1:
             other = header.causes[1]
         rule = getattr(body, "rule", "")
-        place = header.log, header.seq
-        decision = MemoryDecision(number, event.kind, *place, other, rule, header.actor)
+        decision = _decision_at(number, event, event.kind, rule, other)
         known = decode_decisions(str(row["decisions"]))
-        if known and known[-1][1] == decision.kind == MemoryRejected.__name__:
-            return  # it is rejected again: nothing changes
+        if known and (known[-1].kind, known[-1].other) == (decision.kind, other):
+            if isinstance(body, (MemoryRejected, MemorySuperseded)):
+                return  # it is rejected again, or superseded as the fold has it: nothing changes
         row = {**row, "decisions": _encode([*known, decision]).decode()}
         if isinstance(body, MemoryRejected):
             row["words"] = ""  # no search finds it
@@ -209,38 +222,106 @@ class MemoryRows:
         is_first = not known and isinstance(body, MemoryCommitted)
         row["plain"] = int(is_first and all([row[limit] is None for limit in _LIMITS]))
         rows.put(ITEM, row)
+        if row["scope"] != "session":
+            if not is_wide_active(known) and is_wide_active([*known, decision]):
+                _take_hold(rows, row, decision)
+        elif row["key"] and isinstance(body, MemoryCommitted) and not rule:
+            rows.put(LATE, {"key": row["key"], "memory": memory})
 
     def _judge(self, rows: Rows, number: int, event: Event, memory: Digest) -> None:
-        """Take in a verdict on a memory: one that passes confirms it."""
+        """Take in a verdict on a memory. At session scope it decides; for wider scopes a decision
+        follows it.
+        """
         row, body = rows.get(ITEM, memory), event.body
-        if row is None or not isinstance(body, ValidationRecorded) or not body.passed:
+        if row is None or not isinstance(body, ValidationRecorded):
+            return
+        if is_own_verdict(str(row["actor"]), event.actor, body.by):
             return
         rows.put(ARRIVING, {"log": event.log, "seq": event.seq})
-        if row["scope"] != "session" and event.header.run is not None:
-            return  # a run only proposes to wider scopes: its end decides
-        place = event.log, event.seq
-        decision = MemoryDecision(number, VERDICT, *place, "", f"verdict {body.name}", event.actor)
-        known = decode_decisions(str(row["decisions"]))
-        row = {**row, "decisions": _encode([*known, decision]).decode(), "plain": 0}
-        rows.put(ITEM, row)
+        kind = VERDICT if body.passed else FAILED_VERDICT
+        _add_decision(rows, row, _decision_at(number, event, kind, f"verdict {body.name}"))
+        if row["scope"] == "session" and row["key"] and body.passed:
+            rows.put(LATE, {"key": row["key"], "memory": memory})
 
     def _support(
         self, rows: Rows, number: int, event: Event, memory: Digest, grounds: tuple[Ground, ...]
     ) -> None:
-        row = rows.get(ITEM, memory)
-        if row is None:
+        if rows.get(ITEM, memory) is None:
             return
-        rows.put(ITEM, {**row, "supports": _count(row["supports"]) + 1})
         rows.put(ARRIVING, {"log": event.log, "seq": event.seq})
         header = event.header
         by_person = header.actor.startswith("human:") and header.origin == "human"
-        said: Row = {
-            "grounds": _encode(grounds).decode(),
-            "run": header.run,
-            "person": int(by_person and header.run is None),
-        }
-        rows.put(SUPPORT, {"memory": memory, "number": number, **said})
-        _put_rests(rows, memory, grounds)
+        is_word = by_person and header.run is None
+        _put_support(rows, number, memory, grounds, header.run, is_word=is_word)
+
+
+# ── one memory for each key and statement ────────────────────────────────────────────────────
+
+
+def is_wide_active(decisions: Sequence[MemoryDecision]) -> bool:
+    """True if a memory of a wider scope is active, by all decisions about it."""
+    return standing_of(deciding_at(decisions, is_wide=True)).state == "active"
+
+
+def deciding_at(decisions: Sequence[MemoryDecision], *, is_wide: bool) -> list[MemoryDecision]:
+    """Return the decisions that count at a scope: at a wider one, a verdict is evidence alone, and
+    the decision that follows it counts.
+    """
+    return [each for each in decisions if not is_wide or each.kind not in VERDICTS]
+
+
+def _take_hold(rows: Rows, row: Row, by: MemoryDecision) -> None:
+    """Let a memory of a wider scope that becomes active replace the active one of its key; if the
+    same statement is active already, let it be support of that one.
+    """
+    memory, (statement, *keys) = str(row["id"]), holder_names(row)
+    if (first := _active_holder(rows, row, statement)) is not None:
+        _add_decision(rows, row, _superseded(by, str(first["id"]), SAME))
+        ground = Ground(Digest(memory), (Digest(memory),))
+        _put_support(rows, by.number, Digest(str(first["id"])), (ground,))
+        return
+    for key in keys:
+        if (old := _active_holder(rows, row, key)) is not None:
+            _add_decision(rows, old, _superseded(by, memory, KEY))
+    for name in (statement, *keys):
+        rows.put(HOLDER, {"owner": row["owner"], "name": name, "memory": memory})
+
+
+def holder_names(row: Row) -> list[str]:
+    """Return the names under which one memory of an owner is active at most: its statement, and its
+    key, if it has one.
+    """
+    stated = [row[name] for name in STATED]
+    same = f"{row['same']} {_encode(stated).decode()}" if any(stated) else str(row["same"])
+    return [same, f"key {row['key']}"] if row["key"] else [same]
+
+
+def _active_holder(rows: Rows, row: Row, name: str) -> Row | None:
+    """Return another memory that is active under a name of the same owner. None: there is none."""
+    held = rows.get(HOLDER, row["owner"], name)
+    if held is None or held["memory"] == row["id"]:
+        return None
+    other = rows.get(ITEM, held["memory"])
+    is_held = other is not None and is_wide_active(decode_decisions(str(other["decisions"])))
+    return other if is_held else None
+
+
+def _superseded(by: MemoryDecision, other: str, rule: str) -> MemoryDecision:
+    return by._replace(kind=MemorySuperseded.__name__, other=other, rule=rule)
+
+
+def _add_decision(rows: Rows, row: Row, decision: MemoryDecision) -> None:
+    known = decode_decisions(str(row["decisions"]))
+    changes: Row = {"decisions": _encode([*known, decision]).decode()}
+    if decision.kind not in VERDICTS:
+        changes["plain"] = 0
+    rows.put(ITEM, {**row, **changes})
+
+
+def _decision_at(
+    number: int, event: Event, kind: str, rule: str, other: str = ""
+) -> MemoryDecision:
+    return MemoryDecision(number, kind, event.log, event.seq, other, rule, event.actor)
 
 
 def item_row(number: int, event: Event, body: MemoryProposed) -> Row:
@@ -282,6 +363,23 @@ def item_row(number: int, event: Event, body: MemoryProposed) -> Row:
 
 def _words_text(words: list[str], speaker: str) -> str:
     return " ".join(words_of("", speaker) + words if speaker else words)
+
+
+def _put_support(
+    rows: Rows,
+    number: int,
+    memory: Digest,
+    grounds: tuple[Ground, ...],
+    run: str | None = None,
+    *,
+    is_word: bool = False,
+) -> None:
+    """Put further evidence for a memory; `is_word`: a person said so, and not code of a run."""
+    if (row := rows.get(ITEM, memory)) is not None:
+        rows.put(ITEM, {**row, "supports": _count(row["supports"]) + 1})
+    said: Row = {"grounds": _encode(grounds).decode(), "run": run, "person": int(is_word)}
+    rows.put(SUPPORT, {"memory": memory, "number": number, **said})
+    _put_rests(rows, memory, grounds)
 
 
 def _put_rests(rows: Rows, memory: Digest, grounds: tuple[Ground, ...]) -> None:

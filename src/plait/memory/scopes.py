@@ -14,9 +14,17 @@ from weakref import WeakKeyDictionary
 
 from plait.errors import InvalidValue, NoOwner
 from plait.event.kinds import Place, Scope, SessionOpened
-from plait.ids import LogId, house_of
-from plait.memory.rows import VERDICT, MemoryDecision, decode_decisions
-from plait.memory.standing import MemoryStanding, standing_of
+from plait.ids import Digest, LogId, house_of
+from plait.memory.rows import ITEM, LATE, deciding_at, decode_decisions
+from plait.memory.standing import (
+    AGAIN,
+    SUPERSEDED,
+    VERDICT,
+    MemoryDecision,
+    MemoryStanding,
+    replaced_standing,
+    standing_of,
+)
 from plait.session.arguments import value_text
 from plait.session.core import Core
 from plait.session.fold import state_at
@@ -29,6 +37,7 @@ from plait.store.search import PLACE_MAX, PLACE_MIN
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _PREDECESSORS_MAX = 4096  # sessions of one store that are remembered
 _NUMBERS_MAX = 65_536  # places of one store whose commit numbers are remembered
+_ALL = 2**31
 _SUCCESSIONS_MAX = 32  # sessions that a session succeeds, one after another
 
 
@@ -50,7 +59,8 @@ class Viewer:
         self._path = None if path is None else Known(path)
         self._session_owners = sorted({f"session:{span.log}" for span in path or ()})
         self._house = house_of(store.id)
-        self._roots: dict[LogId, bool] = {}
+        self._late: dict[str, list[Row]] = {}  # by key: those that may displace others
+        self._seen: dict[str, bool] = {}  # the successors that it may see
 
     @property
     def owners(self) -> list[str] | None:
@@ -85,25 +95,68 @@ class Viewer:
         return row["plain"] == 1 and self.number is None and row["scope"] != "session"
 
     def standing(self, row: Row) -> MemoryStanding:
-        """Return the standing of a memory for this reader."""
-        decisions = decode_decisions(str(row["decisions"]))
+        """Return the standing of a memory for this reader.
+
+        A memory of session scope that a person or a check makes active later replaces the active
+        one of its key, for readers who see both. The fold does this for wider scopes.
+        """
+        own = self.own_standing(row)
+        if own.state != "active" or row["scope"] != "session" or not row["key"]:
+            return own
+        later = self._later_activation(row, own)
+        return own if later is None else replaced_standing(*later)
+
+    def own_standing(self, row: Row) -> MemoryStanding:
+        """Return the standing of a memory by the decisions about it alone."""
         is_wide = row["scope"] != "session"
+        decisions = deciding_at(decode_decisions(str(row["decisions"])), is_wide=is_wide)
         return standing_of([each for each in decisions if self._counts(each, is_wide)])
+
+    def _later_activation(
+        self, row: Row, own: MemoryStanding
+    ) -> tuple[Digest, MemoryDecision] | None:
+        """Return the last memory of the same key that became active later, and the decision."""
+        found: list[tuple[tuple[int, int], Digest, MemoryDecision]] = []
+        for other in self._late_rows(str(row["key"])):
+            by = self.own_standing(other).by if self._may_displace(other, row) else None
+            if by is not None and (by.kind == VERDICT or by.log == self._house):
+                when = by.number, int(str(other["number"]))
+                found.append((when, Digest(str(other["id"])), by))
+        mine = own.by.number if own.by is not None else 0, int(str(row["number"]))
+        when, memory, by = max(found, default=((0, 0), Digest(""), None))
+        return (memory, by) if by is not None and when > mine else None
+
+    def _may_displace(self, other: Row, row: Row) -> bool:
+        is_other = other["id"] != row["id"] and self.may_see(other)
+        return is_other and self.own_standing(other).state == "active"
+
+    def _late_rows(self, key: str) -> list[Row]:
+        if key not in self._late:
+            late = self.store.rows("memory", LATE, {"key": key}, limit=_ALL)
+            ids = frozenset([str(each["memory"]) for each in late])
+            self._late[key] = (
+                self.store.rows("memory", ITEM, {"id": ids}, limit=_ALL) if ids else []
+            )
+        return self._late[key]
 
     def _counts(self, decision: MemoryDecision, is_wide: bool) -> bool:
         if self.number is not None and decision.number > self.number:
             return False
-        if decision.log == self._house:
-            return True
         if is_wide:
-            # decisions of branches are made when they arrive; only a verdict stands by itself
-            return decision.kind != VERDICT or self._is_root(decision.log)
-        return self._path is not None and self._path.has(decision.log, decision.seq)
+            return True
+        if decision.log != self._house:
+            return self._path is not None and self._path.has(decision.log, decision.seq)
+        # a person approved its successor, which only those replace who have it on their path
+        is_replaced = decision.kind == SUPERSEDED and decision.rule != AGAIN
+        return not is_replaced or self._sees(decision.other)
 
-    def _is_root(self, log: LogId) -> bool:
-        if log not in self._roots:
-            self._roots[log] = self.store.log(log).parent is None
-        return self._roots[log]
+    def _sees(self, memory: str) -> bool:
+        if memory not in self._seen:
+            rows = self.store.rows("memory", ITEM, {"id": memory}, limit=1)
+            self._seen[memory] = any(
+                [row["scope"] != "session" or self.may_see(row) for row in rows]
+            )
+        return self._seen[memory]
 
 
 class Overseer(Viewer):
@@ -125,6 +178,10 @@ class Overseer(Viewer):
 
     def _counts(self, decision: MemoryDecision, is_wide: bool) -> bool:
         return self.number is None or decision.number <= self.number
+
+    def _may_displace(self, other: Row, row: Row) -> bool:
+        # the memories of one session: those of another one are no rivals
+        return other["owner"] == row["owner"] and super()._may_displace(other, row)
 
 
 def viewer_of(

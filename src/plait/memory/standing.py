@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, get_args
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -14,10 +14,27 @@ from plait.event.kinds import (
     MemoryRestored,
     MemoryRetracted,
     MemorySuperseded,
+    ValidationRecorded,
 )
-from plait.ids import Digest, Micros
-from plait.memory.rows import VERDICT, MemoryDecision
+from plait.ids import Digest, LogId, Micros
 from plait.store import Row
+
+VERDICT = ValidationRecorded.__name__  # the kind of a decision by a check that passed
+FAILED_VERDICT = f"{VERDICT}: failed"
+VERDICTS = frozenset({VERDICT, FAILED_VERDICT})
+
+
+class MemoryDecision(NamedTuple):
+    """A decision about a memory, and where it stands."""
+
+    number: int  # its commit number
+    kind: str
+    log: LogId
+    seq: int
+    other: str  # the second memory of a superseded or restored one; "": none
+    rule: str  # "": a person decided
+    actor: str
+
 
 State = Literal["proposed", "active", "quarantined", "rejected", "superseded", "retracted"]
 STATES: tuple[State, ...] = get_args(State)
@@ -37,15 +54,36 @@ _GATED: dict[str, State] = {
     MemoryRejected.__name__: "rejected",
 }
 _RETRACTED, _RESTORED = MemoryRetracted.__name__, MemoryRestored.__name__
-_SUPERSEDED = MemorySuperseded.__name__
+SUPERSEDED = MemorySuperseded.__name__
 DOCUMENT = "document"  # the rule of pieces that a person ingested, and that a document lost
 ROLLBACK = "rollback"  # the rule of retractions and restorations in a rollback
 AGAIN = "undone"  # the rule by which a memory is superseded again, once its rollback is undone
 
 
+KEY = "key"  # the rule by which a memory replaces the active one of its owner and key
+SAME = "same"  # the rule by which an equal statement counts as support of the first
+CHECK = "verdict"  # the rule of memories that a check made active, or took back
 # The rules whose quarantine a passing verdict or a second run lifts. What reads like an
 # instruction, what a detector objects to and what was taken back before waits for a person.
 CONFIRMABLE = frozenset({"reflection", "origin", "model", "unconfirmed"})
+
+
+def is_liftable(by: MemoryDecision | None) -> bool:
+    """True if a passing verdict lifts the quarantine that this decision led to."""
+    return by is not None and (by.kind == FAILED_VERDICT or by.rule in (*CONFIRMABLE, CHECK))
+
+
+def is_by_verdict(by: MemoryDecision | None) -> bool:
+    """True if a passing verdict made a memory active, so that a failing one takes that back."""
+    return by is not None and (by.kind == VERDICT or by.rule == CHECK)
+
+
+def is_own_verdict(writer: str, judge: str, names: Sequence[str]) -> bool:
+    """True if the one who wrote a memory judges it: that would be no second opinion.
+
+    `names` are those under which code of a run gives verdicts.
+    """
+    return writer in (judge, *names) or writer.partition(":")[2] in names
 
 
 def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
@@ -61,11 +99,14 @@ def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
         if kind in _GATED:
             gated, by = _GATED[kind], decision
         elif kind == VERDICT:
-            if gated == "quarantined" and by is not None and by.rule in CONFIRMABLE:
+            if gated == "quarantined" and is_liftable(by):
                 gated, by = "active", decision
+        elif kind == FAILED_VERDICT:
+            if gated == "active" and is_by_verdict(by):
+                gated, by = "quarantined", decision
         elif kind == _RETRACTED:
             retractions.append(decision)
-        elif kind == _SUPERSEDED:
+        elif kind == SUPERSEDED:
             # a reader who never knew the superseder does not learn of it by an undone rollback
             if decision.rule != AGAIN or decision.other in lifted:
                 superseders[decision.other] = decision
@@ -82,6 +123,12 @@ def standing_of(decisions: Iterable[MemoryDecision]) -> MemoryStanding:
     if superseders:
         return MemoryStanding("superseded", [*superseders.values()][-1], others)
     return MemoryStanding(gated, by)
+
+
+def replaced_standing(memory: Digest, by: MemoryDecision) -> MemoryStanding:
+    """Return the standing of a memory that another of its key replaced when it became active."""
+    replaced = by._replace(kind=SUPERSEDED, other=memory, rule=KEY)
+    return MemoryStanding("superseded", replaced, (memory,))
 
 
 def change_text(standing: MemoryStanding) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from plait import secrets
 from plait.errors import MissingExtra, MissingKey, PlaitError
 from plait.model.anthropic_faults import explain
 from plait.model.anthropic_reply import ReplyDraft, StreamEvent, WireMessage
-from plait.model.anthropic_request import PROVIDER, Block, request_options
+from plait.model.anthropic_request import PROVIDER, TAKEN, Block, request_options
 from plait.model.base import (
     Delta,
     Fault,
@@ -53,6 +53,8 @@ class AnthropicModel:
     ANTHROPIC_BASE_URL, unless given here.
     """
 
+    takes = TAKEN
+
     def __init__(
         self,
         model: str,
@@ -62,6 +64,7 @@ class AnthropicModel:
         timeout_s: float = 600.0,  # of silence
         # of an answer, where the request does not say; thinking comes on top
         tokens_max: int = 8192,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"{PROVIDER}:{model}"
         if _missing:
@@ -74,6 +77,7 @@ class AnthropicModel:
             base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
         )
         self._model, self._timeout_s, self._tokens_max = model, timeout_s, tokens_max
+        self._headers = dict(headers or {})
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, anthropic.AsyncAnthropic] = (
             WeakKeyDictionary()
         )
@@ -146,7 +150,11 @@ class AnthropicModel:
             if loop not in self._clients:
                 timeout = httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_S))
                 self._clients[loop] = anthropic.AsyncAnthropic(
-                    api_key=self._key, base_url=self._base_url, timeout=timeout, max_retries=0
+                    api_key=self._key,
+                    base_url=self._base_url,
+                    timeout=timeout,
+                    max_retries=0,
+                    default_headers=self._headers or None,
                 )
             return self._clients[loop]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -11,7 +11,6 @@ import msgspec
 from plait.errors import UnknownBlob
 from plait.event import Json
 from plait.event.kinds import Data, File, Image, Parts, Reasoning, Text
-from plait.ids import Digest
 from plait.model.base import (
     Answered,
     AnsweredCall,
@@ -22,10 +21,19 @@ from plait.model.base import (
     Spec,
     Turn,
 )
+from plait.model.files import (
+    IMAGES,
+    PDF,
+    Blob,
+    can_take,
+    left_out_text,
+    shown_file,
+    text_of_file,
+)
+from plait.model.grammar import without_keyword
 
 PROVIDER = "anthropic"
 Block = dict[str, Any]
-Blob = Callable[[Digest], bytes]
 Content = Text | Reasoning | Image | File | Data
 
 
@@ -35,15 +43,7 @@ _SAMPLING = {"temperature", "top_p", "top_k"}
 # the provider to say.
 _SAMPLING_VERSION = {"anthropic-version": "2023-06-01"}
 _OUR_PARAMETERS = {"tokens_max", "stop", "thinking_tokens", "output_config"}
-_IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
-_TEXTS = {
-    "application/json",
-    "application/xml",
-    "application/yaml",
-    "application/toml",
-    "application/javascript",
-    "application/x-sh",
-}
+TAKEN = IMAGES | PDF
 
 
 def request_options(request: Request, model: str, tokens_max: int) -> Block:
@@ -97,7 +97,8 @@ def _closed_schema(schema: Json) -> Block | None:
     """Return the schema in the form that the API takes. None: it takes no such schema."""
     import anthropic
 
-    plain = msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
+    known = without_keyword(schema, "discriminator")
+    plain = msgspec.json.decode(msgspec.json.encode(known), type=dict[str, Any])
     if not _is_closed(plain, plain.get("$defs", {})):
         return None
     try:
@@ -215,7 +216,8 @@ def _visible_blocks(parts: Parts, blob: Blob) -> list[Block]:
 
 
 def _visible_block(part: Content, blob: Blob) -> list[Block]:
-    if isinstance(part, Image) and part.media_type in _IMAGES and (content := _bytes(part, blob)):
+    content = can_take(part, TAKEN, blob) if isinstance(part, Image) else None
+    if content is not None and isinstance(part, Image):
         return [
             {
                 "type": "image",
@@ -233,26 +235,18 @@ def _visible_block(part: Content, blob: Blob) -> list[Block]:
 
 def _document(part: File, blob: Blob) -> Block | None:
     """Return the source of a document block. None: the API has no way to show it."""
-    content = _bytes(part, blob) or b""
-    if part.media_type == "application/pdf" and content:
+    if (content := can_take(part, TAKEN, blob)) is not None:
         return {"type": "base64", "media_type": "application/pdf", "data": _base64(content)}
-    kind = part.media_type.partition(";")[0]
-    if content.strip() and (
-        kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))
-    ):
-        try:
-            return {"type": "text", "media_type": "text/plain", "data": content.decode()}
-        except UnicodeDecodeError:
-            pass
-    return None
+    text = text_of_file(part, blob)
+    return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
 
 
 def _text_blocks(part: Content, blob: Blob) -> list[Block]:
     """Return a part as text; images and files are named, never left out."""
     if isinstance(part, Image):
-        return _text(f"[image: {part.alt or part.media_type}, not shown: {_why_not(part, blob)}]")
+        return _text(left_out_text(part, blob))
     if isinstance(part, File):
-        return _text(f"[file: {part.name}, not shown: {_why_not(part, blob)}]")
+        return _text(shown_file(part, blob))
     if isinstance(part, Data):
         value = (
             _bytes(part, blob)
@@ -264,17 +258,6 @@ def _text_blocks(part: Content, blob: Blob) -> list[Block]:
         content = _bytes(part, blob)
         return _text("[text, not shown: it was erased]" if content is None else content.decode())
     return _text(part.text)
-
-
-def _why_not(part: Image | File, blob: Blob) -> str:
-    content = _bytes(part, blob)
-    return (
-        "it was erased"
-        if content is None
-        else f"{part.media_type}, {len(content)} bytes"
-        if content
-        else "it is empty"
-    )
 
 
 def _bytes(part: Content, blob: Blob) -> bytes | None:

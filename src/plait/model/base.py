@@ -210,6 +210,31 @@ class Restarted(msgspec.Struct, frozen=True):
         return ""
 
 
+class Queued(msgspec.Struct, frozen=True):
+    """The ask waits, because of a limit of its model that is kept on this side."""
+
+    model: str
+    why: str
+    agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """The model cannot see an image or a file of its prompt, and is told that it was left out."""
+
+    model: str
+    name: str  # of the file; the description of an image
+    media_type: str
+    agent: str = ""
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
 class OutputDelta(msgspec.Struct, frozen=True):
     """A piece of the output of a command that is running.
 
@@ -225,7 +250,7 @@ class OutputDelta(msgspec.Struct, frozen=True):
         return ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | OutputDelta
+Delta = TextDelta | ReasoningDelta | ToolDelta | Restarted | Queued | Unseen | OutputDelta
 OnDelta = Callable[[Delta], None]
 
 

@@ -50,7 +50,10 @@ def grammar(schema: Json, lead: str = "") -> str:
     # Lenient: a keyword it does not know is passed over. The runtime of the agent checks the whole
     # schema anyway.
     rules = msgspec.json.encode(
-        {**_schema(schema), "x-guidance": {"whitespace_flexible": False, "lenient": True}}
+        {
+            **_schema(without_keyword(schema, "discriminator")),
+            "x-guidance": {"whitespace_flexible": False, "lenient": True},
+        }
     ).decode()
     return (
         f"%llguidance {{}}\nstart: {_quote(lead) + ' ' if lead else ''}value\nvalue: %json {rules}"
@@ -77,6 +80,21 @@ def loose_schema(schema: Json) -> Json:
         "required": list(names),
         "additionalProperties": False,
     }
+
+
+def without_keyword(schema: Json, keyword: str) -> Json:
+    """Return the schema without a keyword, at any depth; a property may be called so."""
+    if not isinstance(schema, Mapping):
+        return schema
+    found: dict[str, Json] = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, Mapping):
+            found[key] = {name: without_keyword(each, keyword) for name, each in value.items()}
+        elif key in _LISTED and isinstance(value, Sequence) and not isinstance(value, str):
+            found[key] = [without_keyword(each, keyword) for each in value]
+        elif key != keyword:
+            found[key] = without_keyword(value, keyword) if key in _SINGLE else value
+    return found
 
 
 def _bound_inner(key: str, value: Json) -> Json:

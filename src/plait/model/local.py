@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from plait.errors import MissingExtra, MissingWeights, UnknownBlob
+from plait.errors import MissingExtra, MissingWeights
 from plait.event import Json
 from plait.event.kinds import Data, File, Image, Part, Parts, Reasoning, Text, Usage
 from plait.model import llama
@@ -34,6 +34,7 @@ from plait.model.base import (
     ToolDelta,
     Turn,
 )
+from plait.model.files import left_out_text, shown_file
 from plait.model.grammar import bound_schema, grammar, loose_schema
 from plait.model.prices import FREE
 
@@ -56,6 +57,8 @@ class LocalModel:
     word. Texts and arguments are streamed as they are written. Images and files that are not text
     are named, not looked at.
     """
+
+    takes: frozenset[str] = frozenset()
 
     def __init__(
         self, path: str | Path | None = None, *, context_tokens: int = 4096, seed: int = 7
@@ -322,21 +325,9 @@ def _part(part: Part, request: Request) -> str:
     if isinstance(part, Data):
         return _json(part.value)
     if isinstance(part, Image):
-        return (
-            f"[an image, {part.media_type}{f': {part.alt}' if part.alt else ''}; it cannot be seen"
-            " here]"
-        )
+        return left_out_text(part, request.blob)
     assert isinstance(part, File)
-    return _file(part, request)
-
-
-def _file(part: File, request: Request) -> str:
-    if part.media_type.startswith("text/") or part.media_type == "application/json":
-        try:
-            return f"[the file {part.name}]\n{request.blob(part.blob).decode()}"
-        except (UnicodeDecodeError, UnknownBlob):
-            pass
-    return f"[the file {part.name}, {part.media_type}; it cannot be read here]"
+    return shown_file(part, request.blob)
 
 
 def _examples(request: Request) -> list[Message]:

@@ -26,6 +26,7 @@ from plait.model.base import (
     Said,
     Turn,
 )
+from plait.model.files import IMAGES, PDF
 from plait.model.openai_client import (
     OFFICIAL,
     Endpoint,
@@ -51,6 +52,7 @@ from plait.model.openai_reply import (
     tool_call,
 )
 from plait.model.openai_request import (
+    TAKEN,
     arguments_text,
     can_reason,
     chat_messages,
@@ -63,11 +65,14 @@ from plait.model.openai_request import (
     rename_parameter,
     tool_choice,
 )
-from plait.model.prices import TokenPrice, price_of, token_price
+from plait.model.prices import FREE, TokenPrice, price_of, token_price
+from plait.model.providers import OWN, Provider
 
 
 class OpenAIModel:
     """A model of OpenAI, by the Responses API. `timeout_s` is the longest silence allowed."""
+
+    takes = TAKEN
 
     def __init__(
         self,
@@ -76,6 +81,7 @@ class OpenAIModel:
         api_key: str | None = None,
         base_url: str | None = None,
         timeout_s: float = 600.0,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"openai:{model}"
         key = api_key or os.environ.get("OPENAI_API_KEY")
@@ -85,6 +91,7 @@ class OpenAIModel:
             base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL,
             key or "",
             timeout_s,
+            headers=headers,
         )
         if not key:
             raise MissingKey(self.name, "OPENAI_API_KEY")
@@ -279,11 +286,32 @@ class ChatModel:
         timeout_s: float = 600.0,
         name: str | None = None,
         price: TokenPrice | tuple[float, float] | Mapping[str, float] | None = None,
+        headers: Mapping[str, str] | None = None,
+        provider: Provider = OWN,
     ) -> None:
         self._token_price = token_price(price) if price is not None else None
         self.name = name or _address(base_url) + (f"#{model}" if model else "")
-        self._model = model
-        self._server = Endpoint(self.name, base_url, api_key, timeout_s, foreign=True)
+        self._model, self._provider = model, provider
+        self._server = Endpoint(
+            self.name,
+            base_url,
+            api_key,
+            timeout_s,
+            foreign=True,
+            headers=headers,
+            query={"api-version": provider.version} if provider.version else None,
+            key_header=provider.key_header,
+        )
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The media types of images and files that it is sent; text files it is sent as text."""
+        return IMAGES | (PDF if self._server.is_official else self._provider.files)
+
+    @property
+    def has_own_price(self) -> bool:
+        """True if the program gave a price."""
+        return self._token_price is not None
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next `ask` opens new ones."""
@@ -313,7 +341,9 @@ class ChatModel:
         rename_parameter(
             given,
             "tokens_max",
-            "max_completion_tokens" if self._server.is_official else "max_tokens",
+            "max_completion_tokens"
+            if self._server.is_official
+            else self._provider.tokens_parameter,
         )
         if request.output is not None:
             given["response_format"] = {
@@ -332,7 +362,11 @@ class ChatModel:
             **body,
             "messages": [
                 *system,
-                *(message for turn in request.turns for message in chat_messages(turn, request)),
+                *(
+                    message
+                    for turn in request.turns
+                    for message in chat_messages(turn, request, self.takes)
+                ),
             ],
         }
 
@@ -391,11 +425,10 @@ class ChatModel:
     def _price(self, usage: Usage, model: str) -> Price | None:
         if self._token_price is not None:
             return self._token_price.price_of(usage)
-        return (
-            price_of("openai", model or str(self._model), usage)
-            if self._server.is_official
-            else None
-        )
+        if self._provider.is_free:
+            return FREE
+        listed = "openai" if self._server.is_official else self._provider.priced_as
+        return price_of(listed, model or str(self._model), usage) if listed else None
 
     def _without_choices(self, found: Item) -> Fault:
         # Some gateways answer 200 with an error inside.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 OFFICIAL = "https://api.openai.com/v1"
 CONNECT_S, DRAIN_S = 10.0, 0.1
 MESSAGE_MAX = 500
+KEY_MIN = 8  # characters; a shorter header is no secret, and would blot out other words
 
 Item = dict[str, Any]  # JSON as the provider has it
 
@@ -53,12 +54,18 @@ class Endpoint:
         timeout_s: float,
         *,
         foreign: bool = False,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        key_header: str = "",  # "": Authorization: Bearer
     ) -> None:
         try:
             import openai  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise MissingExtra(what, "openai", str(error)) from error
         secrets.learn_key(api_key, "API_KEY" if foreign else "OPENAI_API_KEY")
+        self._headers, self._query, self._key_header = dict(headers or {}), query, key_header
+        for value in self._headers.values():
+            secrets.learn_key(value if len(value) >= KEY_MIN else None, "HEADER")
         self._base_url, self._key, self._timeout_s, self._foreign = (
             base_url,
             api_key,
@@ -86,6 +93,9 @@ class Endpoint:
     def _make_client(self) -> openai.AsyncOpenAI:
         import openai
 
+        headers: dict[str, Any] = dict(self._headers)
+        if self._key_header and self._key:
+            headers[self._key_header] = self._key
         timeout = openai.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
         client = openai.AsyncOpenAI(
             # without one the SDK would take OPENAI_API_KEY, and hand it to a stranger
@@ -94,11 +104,23 @@ class Endpoint:
             base_url=self._base_url,
             timeout=timeout,
             max_retries=0,
+            default_headers=headers or None,
+            default_query=self._query,
         )
         if self._foreign and not self.is_official:
             # from the environment, and for OpenAI only
             client.organization = client.project = None
         return client
+
+    def _options(self) -> Any:
+        """Return the options of a request: it goes with the key as a bearer, or in a header of its
+        own, and not with both.
+        """
+        import openai
+
+        if self._key_header and self._key:
+            return {"headers": {"Authorization": openai.Omit()}}
+        return {"security": {"bearer_auth": True}}
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next `ask` opens new ones."""
@@ -109,9 +131,7 @@ class Endpoint:
 
     async def get(self, path: str) -> Item:
         try:
-            found = await self._client().get(
-                path, cast_to=object, options={"security": {"bearer_auth": True}}
-            )
+            found = await self._client().get(path, cast_to=object, options=self._options())
         except Exception as error:
             self._raise(error)
         return an_object(found)
@@ -119,7 +139,7 @@ class Endpoint:
     async def post(self, path: str, body: Item) -> Item:
         try:
             found = await self._client().post(
-                path, cast_to=object, body=body, options={"security": {"bearer_auth": True}}
+                path, cast_to=object, body=body, options=self._options()
             )
         except Exception as error:
             self._raise(error)
@@ -139,7 +159,7 @@ class Endpoint:
                 path,
                 cast_to=object,
                 body={**body, "stream": True},
-                options={"security": {"bearer_auth": True}},
+                options=self._options(),
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
@@ -170,8 +190,8 @@ class Endpoint:
 
     def scrub(self, text: str) -> str:
         """Return a message without keys and passwords, on one line, at most MESSAGE_MAX long."""
-        for secret in (self._key, urlsplit(self._base_url).password):
-            if secret:
+        for secret in (self._key, urlsplit(self._base_url).password, *self._headers.values()):
+            if secret and len(secret) >= KEY_MIN:
                 text = text.replace(secret, "***")
         text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/*=-]+", r"\1 ***", text)
         text = " ".join(re.sub(r"\bsk-[\w*.-]{4,}", "sk-***", text).split())

@@ -16,6 +16,8 @@ from plait.model.base import (
     Said,
     Turn,
 )
+from plait.model.files import DOCUMENTS, IMAGES, can_take, left_out_text, shown_file
+from plait.model.grammar import without_keyword
 from plait.model.openai_client import (
     Item,
     is_object,
@@ -25,6 +27,7 @@ from plait.model.openai_client import (
 Part = Text | Reasoning | Image | File | Data
 
 
+TAKEN = IMAGES | DOCUMENTS  # by the Responses API
 _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
@@ -56,6 +59,7 @@ def function_item(name: str, description: str, schema: Json) -> Item:
 
 
 def output_format(schema: Json) -> Item:
+    schema = without_keyword(schema, "discriminator")  # not of JSON schema; `anyOf` says the same
     return {"name": "output", "schema": schema, "strict": _is_strict(schema)}
 
 
@@ -88,21 +92,14 @@ def _is_strict(schema: Json) -> bool:
 
 
 def input_item(part: Part, request: Request) -> Item:
-    match part:
-        case Image():
-            return {
-                "type": "input_image",
-                "detail": "auto",
-                "image_url": _data_url(part.media_type, request.blob(part.blob)),
-            }
-        case File():
-            return {
-                "type": "input_file",
-                "filename": part.name,
-                "file_data": _data_url(part.media_type, request.blob(part.blob)),
-            }
-        case _:
-            return {"type": "input_text", "text": plain_text(part, request)}
+    content = can_take(part, TAKEN, request.blob) if isinstance(part, (Image, File)) else None
+    if content is not None and isinstance(part, Image):
+        url = _data_url(part.media_type, content)
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    if content is not None and isinstance(part, File):
+        data = _data_url(part.media_type, content)
+        return {"type": "input_file", "filename": part.name, "file_data": data}
+    return {"type": "input_text", "text": plain_text(part, request)}
 
 
 def output_item(parts: Parts, failed: bool, request: Request) -> str | list[Item]:
@@ -117,10 +114,10 @@ def output_item(parts: Parts, failed: bool, request: Request) -> str | list[Item
 _FAILED = "[the call failed]"
 
 
-def chat_messages(turn: Turn, request: Request) -> list[Item]:
+def chat_messages(turn: Turn, request: Request, takes: frozenset[str]) -> list[Item]:
     match turn:
         case Said():
-            return [{"role": "user", "content": _content(turn.parts, request)}]
+            return [{"role": "user", "content": _content(turn.parts, request, takes)}]
         case Answered():
             text = "\n".join(
                 plain_text(part, request) for part in turn.parts if not isinstance(part, Reasoning)
@@ -140,50 +137,58 @@ def chat_messages(turn: Turn, request: Request) -> list[Item]:
                 ]
             return [message]
         case Returned():
-            return _results(turn, request)
+            return _results(turn, request, takes)
 
 
-def _results(turn: Returned, request: Request) -> list[Item]:
-    """Return the messages of results. A tool's message is text here: its images follow in a
-    message of the user.
+def _results(turn: Returned, request: Request, takes: frozenset[str]) -> list[Item]:
+    """Return the messages of results. A tool's message is text here: its images and documents
+    follow in a message of the user.
     """
     messages: list[Item] = []
-    images: list[Image] = []
+    shown: list[Image | File] = []
     for result in turn.results:
         lines = [_FAILED] if result.failed else []
         for part in result.parts:
-            images += [part] if isinstance(part, Image) else []
-            lines.append(
-                f"[image {len(images)}, shown below]"
-                if isinstance(part, Image)
-                else plain_text(part, request)
-            )
+            if _chat_item(part, request, takes) is None:
+                lines.append(plain_text(part, request))
+            else:
+                assert isinstance(part, (Image, File))
+                shown.append(part)
+                kind = "image" if isinstance(part, Image) else f"file {part.name},"
+                lines.append(f"[{kind} {len(shown)}, shown below]")
         messages.append({"role": "tool", "tool_call_id": result.call, "content": "\n".join(lines)})
-    if images:
-        label = Text("The images of the results above, in their order.")
-        messages.append({"role": "user", "content": _content((label, *images), request)})
+    if shown:
+        is_all_images = all(isinstance(part, Image) for part in shown)
+        what = "images" if is_all_images else "images and files"
+        label = Text(f"The {what} of the results above, in their order.")
+        messages.append({"role": "user", "content": _content((label, *shown), request, takes)})
     return messages
 
 
-def _content(parts: Parts, request: Request) -> str | list[Item]:
+def _content(parts: Parts, request: Request, takes: frozenset[str]) -> str | list[Item]:
+    items = [_chat_item(part, request, takes) for part in parts]
     # A plain text wherever it will do: not every server takes a list.
-    if not any(isinstance(part, Image) for part in parts):
+    if not any(items):
         return "\n".join(plain_text(part, request) for part in parts)
     return [
-        (
-            {
-                "type": "image_url",
-                "image_url": {"url": _data_url(part.media_type, request.blob(part.blob))},
-            }
-            if isinstance(part, Image)
-            else {"type": "text", "text": plain_text(part, request)}
-        )
-        for part in parts
+        item or {"type": "text", "text": plain_text(part, request)}
+        for part, item in zip(parts, items, strict=True)
     ]
 
 
+def _chat_item(part: Part, request: Request, takes: frozenset[str]) -> Item | None:
+    """Return an image or a document as it is sent to a server that takes it. None: it is words."""
+    content = can_take(part, takes, request.blob) if isinstance(part, (Image, File)) else None
+    if content is None:
+        return None
+    data = _data_url(part.media_type, content) if isinstance(part, (Image, File)) else ""
+    if isinstance(part, File):
+        return {"type": "file", "file": {"filename": part.name, "file_data": data}}
+    return {"type": "image_url", "image_url": {"url": data}}
+
+
 def plain_text(part: Part, request: Request) -> str:
-    """Return a part as text; an image or a file is at least named."""
+    """Return a part as text: also a file that is text; any other is at least named."""
     match part:
         case Text() | Reasoning():
             return part.text or (
@@ -196,11 +201,9 @@ def plain_text(part: Part, request: Request) -> str:
                 else to_json(part.value)
             )
         case Image():
-            return (
-                f"[image: {part.alt or 'untitled'}, not shown: {part.media_type} cannot stand here]"
-            )
+            return left_out_text(part, request.blob)
         case File():
-            return f"[file: {part.name}, not shown: {part.media_type} cannot stand here]"
+            return shown_file(part, request.blob)
 
 
 def arguments_text(arguments: Json, *, wrap: bool = False) -> str:

@@ -10,6 +10,7 @@ from plait.event.effect_classes import OUTWARD
 from plait.ids import short
 from plait.journal.recorded_run import RecordedRun
 from plait.model import find
+from plait.model.fallback import ModelList, find_list, models_listed, split_names
 from plait.runtime.policy import Ask, Policy
 from plait.runtime.run import Run
 from plait.runtime.settings import Overrides
@@ -92,6 +93,8 @@ def _find_models(model: Any) -> Any:
         return {name: _find_models(each) for name, each in by_agent.items()}
     if isinstance(model, str):
         return find(model)
+    if (listed := models_listed(model)) is not None:
+        return find_list(listed, find)
     if model is not None and not callable(getattr(model, "ask", None)):
         raise InvalidValue(
             "model", f"a {type(model).__name__} is not a model", "pass its name, or a model"
@@ -123,7 +126,11 @@ def _stand_ins(model: Any) -> Any:
     if isinstance(model, Mapping):
         by_agent = cast("Mapping[str, Any]", model)
         return {name: _stand_ins(each) for name, each in by_agent.items()}
-    return _UnaskedModel(model) if model is not None else None
+    if model is None:
+        return None
+    names = split_names(model)
+    stand_ins: list[Any] = [_UnaskedModel(name) for name in names]
+    return ModelList(stand_ins) if len(names) > 1 else stand_ins[0]
 
 
 def _names_of(change: Any) -> Any:

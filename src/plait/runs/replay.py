@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from plait.errors import NothingToResume, ReplayDiverged, RunHeld
 from plait.inside import Stop
-from plait.journal.recorded_run import follow_recording, last_run, start_of
+from plait.journal.recorded_run import RecordedRun, follow_recording, last_run, start_of
 from plait.journal.stops import Halted, Parked
-from plait.program import check_workflow, find_program_call
+from plait.program import ProgramCall, check_workflow, find_program_call
 from plait.runs.overrides import apply_recorded_overrides
 from plait.runtime.attendants import Watch
 from plait.runtime.end import let_go, outside
 from plait.runtime.registry import is_going_on, open_run
+from plait.runtime.run import Run
 from plait.runtime.start import new_run
 from plait.runtime.waits import Wait
 from plait.session import Session
@@ -58,11 +60,23 @@ def replay(
     if is_going_on(recorded.id):
         raise RunHeld(there.short, recorded.id, f"this process, {os.getpid()}")
     call = find_program_call(there, recorded, workflow, args, kwargs, is_live=False)
+    return replay_run(there, recorded, call, NoExecutor())
+
+
+def replay_run(
+    there: Session,
+    recorded: RecordedRun,
+    call: ProgramCall,
+    waiter: NoExecutor,
+    on_start: Callable[[Run], object] = lambda run: None,
+) -> Session:
+    """Replay a run up to where a session stands. `on_start` is called with it before its code."""
     start = start_of(there, recorded)
-    run = new_run(recorded.id, start, Watch(), NoExecutor(), behalf=recorded.started.actor)
+    run = new_run(recorded.id, start, Watch(), waiter, behalf=recorded.started.actor)
     follow_recording(run.journal, there, recorded, start, is_replay=True)
     apply_recorded_overrides(run, recorded, is_replay=True)
     open_run(run)
+    on_start(run)
     try:
         return call_again(call.program, run, start, call.args, call.kwargs, Watch())
     except ReplayDiverged:

@@ -39,6 +39,7 @@ from plait.runtime.start import draw_under, new_run
 from plait.session import Session
 from plait.session.inbox import inbox_end
 from plait.session.ports import Act, Draft, Position, store_at
+from plait.session.value import core_of
 from plait.store import Store
 from plait.workflow import Workflow, acall_again, call_again
 
@@ -292,4 +293,5 @@ def write_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: boo
 
 def _unpause(session: Session) -> Session:
     """Lift the pause of a session: to resume it is to want it to go on."""
-    return outside(session).unpause(reason="resumed") if session.status == "paused" else session
+    is_paused = core_of(session).life.status == "paused"
+    return outside(session).unpause(reason="resumed") if is_paused else session

@@ -47,11 +47,12 @@ from plait.session.content import pack
 from plait.session.inbox import post
 from plait.session.life import check_may
 from plait.session.ports import Draft, Position, is_bound, store_at
-from plait.session.rows import InboxRows, run_of_branch
+from plait.session.rows import InboxRows
+from plait.session.run_rows import run_of_branch
 from plait.session.session import session_at
 from plait.session.turn_rows import queued_turns, turn_row, turn_with_key
 from plait.session.value import core_of, open_run_of, reload
-from plait.store import Row, RunLock, Store, is_locked
+from plait.store import Row, RunLock, Store
 from plait.workflow import Workflow
 
 _FIRST_S, _FIRST_MAX_S = 0.002, 0.025  # between two looks of the first in the queue
@@ -116,13 +117,13 @@ class TurnClient:
         session = self.session
         _check_status(session)
         if (run := open_run_of(session)) is not None:
-            if is_locked(self.store, run):
+            if self.store.is_locked(run):
                 return self._wait(ahead)
             self._check_not_parked(run)
             return self._take_up()
         for first in queue:
             is_mine = first["id"] == self.turn
-            if not is_mine and is_locked(self.store, str(first["client"])):
+            if not is_mine and self.store.is_locked(str(first["client"])):
                 break
             if not first["taken"]:
                 return TakeTurn(session, self._event_of(first))
@@ -297,7 +298,7 @@ def _check_turn(session: Session, workflow: object, key: str) -> Session:
 
 
 def _check_status(session: Session) -> None:
-    status = session.status
+    status = core_of(session).life.status
     check_may(session.short, status, "take turns")
     if status == "paused":
         raise WrongStatus(session.short, status, "take turns", "unpause() it first")

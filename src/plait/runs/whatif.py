@@ -24,7 +24,7 @@ from plait.journal.writer import direct_writer
 from plait.program import check_workflow, find_program_call
 from plait.runs.kept_hits import keep_hits
 from plait.runs.overrides import check_overrides, describe_overrides, policies_for
-from plait.runs.resume import call_program
+from plait.runs.resume import TakenRun, call_program
 from plait.runtime.attendants import Watch
 from plait.runtime.end import outside
 from plait.runtime.listeners import OnEvent
@@ -74,6 +74,45 @@ def whatif(
     session's budget, unless it is granted one of its own.
     """
     watch = Watch(on_event, approver, answerer)
+    taken = branch_off(
+        session,
+        workflow,
+        args,
+        watch,
+        at=at,
+        model=model,
+        instruction=instruction,
+        tools=tools,
+        replace=replace,
+        effects=effects,
+        label=label,
+        without=without,
+        budget=budget,
+        store=store,
+        **kwargs,
+    )
+    return call_program(*taken, watch)
+
+
+def branch_off(
+    session: Session | str,
+    workflow: Workflow | None,
+    args: tuple[Any, ...],
+    watch: Watch,
+    *,
+    at: int | None = None,
+    model: Any = None,
+    instruction: Any = None,
+    tools: Any = None,
+    replace: Mapping[int | Event, Any] | None = None,
+    effects: Literal["ask", "live"] = "ask",
+    label: str | None = None,
+    without: Collection[Digest] = (),
+    budget: Budget | None = None,
+    store: str | Path | Store | None = None,
+    **kwargs: Any,
+) -> TakenRun:
+    """Begin the branch of a what-if, and return the call of its program that is due."""
     check_workflow(workflow)
     there = _check_root(
         outside(session if isinstance(session, Session) else Session.open(session, store=store))
@@ -128,7 +167,7 @@ def whatif(
     except BaseException:
         lock.release()
         raise
-    return call_program(call, run, start, watch)
+    return TakenRun(call, run, start)
 
 
 # ── the place to branch off ──────────────────────────────────────────────────────────────────

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from plait.errors import InstructionFailed, InvalidValue, NoModel
 from plait.event import Json
@@ -15,6 +14,8 @@ from plait.ids import Digest
 from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Choice, Model
+from plait.model.fallback import Models, find_list, models_listed
+from plait.model.settings import default_model
 from plait.runtime.effects import Record
 from plait.runtime.failures import text_of_error
 from plait.runtime.names import import_path
@@ -59,6 +60,17 @@ def check_list(name: str, values: object, things: str) -> None:
         raise InvalidValue(name, why, f"pass {name}=[…]")
 
 
+def tools_by_name(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
+    """Return tools by their names, or raise if two have the same."""
+    found: dict[str, Tool[..., Any]] = {}
+    for tool in tools:
+        if found.setdefault(tool.name, tool) is not tool:
+            raise InvalidValue(
+                "tools", f"two tools are called {tool.name!r}", "pass name= to one of them"
+            )
+    return found
+
+
 def check_choice(choice: object, tools: Mapping[str, Tool[..., Any]]) -> None:
     """Raise unless an agent with these tools can be told to choose so."""
     known = ", ".join([*_CHOICES, *tools])
@@ -76,9 +88,11 @@ def answer_schema(type_: Any) -> Json:
     try:
         schema = schema_of(type_)
     except (TypeError, NotImplementedError) as error:
-        raise InvalidValue(
-            "returns", str(error).partition("\n")[0], "pass a type that JSON can carry"
-        ) from error
+        why = str(error).partition("\n")[0]
+        step = "pass a type that JSON can carry"
+        if "union" in why:
+            step = "give its classes tags: class A(msgspec.Struct, tag=True)"
+        raise InvalidValue("returns", why, step) from error
     if schema.get("type") == "object" and "properties" in schema:
         return schema
     defs = schema.pop("$defs", None)
@@ -101,21 +115,23 @@ def choice_of(given: str) -> tuple[Choice, str]:
     return (found, "") if found is not None else ("any", given)
 
 
-def model_of(model: str | Model | None, owner: str) -> Model:
-    """Return the model itself: the one given, or found by name."""
+def model_of(model: Models | None, owner: str) -> Model:
+    """Return the model itself: the one given, or found by name; a list of them as one."""
     if isinstance(model, str):
         return find(model)
+    if (listed := models_listed(model)) is not None:
+        return find_list(listed, find)
     if model is not None:
         if not callable(getattr(model, "ask", None)):
             raise NoModel(f"a {type(model).__name__} is not a model")
-        return model
-    name = os.environ.get("PLAIT_MODEL")
-    if not name:
+        return cast("Model", model)
+    named, where = default_model()
+    if not named:
         raise NoModel(f"{owner!r} has no model")
     try:
-        return find(name)
+        return find(named) if isinstance(named, str) else find_list(named, find)
     except NoModel as error:
-        raise NoModel(f"{error.why}, which is what PLAIT_MODEL says") from error
+        raise NoModel(f"{error.why}, which is what {where} says") from error
 
 
 def instruction_name(instruction: Instruction) -> str:

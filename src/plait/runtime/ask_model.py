@@ -7,18 +7,30 @@ what was recorded: an answer is decoded from the bytes just written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from plait import secrets
-from plait.calls.actions import AskAnew, GiveUp, RecordLoss, RequestReply, RetryAfter, Settled
+from plait.calls.actions import (
+    AskAnew,
+    AskNext,
+    GiveUp,
+    RecordLoss,
+    RequestReply,
+    RetryAfter,
+    Settled,
+)
 from plait.calls.model_call import PROCESS_ENDED, ModelCallState
 from plait.errors import BudgetExceeded, InvalidInput, ModelFailed, StaleHead
 from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Failure, Price, Usage
 from plait.journal.standing import Standing
-from plait.model.base import Fault, Reply, Request, Restarted
+from plait.model.base import Fault, Model, Queued, Reply, Request, Restarted
+from plait.model.fallback import models_in
+from plait.model.limits import QueuePlace, limiter_of
 from plait.runtime.appends import append_at_tip, append_events
+from plait.runtime.cooling import choose_model, end_cooling, start_cooling
 from plait.runtime.effects import Answer, AskModel
 from plait.runtime.executing import check_running
 from plait.runtime.failures import bounded_text, traceback_of
@@ -34,14 +46,15 @@ from plait.runtime.spend import (
     count_lost_ask,
     counted_fault,
     counted_reply,
+    estimated_tokens,
     settle_ask,
 )
-from plait.runtime.telling import DeltaTeller
+from plait.runtime.telling import DeltaTeller, tell_unseen_parts
 from plait.runtime.unwritten import Unwritten
-from plait.runtime.waits import Answering, CallModel, Pause
+from plait.runtime.waits import Answering, CallModel, Pause, Wait, WaitForPlace
 from plait.session import Session
 from plait.session.ports import Act, Draft, Position, store_at
-from plait.session.value import advance
+from plait.session.value import advance, position_of
 
 PARTIAL_MAX = 100_000  # characters of an answer that broke off
 
@@ -63,7 +76,7 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
             answer = ask.answer or ask.recall(action.outcome)
             return ask.session, answer
         if isinstance(action, RequestReply):
-            outcome, latency_us = yield ask.request()
+            outcome, latency_us = yield from _request_in_line(ask)
             ask.record_outcome(outcome, latency_us)
         elif isinstance(action, RecordLoss):
             ask.record_loss()
@@ -72,15 +85,41 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
             if action.seconds:
                 yield Pause(action.seconds, ask.session)
             ask.retry(action.failure)
+        elif isinstance(action, AskNext):
+            ask.tell_restart(action.failure)
+            ask.move_on(action.failure)
         elif isinstance(action, AskAnew):
             ask = ModelAsk(effect, safe_point(ask.session))
         elif isinstance(action, GiveUp):
+            ask.leave_model()
             kind, message = action.failure.kind, action.failure.message
             raise ModelFailed(effect.model.name, kind, message, ask.call.attempt, ask.session)
         else:
             assert ask.refusal is not None
             limit = ask.refusal
             raise BudgetExceeded(limit.limit, limit.asked, limit.left, ask.session, limit.why)
+
+
+def _request_in_line(ask: ModelAsk) -> Generator[Wait, Any, tuple[Reply | Fault, int]]:
+    """Send the request when the limits of its model allow it."""
+    place = ask.enter_line()
+    if place is None:
+        return (yield ask.request())
+    tokens: int | None = None
+    try:
+        if not place.is_free.done():
+            ask.tell_queued("others ask it, and no more may at a time")
+            yield WaitForPlace(place, ask.session)
+        if (wait_s := place.wait_s(ask.clock_s)) > 0:
+            ask.tell_queued(f"it has been asked so much this minute; {wait_s:.1f} s to go")
+            yield Pause(wait_s, ask.session)
+        tokens = place.tokens  # from here on it may have been sent
+        outcome, latency_us = yield ask.request()
+        if isinstance(outcome, Reply) and outcome.usage.output_tokens:
+            tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
+        return outcome, latency_us
+    finally:
+        place.leave(tokens)
 
 
 def _begin_after(effect: AskModel, after: Unwritten) -> ModelAsk:
@@ -125,6 +164,8 @@ class ModelAsk:
             and run.journal.standing(session) is not Standing.INHERITED
         ):
             effect, changed = override_ask(effect, session, run)
+        self._models = models_in(effect.model)
+        effect = effect._replace(model=self._choose(self._models))
         prompt, known = effect.prompt, run.journal.tips.events_between if run is not None else None
         prompt.catch_up(session, known)
         self._reservation, self._reserved = None, None
@@ -141,12 +182,17 @@ class ModelAsk:
                 prompt.catch_up(session, known)
         self._effect, self.session = effect, session
         self._chain, self._turns = prompt.ask()
-        self._outcomes: Sequence[str] = prompt.outcomes_here if effect.fresh else prompt.outcomes
+        self._outcomes = prompt.outcomes_here if effect.fresh else prompt.outcomes
         self._teller: DeltaTeller | None = None  # None: no listener
         self.answer: Answer | None = None  # None: the reply is on record
         name, log = run.journal.source_of(session) if run is not None else (None, session.id)
         id = call_id(name, log, session.seq + 1, "ask")
-        self.call = ModelCallState(id, effect.retry, is_last_word=self.refusal is not None)
+        names = [model.name for model in self._models]
+        is_last_word = self.refusal is not None
+        self.call = ModelCallState(id, effect.retry, names, is_last_word=is_last_word)
+        if len(names) > 1 and run is not None:  # the record says which one was asked
+            step = run.journal.step_after(position_of(session), len(changed))
+            self._follow_record(_model_asked(step))
         self._record_attempt(changed, held)
 
     def _record_attempt(self, changed: Sequence[Draft] = (), held: Sequence[Event] = ()) -> None:
@@ -187,6 +233,12 @@ class ModelAsk:
         return step is not None and step.kind == k.BudgetRefused.__name__
 
     @property
+    def next_model(self) -> str | None:
+        if self.run is None:
+            return None
+        return _model_asked(self.run.journal.peek_call(self.session, (self.call.id,)))
+
+    @property
     def is_at_end(self) -> bool:
         return self.run is not None and self.run.journal.is_at_end(self.session.id)
 
@@ -210,12 +262,28 @@ class ModelAsk:
             setup.parameters,
             setup.output,
             effect.choice,
-            self._outcomes,
+            self._outcomes_of_model(),
             effect.forced if effect.choice == "any" else "",
         )
+        if self.run is not None:
+            tell_unseen_parts(self.run, effect, self._turns, request.blob)
         if self.run is not None and self.run.listeners:
             self._teller = DeltaTeller(self.run, effect.path)
         return CallModel(effect.model, request, self._teller, self.call.id, self.call.attempt)
+
+    @property
+    def clock_s(self) -> float:
+        """Seconds, for durations."""
+        return self.run.io.clock() / 1e6 if self.run is not None else 0.0
+
+    def enter_line(self) -> QueuePlace | None:
+        """Take a place in the line of the model. None: it has no limits."""
+        limiter = limiter_of(self._effect.model.name) if self.run is not None else None
+        return limiter.enter(estimated_tokens(self._effect)) if limiter is not None else None
+
+    def tell_queued(self, why: str) -> None:
+        if self.run is not None and self.run.listeners:
+            self.run.listeners.tell(Queued(self._effect.model.name, why, self._effect.path))
 
     def record_outcome(self, outcome: Reply | Fault, latency_us: int) -> None:
         """Record a reply with its requests, or that the attempt failed: also by a reply that no log
@@ -227,6 +295,7 @@ class ModelAsk:
         if isinstance(outcome, Fault):
             self._record_fault(_hide_secrets(outcome), latency_us)
             return
+        end_cooling(self._effect.model)
         reply = counted_reply(self._effect, outcome)
         self._settle_cost(reply.usage, reply.price)
         asked = self.call.asked
@@ -271,7 +340,7 @@ class ModelAsk:
             bounded_text(fault.kind, 200),
             bounded_text(fault.message),
             _fault_traceback(fault),
-            retryable=bool(fault.retryable),
+            retryable=self._may_retry(fault),
         )
         partial = bounded_text(fault.partial, PARTIAL_MAX)
         body = k.ModelFailed(failure, self.call.attempt, usage, partial, price, latency_us)
@@ -291,15 +360,75 @@ class ModelAsk:
             run.listeners.tell(Restarted(text, self._effect.path))
 
     def retry(self, failure: Failure) -> None:
+        """Put another attempt at the same model on record."""
+        self._add_outcome(failure)
+        self._attempt_again()
+
+    def _attempt_again(self) -> None:
         """Put another attempt on record, with its cost set aside."""
-        self._outcomes = [*self._outcomes, failure_text(failure.kind, failure.message)]
+        self._follow_record(self.next_model)
         again = afford_again(self.session, self._effect)
         self._reservation, self._reserved = again.reservation, again.reserved
         self._record_attempt()
 
+    def _add_outcome(self, failure: Failure) -> None:
+        outcome = self._effect.model.name, failure_text(failure.kind, failure.message)
+        self._outcomes = [*self._outcomes, outcome]
+
+    # ── lists of models ──────────────────────────────────────────────────────────────────────
+
+    def _choose(self, models: Sequence[Model]) -> Model:
+        """Return the model to ask, where the record does not say."""
+        if len(models) == 1 or self.run is None:
+            return models[0]
+        return choose_model(models, self.run.io.clock())
+
+    def _follow_record(self, name: str | None) -> None:
+        """Ask the model of this name, which is on record. If the list has none, the record differs
+        there.
+        """
+        for model in self._models if len(self._models) > 1 else ():
+            if model.name == name:
+                self._effect = self._effect._replace(model=model)
+
+    def _outcomes_of_model(self) -> list[str]:
+        """Return what this model has answered so far; a lone model also stands for the models that
+        its agent had before.
+        """
+        name, is_alone = self._effect.model.name, len(self._models) == 1
+        return [text for model, text in self._outcomes if is_alone or model == name]
+
+    def _may_retry(self, fault: Fault) -> bool:
+        """True if the same model is worth another attempt. Recorded, since it is not known after a
+        kill how long the provider wants to be left alone.
+        """
+        wanted_s = fault.retry_after_s
+        return bool(fault.retryable) and (wanted_s or 0.0) <= self._effect.retry.wait_s_max
+
+    def leave_model(self) -> None:
+        """Pass the model over from now on, for a while, if it was one of several that failed."""
+        outcome = self.call.outcome
+        is_here = outcome is not None and self.standing_of(outcome) is Standing.LIVE
+        if len(self._models) > 1 and self.run is not None and is_here:
+            start_cooling(self._effect.model, self.run.io.clock())
+
+    def move_on(self, failure: Failure) -> None:
+        """Leave a model that is down, and put an attempt at another one on record."""
+        self.leave_model()
+        self._add_outcome(failure)
+        left = [model for model in self._models if model.name in self.call.models_left]
+        self._effect = self._effect._replace(model=self._choose(left))
+        self._attempt_again()
+
     def _settle_cost(self, usage: Usage | None, price: Price | None) -> None:
         settle_ask(self.session, self._reservation, usage, price)
         self._reservation = None
+
+
+def _model_asked(step: Event | None) -> str | None:
+    """Return the name of the model that a recorded step asks. None: it asks none."""
+    body = step.body if step is not None and step.kind == k.ModelAsked.__name__ else None
+    return body.model if isinstance(body, k.ModelAsked) else None
 
 
 def _hide_secrets(fault: Fault) -> Fault:

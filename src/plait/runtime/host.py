@@ -33,8 +33,7 @@ from plait.session.files import Resolve
 from plait.session.life import check_may
 from plait.session.ports import Position, SessionLike, store_at, writer_of
 from plait.session.session import session_at
-from plait.session.value import position_of
-from plait.store import is_locked
+from plait.session.value import core_of, position_of
 from plait.tool import as_tool, reason_of
 
 
@@ -82,7 +81,7 @@ class LocalHost:
 
     def publish(self, session: SessionLike, resolve: object) -> Session:
         value = cast("Session", session)
-        check_may(value.short, value.status, "publish its files")
+        check_may(value.short, core_of(value).life.status, "publish its files")
         run = run_of(value)
         return drive(
             publish(value, cast("Resolve | None", resolve), _user(value)),
@@ -90,7 +89,7 @@ class LocalHost:
         )
 
     def is_held(self, session: SessionLike, run: str) -> bool:
-        return is_locked(store_at(session.store), run)
+        return store_at(session.store).is_locked(run)
 
     def past_gates(
         self, into: SessionLike, gated: Sequence[SessionLike], verb: str
@@ -147,7 +146,7 @@ def _tool_steps(
     session: SessionLike, tool: object, arguments: Mapping[str, Any]
 ) -> tuple[Generator[Wait, Any, Session], Waiter]:
     value, used = cast("Session", session), as_tool(tool)
-    check_may(value.short, value.status, "use tools")
+    check_may(value.short, core_of(value).life.status, "use tools")
     run = run_of(value)
     given, reason = reason_of(used, arguments)
     steps = use_tool(value, used, cast("Mapping[str, Any]", given), _user(value), reason)

@@ -37,6 +37,7 @@ from plait.runtime.drivers.on_loop import await_to_end, finish_in_thread, run_in
 from plait.runtime.end import end_run, failure_causes, let_go, outside
 from plait.runtime.executing import check_running, note_raised
 from plait.runtime.failures import failure_of
+from plait.runtime.interrupts import InterruptHandler, handle_interrupts
 from plait.runtime.listeners import OnEvent
 from plait.runtime.names import call_id, principal_of
 from plait.runtime.policy import Policy
@@ -49,7 +50,7 @@ from plait.runtime.start import environment_facts, forward_arguments, source_rev
 from plait.session import Session
 from plait.session.ports import Act, Draft
 from plait.session.session import session_at
-from plait.session.value import position_of, state_digest_of
+from plait.session.value import core_of, position_of, state_digest_of
 from plait.store import shared_names
 
 
@@ -101,7 +102,10 @@ def invoke(call: Invocation) -> Session:
         watch = note_heard_events(call.watch, call.session)
         call = msgspec.structs.replace(call, watch=watch)
     entered = enter(call)
+    handler: InterruptHandler | None = None
     try:
+        if entered.is_outermost:
+            handler = handle_interrupts(entered.run.stops)
         run_here, call_here, calls_here = (
             running.set(entered.run),
             acting.set(entered.frame),
@@ -133,6 +137,8 @@ def invoke(call: Invocation) -> Session:
                 note_raised(entered.run, entered.frame, entered.callers, raised)
         return leave(entered, result)
     finally:
+        if handler is not None:
+            handler.remove()
         if entered.is_outermost and not entered.run.closed:  # interrupted before it was left
             let_go(entered.run)
 
@@ -248,9 +254,10 @@ def enter(call: Invocation) -> EnteredCall:
     check_running(session)
     if call.resumed is None:
         check_attendants(session, call.watch)
-    if session.status in ("paused", "closed", "archived"):
-        step = "unpause() it first" if session.status == "paused" else "go on in a fork of it"
-        raise WrongStatus(session.short, session.status, "run a workflow", step)
+    status = core_of(session).life.status
+    if status in ("paused", "closed", "archived"):
+        step = "unpause() it first" if status == "paused" else "go on in a fork of it"
+        raise WrongStatus(session.short, status, "run a workflow", step)
     run = run_of(session)
     is_outermost = run is None or run is call.resumed
     if run is None:

@@ -14,6 +14,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from threading import Lock, Thread
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from plait.ids import Digest
 
@@ -36,6 +37,8 @@ class ProcessTables:
         # runtime.prompt: prompts that are not in use, the oldest first. No lock: each step is one
         # act of the interpreter
         self.prompts: dict[tuple[str, ...], Any] = {}
+        # runtime.cooling: models that were down, and when, in microseconds of the runs' clock
+        self.models_down: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         # runtime.bypass: watches by identity of their run; folders of stores; blocks that are
         # owned right now, in any thread; `busy` in the thread that judges an act
         self.watches: dict[int, Any] = {}

@@ -115,5 +115,6 @@ class RunWriter:
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         raise house_refusal(self.store(address), posts, "code of a run does not act for the house")

@@ -29,7 +29,7 @@ from plait.session.inbox import asks_in, inbox_events
 from plait.session.ports import Act, Draft, store_at
 from plait.session.session import session_at
 from plait.session.state import Gate
-from plait.session.value import delivered_seq, position_of
+from plait.session.value import core_of, delivered_seq, position_of
 from plait.session.verdicts import last_verdict
 from plait.session.views import Waiting
 from plait.store import Store
@@ -206,7 +206,7 @@ def _await_verdicts(
     `wanted` has, by session and name of the gate: its judge, why it is not met, and the seq up to
     which that session's inbox was delivered.
     """
-    if not wanted and session.status != "waiting":
+    if not wanted and core_of(session).life.status != "waiting":
         return session
     store = store_at(session.store)
     asks = [ask for ask in _asks(session) if ask.kind == "verdict"]
@@ -316,6 +316,8 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
         _delivery(session, inbox, [each for each in news if not _is_over(run, each)], news[-1].seq),
     )
     run.journal.deliveries.advance(log, news[-1].seq)
+    if any([event.kind == k.ValidationRecorded.__name__ for event in events]):
+        run.has_proposals = True  # a verdict may be about a memory
     return session, events[1:]
 
 

@@ -25,6 +25,7 @@ from plait.journal.recording import held_seconds
 from plait.model.base import Fault, Model, Reply
 from plait.model.prices import FREE
 from plait.model.scripted import ScriptedModel
+from plait.model.settings import settings_of
 from plait.runtime.appends import append_events
 from plait.runtime.budgets import (
     CHARACTERS_PER_TOKEN,
@@ -204,6 +205,12 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     return Afforded(session, effect, found, usage)
 
 
+def estimated_tokens(effect: AskModel) -> int:
+    """Return about how many tokens an ask takes, its answer included as far as that is limited."""
+    usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
+    return usage.input_tokens + usage.output_tokens
+
+
 def count_lost_ask(session: Session, model: Model, usage: Usage | None) -> Price | None:
     """Count an ask that was lost with its process as its reservation; return the price of that."""
     if usage is None:
@@ -237,12 +244,22 @@ def _cost_of(model: Model, usage: Usage) -> int | None:
 def _price_of(model: Model, usage: Usage) -> Price | None:
     """Return the price of a usage: by the model's own `price_of`, if it has one, else by its name.
 
-    None: no price is known.
+    A price in plait.toml is before the lists. None: no price is known.
     """
+    if (written := _written_price(model, usage)) is not None:
+        return written
     own = getattr(model, "price_of", None)
     if callable(own):
         return cast("Price | None", own(usage))
     return price_of("scripted" if isinstance(model, ScriptedModel) else model.name, usage)
+
+
+def _written_price(model: Model, usage: Usage) -> Price | None:
+    """Return the price by plait.toml. None: it has none, or the program itself gave one."""
+    price = settings_of(model.name).price
+    if price is None or getattr(model, "has_own_price", False):
+        return None
+    return price.price_of(usage)
 
 
 def _refusal_reason(refusal: Refusal, model: Model, cost: int | None) -> str:
@@ -252,8 +269,9 @@ def _refusal_reason(refusal: Refusal, model: Model, cost: int | None) -> str:
     if refusal.limit != "cost_usd" or cost is not None:
         return ""
     step = (
-        "give it one, ChatModel(…, price=(0.5, 1.5)) in dollars per million tokens, or set"
-        " tokens_max or steps_max instead"
+        f'give it one, price = [0.5, 1.5] under [models."{model.name}"] in plait.toml or'
+        " ChatModel(…, price=(0.5, 1.5)), in dollars per million tokens, or set tokens_max or"
+        " steps_max instead"
     )
     return f"no price is known for {model.name}, so cost_usd_max cannot be kept; {step}"
 
@@ -265,6 +283,9 @@ def counted_reply(effect: AskModel, reply: Reply) -> Reply:
     """Return a reply with an estimate of the tokens that the provider did not
     count, marked as one.
     """
+    written = _written_price(effect.model, reply.usage)
+    if written is not None:
+        reply = msgspec.structs.replace(reply, price=written)
     if reply.usage.input_tokens and reply.usage.output_tokens:
         return reply
     calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)

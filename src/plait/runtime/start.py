@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import linecache
 import platform
+import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from threading import Lock
 from typing import Any
@@ -30,7 +33,7 @@ from plait.runtime.spend import run_budget
 from plait.session import Session
 from plait.session.inbox import inbox_end
 from plait.session.ports import Act, Draft, store_at
-from plait.session.rows import run_of_branch
+from plait.session.run_rows import run_of_branch
 from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
 from plait.session.value import advance, open_run_of, position_of
@@ -166,11 +169,38 @@ _parsing = Lock()
 def source_revision(cls: type) -> str:
     """Return a digest of a class's source, for people to compare: nothing depends on it."""
     try:
+        file = inspect.getfile(cls)
+        linecache.checkcache(file)
+        lines = linecache.getlines(file, vars(sys.modules[cls.__module__]))
         with _parsing:  # Python's own parser may fail when two threads are in it
-            source = inspect.getsource(cls)
+            first = _class_lines("".join(lines))[cls.__qualname__]
+        source = "".join(inspect.getblock(lines[first - 1 :]))
     except Exception:  # a notebook, an interpreter, a frozen program
         return ""
     return digest(b"plait/revision/1", source.encode("utf-8", "surrogatepass"))[:16]
+
+
+@lru_cache(maxsize=16)
+def _class_lines(source: str) -> dict[str, int]:
+    """Return the first line of each class of a file, by qualified name.
+
+    `inspect.getsource` parses the whole file again for each class.
+    """
+    found: dict[str, int] = {}
+
+    def look_into(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                lines = [child.lineno, *[each.lineno for each in child.decorator_list]]
+                found.setdefault(prefix + child.name, min(lines))
+                look_into(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                look_into(child, f"{prefix}{child.name}.<locals>.")
+            elif not isinstance(child, ast.expr):
+                look_into(child, prefix)
+
+    look_into(ast.parse(source), "")
+    return found
 
 
 @cache

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from plait import secrets
-from plait.model.base import Delta, ReasoningDelta, TextDelta, ToolDelta
+from plait.event.kinds import File
+from plait.ids import Digest
+from plait.model.base import Delta, ReasoningDelta, TextDelta, ToolDelta, Turn, Unseen
+from plait.model.files import unseen_parts
+from plait.runtime.effects import AskModel
 from plait.runtime.run import Run
 from plait.secrets import HiddenPieces
+
+
+class UnseenWarning(UserWarning):
+    """A model cannot see an image or a file of its prompt."""
 
 
 class DeltaTeller:
@@ -44,6 +54,22 @@ class DeltaTeller:
     def _show(self, delta: Delta, field: str, text: str) -> None:
         if text:
             self._run.listeners.tell(msgspec.structs.replace(delta, **{field: text}))
+
+
+def tell_unseen_parts(
+    run: Run, effect: AskModel, turns: Sequence[Turn], blob: Callable[[Digest], bytes]
+) -> None:
+    """Warn of the images and files that a model cannot see, once in a run for each."""
+    model = effect.model
+    for part in unseen_parts(model, turns, blob):
+        if not run.is_first_time(("unseen", model.name, part.blob)):
+            continue
+        name = part.name if isinstance(part, File) else part.alt
+        run.listeners.tell(Unseen(model.name, name, part.media_type, effect.path))
+        with suppress(Warning):  # where warnings are errors, too
+            what = f"{name or 'an image'} ({part.media_type})"
+            why = f"{model.name} cannot see {what}; it is told that this was left out"
+            warnings.warn(why, UnseenWarning, stacklevel=2)
 
 
 _GROWING: Mapping[type[Delta], str] = {

@@ -9,6 +9,7 @@ from plait.event import Json
 from plait.event.kinds import Failure
 from plait.ids import LogId
 from plait.model.base import Model, OnDelta, Request
+from plait.model.limits import QueuePlace
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.session import Session
 from plait.session.ports import Act
@@ -46,6 +47,8 @@ class Job(NamedTuple):
     handed: tuple[LogId, Act] | None = None
     # asked right before it begins: raises if it may not any more
     check: Callable[[], object] | None = None
+    # asked then, too: True if it was stopped before it began. None: nothing can stop it
+    is_stopped: Callable[[], bool] | None = None
     delay: Pause | None = None  # it begins only then: the attempt before failed
     on_beat: Callable[[str], object] | None = None  # hears the details of its heartbeats
 
@@ -60,6 +63,7 @@ class Done(NamedTuple):
     delta: Json = None
     exit_code: int | None = None
     worked: SandboxOutcome = SandboxOutcome()  # as its sandbox reports
+    was_stopped: bool = False  # True: it was not run, since its branch was stopped before
 
 
 class Launch(NamedTuple):
@@ -86,5 +90,12 @@ class Search(NamedTuple):
     ask: Callable[[], Any]
 
 
-Wait = CallModel | Launch | Next | Pause | Search
+class WaitForPlace(NamedTuple):
+    """Wait until a place in the line of a model is free. Answer: None."""
+
+    place: QueuePlace
+    session: Session
+
+
+Wait = CallModel | Launch | Next | Pause | Search | WaitForPlace
 Answering = Generator[Wait, Any, tuple[Session, Any]]

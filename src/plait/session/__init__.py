@@ -3,6 +3,7 @@
 from plait.session.audit import verify
 from plait.session.content import file, image
 from plait.session.diff import Diff
+from plait.session.effect_rows import EffectRows
 from plait.session.graph import Graph
 from plait.session.graph_rows import GraphRows
 from plait.session.life import Status
@@ -16,6 +17,7 @@ from plait.session.views import Facts, Message, Waiting
 __all__ = [
     "ABSENT",
     "Diff",
+    "EffectRows",
     "Fact",
     "Facts",
     "Graph",

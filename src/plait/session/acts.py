@@ -84,7 +84,7 @@ class Acting(Reading):
         `in_place=True` works on the folder itself, without a way back; `clean=True` is a fresh
         sandbox with the same files and nothing else.
         """
-        check_may(self.short, self.status, "be placed")
+        check_may(self.short, self._core.life.status, "be placed")
         refuse_if_busy(self, "be placed", "place a fork: session.fork().to(…)")
         return next_value(
             self,

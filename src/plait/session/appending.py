@@ -13,7 +13,7 @@ from plait.session.event_fold import STATE_KINDS
 from plait.session.inbox import inbox_events, post, reply
 from plait.session.life import check_may, life_after
 from plait.session.ports import Draft, Position, SessionLike, host, is_bound, writer_of
-from plait.session.rows import run_of_branch
+from plait.session.run_rows import run_of_branch
 from plait.session.value import (
     S,
     SessionValue,

@@ -8,34 +8,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from posixpath import normpath
 
 import msgspec
 
 from plait.errors import NoSuchFile, NotAFile, NotPlaced, OutsideWorkspace
 from plait.event import Event
-from plait.event.kinds import (
-    Bypassed,
-    ForkedFrom,
-    Merged,
-    PlacementChanged,
-    ToolFailed,
-    ToolRequested,
-    ToolReturned,
-)
+from plait.event.kinds import ForkedFrom, Merged, ToolFailed, ToolRequested, ToolReturned
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.events import path_events
+from plait.session.files import TREE_KINDS, tree_left_by
 from plait.session.state import State
 from plait.store import Store
 from plait.workspace.base import CHANGED_MAX, TreeEntry
 from plait.workspace.blame import FileVersion, attribute
 from plait.workspace.tree import TreeReader, shown_path
 
-_KINDS = frozenset(
-    kind.__name__
-    for kind in (ToolRequested, ToolReturned, ToolFailed, PlacementChanged, Merged, Bypassed)
-)
+_KINDS = TREE_KINDS | {ToolRequested.__name__}
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -144,26 +134,13 @@ def _recorded_trees(store: Store, state: State, path: str) -> Iterator[_Recorded
     tools: dict[str | None, str] = {}
     readable = shown_path(path)
     for span, event in path_events(store, state.story.path, _KINDS):
-        body, tree = event.body, None
+        body, tree = event.body, tree_left_by(event)
         if isinstance(body, ToolRequested):
             tools[event.header.call] = body.tool
-        elif isinstance(body, (ToolReturned, ToolFailed)):
-            trees = body.trees
-            if (
-                trees is not None
-                and trees.before != trees.after
-                and (readable in trees.changed or len(trees.changed) >= CHANGED_MAX)
-            ):
-                tree = trees.after
-        elif isinstance(body, (PlacementChanged, Merged)):
-            tree = body.tree
-        elif (
-            isinstance(body, Bypassed)
-            and body.what == "workspace"
-            and isinstance(body.detail, Mapping)
-        ):
-            # a change from outside to a folder that is worked on in place
-            tree = Digest(str(body.detail.get("after")))
+        elif isinstance(body, (ToolReturned, ToolFailed)) and body.trees is not None:
+            changed = body.trees.changed
+            if readable not in changed and len(changed) < CHANGED_MAX:
+                tree = None
         if tree is not None:
             yield _RecordedTree(event, tree, tools.get(event.header.call, ""), span.branch or "")
 

@@ -133,7 +133,7 @@ def rewind_to(session: S, to: int | Event, reason: str, actor: str | None) -> S:
     )
 
 
-def rewind_body(session: S, to: int, reason: str) -> Rewound:
+def rewind_body(session: SessionValue, to: int, reason: str) -> Rewound:
     """Return the event that rewinds a session to this seq, with the effects it leaves done."""
     kept = core_of(value_at_seq(session, to)).state
     return Rewound(to, reason, _not_undone(core_of(session), kept))

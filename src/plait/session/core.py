@@ -18,7 +18,7 @@ from plait.session.events import path_events
 from plait.session.fold import state_at
 from plait.session.life import Life
 from plait.session.ports import Position, store_at
-from plait.session.rows import run_of_branch
+from plait.session.run_rows import run_of_branch
 from plait.session.state import State
 from plait.store import Store, ancestry
 

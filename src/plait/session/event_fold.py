@@ -46,7 +46,7 @@ from plait.event.kinds import (
     ValidationRecorded,
 )
 from plait.ids import Digest, LogId, inbox_of
-from plait.session.life import LIFE_KINDS, life_after
+from plait.session.life import LIFE_KINDS, is_word_to_branch, life_after_event
 from plait.session.merge import combine, needed_places
 from plait.session.state import (
     NOTHING,
@@ -119,7 +119,7 @@ class EventFold:
         """
         kind = event.kind
         if kind in LIFE_KINDS:
-            self._replace(life=life_after(self._state.life, kind))
+            self._replace(life=life_after_event(self._state.life, event))
         handler = _HANDLERS.get(kind)
         return handler(self, event, event.body) if handler is not None else None
 
@@ -302,7 +302,7 @@ class EventFold:
             self._story = msgspec.structs.replace(self._story, tree=Tree(tree, _ref(event)))
 
     def fold_run_start(self, event: Event, body: object) -> None:
-        if not (isinstance(body, RunResumed) and body.branch):
+        if not is_word_to_branch(event):
             self._replace(run=event.header.run or event.id)
 
     def fold_run_end(self, event: Event, body: object) -> None:

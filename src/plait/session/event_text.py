@@ -182,7 +182,10 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "PendingSettled": lambda b: f"settled {b.key}{_reason_text(b.outcome)}",
     "ScratchSet": lambda b: f"scratch {b.key}",
     "EvidenceAttached": lambda b: f"attached {b.name}: {_parts_text(b.parts)}",
-    "ValidationRecorded": lambda b: f"{b.name} {'passed' if b.passed else 'failed'}",
+    "ValidationRecorded": lambda b: (
+        f"{b.name} {'passed' if b.passed else 'failed'}"
+        f"{f': {b.detail}' if isinstance(b.detail, str) else ''}"
+    ),
     "GateRequired": lambda b: f"required {b.name}" + (f" by {b.by}" if b.by else ""),
     "Linked": lambda b: f"linked {b.system} {b.ref}{_reason_text(b.note)}",
     "SessionPaused": lambda b: f"paused{_reason_text(b.reason)}",
@@ -209,6 +212,7 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     ),
     "QuestionAnswered": lambda b: f"answered: {_json(b.answer)}",
     "Delivered": lambda b: f"heard what stood in its inbox up to {b.upto}",
+    "TurnPosted": lambda b: f"turn: {_parts_text(b.parts)}",
     "CancelRequested": lambda b: f"wants it cancelled{_reason_text(b.reason)}",
     "TimerSet": lambda b: f"waits for {b.event}" if b.event else "waits for a time",
     "TimerFired": lambda b: (

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from plait.errors import InvalidValue
-from plait.event.kinds import Merged, PlacementChanged, Resolution, ToolFailed, ToolReturned
+from plait.event import Event
+from plait.event.kinds import (
+    Bypassed,
+    Merged,
+    PlacementChanged,
+    Resolution,
+    ToolFailed,
+    ToolReturned,
+)
 from plait.ids import Digest, LogId
 from plait.session.events import path_events
 from plait.session.fold import state_at
@@ -23,6 +31,7 @@ from plait.workspace.tree import EMPTY, EMPTY_BYTES, shown_path
 Resolve = Mapping[str, Any] | Callable[[str, Mapping[str, Any]], Any]
 
 _TREES = frozenset(kind.__name__ for kind in (ToolReturned, ToolFailed, PlacementChanged, Merged))
+TREE_KINDS = _TREES | {Bypassed.__name__}  # the kinds of events that may leave another tree
 
 
 class MergedFiles(NamedTuple):
@@ -48,6 +57,20 @@ def _trees(store: Store, state: State) -> Iterator[Digest]:
         tree = trees.before if trees is not None else getattr(body, "tree", None)
         if tree is not None:
             yield tree
+
+
+def tree_left_by(event: Event) -> Digest | None:
+    """Return the tree that an event left. None: it left the files as they were."""
+    body = event.body
+    if isinstance(body, (ToolReturned, ToolFailed)):
+        trees = body.trees
+        return trees.after if trees is not None and trees.before != trees.after else None
+    if isinstance(body, (PlacementChanged, Merged)):
+        return body.tree
+    if isinstance(body, Bypassed) and body.what == "workspace" and isinstance(body.detail, Mapping):
+        # a change from outside to a folder that is worked on in place
+        return Digest(str(body.detail.get("after")))
+    return None
 
 
 def merge_files(

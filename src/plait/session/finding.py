@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from plait.errors import InvalidValue, NoStore
@@ -11,8 +12,12 @@ from plait.session import revision
 from plait.session.life import STATUSES, Status
 from plait.session.listing import list_rows
 from plait.session.ports import Position, store_at, writer_of
+from plait.session.status import rows_with_status
 from plait.session.value import S, SessionValue, value_at, value_at_seq
 from plait.store import Store, canonical_address, store_exists
+from plait.store.arguments import check_limit
+
+_PAGE = 1000  # rows that are read at once
 
 
 def open_value(kind: type[S], name: str, store: str | Path | Store | None) -> S:
@@ -54,14 +59,17 @@ def list_values(
         if parent is not None
         else None
     )
-    wanted = {"status": status, **where, "parent": above}
-    found = list_rows(
-        there,
-        {name: value for name, value in wanted.items() if value is not None},
-        tag,
-        before.id if before else None,
-        limit,
+    columns = {
+        name: value for name, value in {**where, "parent": above}.items() if value is not None
+    }
+    after = before.id if before else None
+    check_limit(limit)
+    rows = (
+        rows_with_status(there, status, columns, tag, after)
+        if status is not None
+        else list_rows(there, columns, tag, after, min(limit, _PAGE))
     )
+    found = list(islice(rows, limit))
     heads = there.heads([LogId(str(row["log"])) for row in found])
     return [
         value_at(kind, Position(address, log.id, log.tip, log.head))

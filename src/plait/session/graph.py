@@ -22,6 +22,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, short
 from plait.session.event_text import event_text, place_text
 from plait.session.listing import session_row
+from plait.session.status import StatusReader
 from plait.session.trace import event_causes
 from plait.store import Store, ancestry
 
@@ -100,6 +101,7 @@ class _Drawing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._reader = StatusReader(store)
         self._nodes: dict[str, Node] = {}
         self._edges: list[Edge] = []
         self._caused: list[Edge] = []  # their targets may be drawn later, or not at all
@@ -109,8 +111,9 @@ class _Drawing:
 
     def add_session(self, member: LogId) -> None:
         info, row = self._store.log(member), session_row(self._store, member)
-        fields = ("title", "label", "status", "user", "project")
+        fields = ("title", "label", "user", "project")
         detail = {name: _plain(row.get(name)) for name in fields}
+        detail["status"] = self._reader.of_session(row) if row else None
         name = str(row.get("label") or row.get("title") or short(member))
         detail = {**detail, "head": info.head}
         self._nodes[member] = Node(member, "session", name, member, info.tip, detail)

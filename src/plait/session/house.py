@@ -21,13 +21,15 @@ def append_to_house(
     notices: Mapping[LogId, Sequence[Draft]] | None = None,
     blobs: Mapping[Digest, bytes] | None = None,
     check: Callable[[Sequence[Event]], object] | None = None,
+    kinds: frozenset[str] = frozenset(),
 ) -> list[Event]:
     """Append to the house log of a store: durable on return, also while others write there.
 
     `notices` go to the inboxes of these logs in the same transaction. See `Writer.post_all`.
     """
     posts = [Post(None, drafts), *[Post(log, some) for log, some in (notices or {}).items()]]
-    return writer_of(None).post_all(store_address, posts, blobs=blobs, check=check)
+    writer = writer_of(None)
+    return writer.post_all(store_address, posts, blobs=blobs, check=check, kinds=kinds)
 
 
 def house_events(

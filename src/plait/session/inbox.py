@@ -38,7 +38,8 @@ from plait.session.asks import (
 )
 from plait.session.gates import is_judge
 from plait.session.ports import Act, Draft, Position, store_at, writer_of
-from plait.session.rows import InboxRows, is_run_over, waiting_of
+from plait.session.rows import InboxRows, waiting_of
+from plait.session.run_rows import is_run_over
 from plait.session.views import Waiting, WaitKind
 from plait.store import Store
 

@@ -1,17 +1,18 @@
-"""A session's life: open, active, waiting, paused, closed, archived.
+"""A session's life: open, running, waiting, paused, finished, failed, cancelled, closed, archived.
 
 One small machine, used by the row that a listing shows, by the state and by the verbs that change
 it. It runs over a log's own events: a branch inherits the past, and no open work, so it begins its
-own life.
+own life. That a run is interrupted is no event: `status.py` finds it out.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from plait.errors import WrongStatus
+from plait.event import Event
 from plait.event.kinds import (
     ApprovalDenied,
     ApprovalExpired,
@@ -41,13 +42,27 @@ from plait.event.kinds import (
     VerdictHeard,
 )
 
-Status = Literal["open", "active", "waiting", "paused", "closed", "archived"]
+RunEnd = Literal["finished", "failed", "cancelled"]
+OpenRun = Literal["running", "waiting", "paused", "interrupted"]
+Status = Literal[
+    "open",
+    "running",
+    "waiting",
+    "paused",
+    "interrupted",
+    "failed",
+    "cancelled",
+    "finished",
+    "closed",
+    "archived",
+]
 
-STATUSES: tuple[Status, ...] = ("open", "active", "waiting", "paused", "closed", "archived")
+STATUSES: tuple[Status, ...] = get_args(Status)
+OPEN_RUN_STATUSES: tuple[OpenRun, ...] = get_args(OpenRun)
 
 
 class Life(msgspec.Struct, frozen=True, omit_defaults=True):
-    ran: bool = False  # True: a run was started
+    run: Literal["", "open"] | RunEnd = ""  # of the last run that began on the log; "": none did
     asks: int = 0  # approvals and questions without an answer yet
     unknown: int = 0  # effects that may have happened
     timers: int = 0  # times and signals that it sleeps for
@@ -57,13 +72,16 @@ class Life(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def status(self) -> Status:
+        """The status by the events alone: an open run counts as running."""
         if self.over:
             return self.over
         if self.paused:
             return "paused"
         if self.asks or self.unknown or self.timers or self.verdicts:
             return "waiting"
-        return "active" if self.ran else "open"
+        if self.run == "open":
+            return "running"
+        return self.run or "open"
 
 
 def _names(*kinds: type[Body]) -> frozenset[str]:
@@ -72,7 +90,11 @@ def _names(*kinds: type[Body]) -> frozenset[str]:
 
 _BEGINS = _names(SessionOpened, ForkedFrom)
 _RUNS = _names(RunStarted, RunResumed, RunBranched)
-_ENDS = _names(RunFinished, RunFailed, RunCancelled)
+RUN_STATUS: dict[str, RunEnd] = {
+    RunFinished.__name__: "finished",
+    RunFailed.__name__: "failed",
+    RunCancelled.__name__: "cancelled",
+}
 _CHANGES = _names(ChangeAccepted)  # nothing waits after it, and the run goes on
 _ASKS = _names(ApprovalRequested, QuestionAsked)
 _ANSWERS = _names(ApprovalGranted, ApprovalDenied, ApprovalExpired, QuestionAnswered)
@@ -95,7 +117,7 @@ _ARCHIVES = _names(SessionArchived)
 LIFE_KINDS = (
     _BEGINS
     | _RUNS
-    | _ENDS
+    | frozenset(RUN_STATUS)
     | _CHANGES
     | frozenset(_COUNTS)
     | _PAUSES
@@ -112,9 +134,13 @@ def life_after(life: Life, kind: str) -> Life:
     if kind in _BEGINS:
         return Life()
     if kind in _RUNS:
-        return msgspec.structs.replace(life, ran=True)
-    if kind in _ENDS or kind in _CHANGES:
+        return msgspec.structs.replace(life, run="open")
+    if kind in _CHANGES:
         return msgspec.structs.replace(life, asks=0, unknown=0, timers=0, verdicts=0)
+    if kind in RUN_STATUS:
+        return msgspec.structs.replace(
+            life, run=RUN_STATUS[kind], asks=0, unknown=0, timers=0, verdicts=0
+        )
     if kind in _COUNTS:
         column, by = _COUNTS[kind]
         return msgspec.structs.replace(life, **{column: max(0, getattr(life, column) + by)})
@@ -129,17 +155,35 @@ def life_after(life: Life, kind: str) -> Life:
     return life
 
 
+def life_after_event(life: Life, event: Event) -> Life:
+    """Return the life after one more event of its log."""
+    return life if is_word_to_branch(event) else life_after(life, event.kind)
+
+
+def is_word_to_branch(event: Event) -> bool:
+    """True if an event tells a branch that the run it was forked in has a new holder: no run began
+    on the branch itself.
+    """
+    body = event.body if event.kind == RunResumed.__name__ else None
+    return isinstance(body, RunResumed) and body.branch
+
+
 def is_busy_after(busy: bool | None, kind: str) -> bool | None:
     """Return True if a run is open after one more event of this kind. None: still not known."""
     if kind not in LIFE_KINDS:
         return busy
-    return True if kind in _RUNS else False if kind in _ENDS else busy
+    return True if kind in _RUNS else False if kind in RUN_STATUS else busy
 
 
+_OVER: tuple[Status, ...] = ("closed", "archived")
+_LIVE: tuple[Status, ...] = tuple([each for each in STATUSES if each not in _OVER])
 _FROM: dict[str, tuple[tuple[Status, ...], str]] = {
-    "be paused": (("open", "active", "waiting"), "it rests already, or is over"),
+    "be paused": (
+        tuple([each for each in _LIVE if each != "paused"]),
+        "it rests already, or is over",
+    ),
     "be unpaused": (("paused",), "there is nothing to take up again"),
-    "be closed": (("open", "active", "waiting", "paused"), "it is over already"),
+    "be closed": (_LIVE, "it is over already"),
     "be archived": (("closed",), "close it first"),
 }
 
@@ -149,9 +193,7 @@ def check_may(session: str, status: Status, verb: str) -> None:
 
     A session that is over takes no more events, but can be forked.
     """
-    allowed, step = _FROM.get(
-        verb, (("open", "active", "waiting", "paused"), "go on in a fork of it")
-    )
+    allowed, step = _FROM.get(verb, (_LIVE, "go on in a fork of it"))
     if status not in allowed:
         raise WrongStatus(
             session,

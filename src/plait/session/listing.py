@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from plait.errors import InvalidValue, UnknownLog
 from plait.ids import LogId
-from plait.store import Row, Store
+from plait.store import Row, Scalar, Store
+
+_PAGE = 100
 
 
 def list_rows(
     store: Store,
-    where: Mapping[str, str],
+    where: Mapping[str, Scalar],
     tags: Mapping[str, str] | None,
     before: LogId | None,
-    limit: int,
-) -> list[Row]:
-    """Rows with these values and tags, latest opened first; all of them have the log and the
-    number.
-    """
+    page: int,
+) -> Iterator[Row]:
+    """Yield the rows with these values and tags, latest opened first; `page` are read at once."""
     after = _number(store, before) if before is not None else None
-    if not tags:
-        return store.rows(
-            "session", "session", where, order="number", descending=True, before=after, limit=limit
-        )
+    if tags:
+        yield from _tagged_rows(store, where, tags, after)
+        return
+    while found := store.rows(
+        "session", "session", where, order="number", descending=True, before=after, limit=page
+    ):
+        yield from found
+        if len(found) < page:
+            return
+        after = found[-1]["number"]
+
+
+def _tagged_rows(
+    store: Store, where: Mapping[str, Scalar], tags: Mapping[str, str], after: Scalar
+) -> Iterator[Row]:
     if not all(isinstance(tag, str) and isinstance(value, str) for tag, value in tags.items()):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue("tag", "tags and their values are texts", 'pass {"team": "web"}')
     (tag, value), *others = tags.items()
-    found: list[Row] = []
-    while len(found) < limit:
-        page = store.rows(
-            "session",
-            "tag",
-            {"tag": tag, "value": value},
-            order="number",
-            descending=True,
-            before=after,
-            limit=max(limit, 100),
-        )
+    first = {"tag": tag, "value": value}
+    while page := store.rows(
+        "session", "tag", first, order="number", descending=True, before=after, limit=_PAGE
+    ):
         for row in page:
             rest = [
                 store.rows(
@@ -46,15 +50,8 @@ def list_rows(
                 for name, wanted in others
             ]
             if all(rest):
-                found += (
-                    store.rows("session", "session", {**where, "log": row["log"]}, limit=1)
-                    if where
-                    else [row]
-                )
-        if len(page) < max(limit, 100):
-            break
+                yield from store.rows("session", "session", {**where, "log": row["log"]}, limit=1)
         after = page[-1]["number"]
-    return found[:limit]
 
 
 def session_row(store: Store, log: LogId) -> Row:

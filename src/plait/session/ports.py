@@ -15,7 +15,7 @@ import msgspec
 
 from plait.errors import NoHost
 from plait.event import Body, Event, Json
-from plait.event.kinds import Place
+from plait.event.kinds import Place, ValidationRecorded
 from plait.ids import Digest, LogId
 from plait.store import Store
 
@@ -191,11 +191,13 @@ class Writer(Protocol):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         """Append to the house log and to inboxes in one transaction: all of it or nothing. Returns
         the events as they were written, in the order of the posts.
 
-        `check` is called with all of them, as for `post`. A number among the causes of a draft is
+        `check` is called with all of them, as for `post`, and anew after an event of one of these
+        `kinds` in any log: it has then read all of them. A number among the causes of a draft is
         a draft of the whole act. Raises MayNotApprove in code of a run.
         """
         ...
@@ -257,6 +259,12 @@ class MemoryRules(Protocol):
 
     def decisions_at_merge(self, session: Any, branches: Sequence[Any]) -> Sequence[Draft]:
         """Return the decisions to append together with a merge of these branches."""
+        ...
+
+    def decisions_at_verdict(
+        self, session: Any, body: ValidationRecorded, act: Act
+    ) -> Sequence[Draft]:
+        """Return the decisions to append after a verdict that has memories among its causes."""
         ...
 
     def change_since(self, store: Store, memory: Event) -> str:

@@ -10,7 +10,7 @@ import builtins
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -19,9 +19,8 @@ from plait.event import Json
 from plait.event.kinds import (
     EvidenceAttached,
     RunBranched,
-    RunCancelled,
     RunFailed,
-    RunFinished,
+    RunResumed,
     RunStarted,
 )
 from plait.session.about import MESSAGE_KINDS, events_about, last_message, last_result
@@ -34,21 +33,22 @@ from plait.session.accessors import (
 )
 from plait.session.content import unpack
 from plait.session.diff import Diff, compare
+from plait.session.effect_rows import EffectRows
 from plait.session.events import Events, path_events
 from plait.session.files import first_tree
 from plait.session.finding import list_values, open_value
-from plait.session.life import Status
+from plait.session.life import OPEN_RUN_STATUSES, RUN_STATUS, Status
 from plait.session.ports import host, note_read
 from plait.session.provenance import why
 from plait.session.state import Pending
+from plait.session.status import status_at
 from plait.session.trace import Trace
 from plait.session.transcript import end_text, transcript_text
 from plait.session.typed import name_of, to_type
 from plait.session.value import SessionValue, core_of, reload, value_at_seq
 from plait.session.views import (
-    EFFECT_KINDS,
     Attachment,
-    Effect,
+    Effects,
     Facts,
     Message,
     RunView,
@@ -59,12 +59,9 @@ from plait.store import Store
 
 T = TypeVar("T")
 
-_ENDS: dict[str, Literal["finished", "failed", "cancelled"]] = {
-    RunFinished.__name__: "finished",
-    RunFailed.__name__: "failed",
-    RunCancelled.__name__: "cancelled",
-}
-_RUN_KINDS = frozenset({RunStarted.__name__, RunBranched.__name__, *_ENDS})
+_RUN_KINDS = frozenset(
+    {RunStarted.__name__, RunBranched.__name__, RunResumed.__name__, *RUN_STATUS}
+)
 
 
 class Reading(SessionValue):
@@ -148,7 +145,16 @@ class Reading(SessionValue):
 
     @property
     def status(self) -> Status:
-        return self._core.life.status
+        """Its status: `open` (no run began on it), `running`, `interrupted` (its run is open, and
+        no process has it), `waiting`, `paused`, `failed`, `cancelled`, `finished`, `closed` or
+        `archived`.
+
+        The latest value says how the session stands in the store now: the run lock tells running
+        from interrupted, and a branch that was forked in a run has that run's status. An earlier
+        value, and a value inside of its run, says what its own events say: there an open run is
+        running.
+        """
+        return status_at(self._core)
 
     @property
     def title(self) -> str:
@@ -224,26 +230,36 @@ class Reading(SessionValue):
             ) from error
 
     @property
-    def effects(self) -> builtins.list[Effect]:
+    def effects(self) -> Effects:
         """Every tool call on its path and those of merged branches, with its outcome: the
-        evidence.
+        evidence. `effects.where(tool="shell", path="src/", outcome="failed")` chooses some.
         """
         core = self._core
         note_read(core.position)
-        return effects_of(
-            path_events(core.store, core.state.story.path, EFFECT_KINDS), core.store.get_blob
+        events = path_events(core.store, core.state.story.path, EffectRows.kinds)
+        return Effects(
+            effects_of(events, core.store.get_blob),
+            lambda: core.store.event(core.position.head).time,
         )
 
     @property
     def runs(self) -> builtins.list[RunView]:
-        """The runs that began on this very log, in their order, and the status of each."""
+        """The runs that began on this very log, in their order, and the status of each.
+
+        An open one is running, waiting, paused or interrupted, as `status` is.
+        """
         found: dict[str, RunView] = {}
         for event in self._core.own_events(_RUN_KINDS):
             body, id = event.body, event.header.run or event.id
             if isinstance(body, (RunStarted, RunBranched)):
-                found[id] = RunView(id, body.workflow, "open", "", event.seq, None)
+                found[id] = RunView(id, body.workflow, "running", "", event.seq, None)
+            elif isinstance(body, RunResumed):
+                if id in found and not body.branch:
+                    found[id] = msgspec.structs.replace(
+                        found[id], status="running", why="", last=None
+                    )
             elif id in found:
-                ended, why = _ENDS[event.kind], getattr(body, "reason", "")
+                ended, why = RUN_STATUS[event.kind], getattr(body, "reason", "")
                 why = (
                     f"{body.failure.kind}: {body.failure.message}"
                     if isinstance(body, RunFailed)
@@ -252,7 +268,13 @@ class Reading(SessionValue):
                 found[id] = msgspec.structs.replace(
                     found[id], status=ended, why=why, last=event.seq
                 )
-        return list(found.values())
+        runs = list(found.values())
+        if runs and runs[-1].last is None:
+            status = self.status
+            # a session that was closed or archived has left its run behind
+            left = status if status in OPEN_RUN_STATUSES else "interrupted"
+            runs[-1] = msgspec.structs.replace(runs[-1], status=left)
+        return runs
 
     @property
     def facts(self) -> Facts:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from plait.errors import UnknownRows
 from plait.event import Event
 from plait.event.kinds import (
     CancelRequested,
@@ -24,7 +23,7 @@ from plait.event.kinds import (
     ValidationRecorded,
     VerdictHeard,
 )
-from plait.ids import Digest, LogId, Micros, inbox_of
+from plait.ids import Digest, Micros, inbox_of
 from plait.session.asks import (
     ASKS,
     ENDS,
@@ -37,10 +36,18 @@ from plait.session.asks import (
     is_about,
     is_answer,
 )
-from plait.session.life import LIFE_KINDS, Life, life_after
+from plait.session.life import (
+    LIFE_KINDS,
+    RUN_STATUS,
+    Life,
+    is_word_to_branch,
+    life_after_event,
+)
+from plait.session.run_rows import INBOX, RUN_TABLE, new_run_row, run_around
 from plait.session.views import Waiting
 from plait.store import Row, Rows, Scalar, Store, Table
 
+_STARTS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed))
 _life = msgspec.json.Decoder(Life).decode
 _tags = msgspec.json.Decoder(dict[str, str]).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -49,11 +56,13 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class SessionRows:
     """A `Projection`: one row per session, one per tag, one per successor.
 
-    `number` is the commit that opened it: the order of a listing.
+    `number` is the commit that opened it: the order of a listing. `status` is the one by events
+    alone. `run` is the last run that began on the log; on a branch without one, the run that it was
+    forked in.
     """
 
     name = "session"
-    version = 4
+    version = 5
     kinds = LIFE_KINDS
     tables = (
         Table(
@@ -71,6 +80,7 @@ class SessionRows:
                 "parent": "text",
                 "place": "integer",
                 "opened": "integer",
+                "run": "text",
                 "life": "text",
             },
             order="number",
@@ -129,12 +139,15 @@ class SessionRows:
                             "label": body.label,
                             "parent": body.parent,
                             "place": body.place,
+                            "run": run_around(event),
                         },
                     ),
                 )
             return
-        life = life_after(_life(str(row["life"])), event.kind)
+        life = life_after_event(_life(str(row["life"])), event)
         after: Row = {**row, "status": life.status, "life": _encode(life).decode()}
+        if event.kind in _STARTS and not is_word_to_branch(event):
+            after["run"] = event.header.run or event.id
         if after != row:
             rows.put("session", after)
 
@@ -157,6 +170,7 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
         "parent": None,
         "place": 0,
         "opened": event.header.time,
+        "run": None,
     }
     row: Row = {**blank, **known}
     return {**row, "title": row["title"] or "", "tags": row.get("tags") or "{}"}
@@ -165,13 +179,12 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
 # ── asks that wait ───────────────────────────────────────────────────────────────────────────
 
 _SHOWN_MAX = 8192  # bytes kept in a row; a longer text is read from its event
-_STARTS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed))
 _ids = msgspec.json.Decoder(list[str]).decode
 
 
 class InboxRows:
     """A `Projection`: one row per open ask, found by the log that waits, by its inbox and by its
-    run.
+    run; and one row per run.
 
     `answered` is set once a valid answer stands in the inbox, `woken` once the session could go on
     for that or another reason; `until` is when it could go on by itself. Rows go away as their asks
@@ -179,8 +192,8 @@ class InboxRows:
     run is taken up again: the branch still waits for the same.
     """
 
-    name = "inbox"
-    version = 2
+    name = INBOX
+    version = 3
     kinds = (
         LIFE_OF_ASKS
         | _STARTS
@@ -214,18 +227,14 @@ class InboxRows:
             indexes=(("log", "number"), ("answered", "number"), ("woken", "number"), ("until",)),
         ),
         Table("lane", key=("inbox",), columns={"inbox": "text", "log": "text", "asks": "text"}),
-        Table(
-            "run",
-            key=("run",),
-            columns={"run": "text", "log": "text", "asks": "text", "ended": "integer"},
-        ),
+        RUN_TABLE,
         Table("signal", key=("log", "name"), columns={"log": "text", "name": "text", "id": "text"}),
     )
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
         kind = event.kind
         if kind in _STARTS:
-            self._start_run(rows, event)
+            self._start_run(rows, number, event)
         elif kind in ENDS:
             self._end_asks(rows, event)
         elif kind in ASKS:
@@ -250,13 +259,13 @@ class InboxRows:
         if kind == Signalled.__name__:
             self._keep_signal(rows, event)
 
-    def _start_run(self, rows: Rows, event: Event) -> None:
+    def _start_run(self, rows: Rows, number: int, event: Event) -> None:
         run = event.header.run or event.id
         before = rows.get("run", run)
         if before is None:
-            rows.put("run", {"run": run, "log": event.log, "asks": "[]", "ended": 0})
-        elif before["ended"]:  # it failed, and is taken up again
-            rows.put("run", {**before, "ended": 0})
+            rows.put("run", new_run_row(run, number, event))
+        elif before["status"] != "open":  # it failed, and is taken up again
+            rows.put("run", {**before, "status": "open"})
             for row in self._open_asks(rows, before):
                 rows.put("ask", {**row, "over": 0})
 
@@ -274,9 +283,8 @@ class InboxRows:
         for row in (*own, *elsewhere):
             rows.put("ask", {**row, "over": 1}) if row in kept else self._drop_ask(rows, row)
         if run is not None:
-            rows.put(
-                "run", {**run, "asks": _encode([row["id"] for row in kept]).decode(), "ended": 1}
-            )
+            asks = _encode([row["id"] for row in kept]).decode()
+            rows.put("run", {**run, "asks": asks, "status": RUN_STATUS[event.kind]})
 
     def _drop_abandoned(self, rows: Rows, event: Event) -> None:
         body = event.body
@@ -389,38 +397,6 @@ def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:
         "woken": int(woken),
         "over": 0,
     }
-
-
-def run_of_branch(store: Store, log: LogId) -> str | None:
-    """Return the open run that a log was forked in.
-
-    None: it was not forked in a run, or that run is over.
-    """
-    info = store.log(log)
-    first = (
-        next(store.read(log, info.place + 1, info.place + 1), None)
-        if info.parent is not None
-        else None
-    )
-    if first is None or first.header.run is None:
-        return None
-    run = first.header.run.partition("/")[0]  # a tool forks in the name of its call
-    row = _run_row(store, run)
-    return run if row is not None and not row["ended"] else None
-
-
-def is_run_over(store: Store, run: str) -> bool:
-    """Return True if a run has ended, perhaps on another log than the one that asks."""
-    row = _run_row(store, run)
-    return row is not None and bool(row["ended"])
-
-
-def _run_row(store: Store, run: str) -> Row | None:
-    """Return the row of a run. None: there is none, or the store keeps no such rows."""
-    try:
-        return next(iter(store.rows(InboxRows.name, "run", {"run": run}, limit=1)), None)
-    except UnknownRows:
-        return None
 
 
 def _row_time(time: Micros | None) -> Micros | None:

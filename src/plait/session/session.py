@@ -365,7 +365,7 @@ class Session(Acting):
 
         Required verdicts must be there, and no run open.
         """
-        check_may(self.short, self.status, "be closed")
+        check_may(self.short, self._core.life.status, "be closed")
         state = self._core.state
         if state.run or state.calls:
             raise NotSettled(

@@ -21,7 +21,7 @@ from plait.event.kinds import Budget, Placement, StateDigest, Usage
 from plait.ids import Digest, LogId, Micros, digest
 from plait.session.life import Life
 
-FOLD = 4  # the version of the folds: digests and snapshots of others are not comparable
+FOLD = 5  # the version of the folds: digests and snapshots of others are not comparable
 STATE_TAG = b"plait/state/1"
 
 FactKind = Literal["fact", "decision", "finding"]

@@ -21,11 +21,18 @@ import msgspec
 from msgspec import inspect as types
 
 from plait.event import Json
+from plait.session.unions import UnionOf, union_schema, union_value, with_unions
 
 
 def schema_of(type_: Any) -> dict[str, Any]:
     """Return the JSON schema of a type; all that it refers to stands in its own $defs."""
-    return _flat(msgspec.json.schema(type_, schema_hook=_schema_hook))
+    try:
+        return _flat(msgspec.json.schema(type_, schema_hook=_schema_hook))
+    except TypeError:
+        plain = with_unions(type_)
+        if plain is type_:
+            raise
+        return _flat(msgspec.json.schema(plain, schema_hook=_schema_hook))
 
 
 def result_schema_of(type_: Any) -> dict[str, Any]:
@@ -156,6 +163,11 @@ def _convert(value: Json, type_: Any) -> Any:
         return msgspec.convert(value, type_, dec_hook=_dec_hook, str_keys=True)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+    except TypeError:  # a union that msgspec does not take
+        plain = with_unions(type_)
+        if plain is type_:
+            raise
+        return _convert(value, plain)
 
 
 def _with_integers(value: Any) -> Any:
@@ -361,7 +373,13 @@ def _is_path(type_: Any) -> bool:
     return isinstance(type_, type) and issubclass(type_, PurePath)
 
 
+def _is_union(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, UnionOf)
+
+
 def _schema_hook(type_: Any) -> dict[str, Any]:
+    if _is_union(type_):
+        return union_schema(type_, schema_of)
     if _is_pydantic(type_):
         return type_.model_json_schema(ref_template="#/$defs/{model}")
     if _is_path(type_):
@@ -370,6 +388,8 @@ def _schema_hook(type_: Any) -> dict[str, Any]:
 
 
 def _dec_hook(type_: Any, value: Any) -> Any:
+    if _is_union(type_):
+        return union_value(type_, value, schema_of, to_type)
     if _is_pydantic(type_):
         # its error is a ValueError, which msgspec passes on with the place
         return type_.model_validate(value)

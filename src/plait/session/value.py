@@ -24,6 +24,7 @@ from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot
 from plait.session.life import LIFE_KINDS, Life, is_busy_after, life_after
 from plait.session.ports import Position, writer_of
 from plait.session.state import Span, Spent, State, state_digest
+from plait.session.status import status_at
 from plait.store import Store
 
 
@@ -88,13 +89,11 @@ class SessionValue:
 
     def __repr__(self) -> str:
         try:
-            state = self._core.state
+            state, status = self._core.state, status_at(self._core)
         except Exception as error:  # a repr must not raise, least of all in a traceback
             return f"<Session {self.short}@{self.seq} ({type(error).__name__})>"
         about = " ".join(f"{text[:40]!r}" for text in (state.label, state.title) if text)
-        return (
-            f"<Session {self.short}@{self.seq}{' ' + about if about else ''} {state.life.status}>"
-        )
+        return f"<Session {self.short}@{self.seq}{' ' + about if about else ''} {status}>"
 
 
 S = TypeVar("S", bound=SessionValue)

@@ -18,16 +18,16 @@ from plait.event.kinds import (
     ModelReplied,
     Parts,
     Placement,
-    ToolFailed,
     ToolRequested,
-    ToolResolved,
-    ToolReturned,
+    ToolUnknown,
     Trees,
 )
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.content import text_of, unpack, value_of
-from plait.session.life import Status
+from plait.session.effect_rows import Outcome, checked_outcome, checked_path, outcome_of
+from plait.session.life import OpenRun, RunEnd, Status
 from plait.session.state import Fact, FactKind, Span
+from plait.session.times import When, parse_when
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -152,10 +152,16 @@ class Effect(msgspec.Struct, frozen=True):
     trees: Trees | None = None  # the files before and after, and the changed paths. None: no files
     placement: Placement | None = None  # where it ran
     kept: tuple[File, ...] = ()  # evidence that no model was shown
+    state: Outcome = "open"
 
     @property
     def result(self) -> Any:
         return value_of(self.parts)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that it changed, at most 1,000."""
+        return self.trees.changed if self.trees is not None else ()
 
     def __repr__(self) -> str:
         end = "returned" if self.failure is None else f"failed: {self.failure.kind}"
@@ -164,9 +170,44 @@ class Effect(msgspec.Struct, frozen=True):
         return f"<Effect {self.tool} {brief(self.arguments)} {end}, {where}>"
 
 
-EFFECT_KINDS = frozenset(
-    kind.__name__ for kind in (ToolRequested, ToolReturned, ToolFailed, ToolResolved)
-)
+class Effects(list[Effect]):
+    """Tool calls with their outcomes, in the order of their requests."""
+
+    __slots__ = ("_last_time",)
+
+    def __init__(self, effects: Iterable[Effect], last_time: Callable[[], Micros]) -> None:
+        super().__init__(effects)
+        self._last_time = last_time  # of the session's last event
+
+    def where(
+        self,
+        *,
+        tool: str | None = None,
+        path: str | None = None,
+        outcome: Outcome | None = None,
+        since: When | None = None,
+    ) -> Effects:
+        """Return the calls of this tool, that changed this file or files in this folder, with this
+        outcome (`open`, `returned`, `failed`, `unknown`, `undone`), requested since then.
+
+        A span such as "10m" counts back from the session's last event.
+        """
+        wanted_path = checked_path(path) if path is not None else None
+        wanted = checked_outcome(outcome) if outcome is not None else None
+        first = parse_when(since, self._last_time(), "since") if since is not None else 0
+        found = [
+            each
+            for each in self
+            if tool in (None, each.tool)
+            and wanted in (None, each.state)
+            and each.request.time >= first
+            and (wanted_path is None or _has_path(each, wanted_path))
+        ]
+        return Effects(found, self._last_time)
+
+
+def _has_path(effect: Effect, wanted: str) -> bool:
+    return any(path == wanted or path.startswith(f"{wanted}/") for path in effect.paths)
 
 
 def effects_of(
@@ -186,10 +227,13 @@ def effects_of(
                 event,
             )
             found[key] = msgspec.structs.replace(made, attempts=body.attempt)
-        elif (before := found.get(key)) is not None:
+        elif (before := found.get(key)) is not None and isinstance(body, ToolUnknown):
+            found[key] = msgspec.structs.replace(before, state="unknown")
+        elif before is not None:
             found[key] = msgspec.structs.replace(
                 before,
                 outcome=event,
+                state=outcome_of(body),
                 parts=unpack(getattr(body, "parts", ()), get_blob),
                 failure=getattr(body, "failure", None),
                 delta=getattr(body, "delta", None),
@@ -207,7 +251,7 @@ class RunView(msgspec.Struct, frozen=True):
 
     id: str
     workflow: str
-    status: Literal["open", "finished", "failed", "cancelled"]
+    status: OpenRun | RunEnd
     why: str  # it failed or was cancelled; "": neither
     first: int  # the place it began at
     last: int | None  # and ended at; None: it has not

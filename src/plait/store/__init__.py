@@ -22,12 +22,11 @@ from plait.store.base import (
     StoredRecord,
     Unchecked,
 )
-from plait.store.epochs import Fence
+from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import ancestry
-from plait.store.locks import is_locked
 from plait.store.memory import MemoryStore
 from plait.store.process import STORES
-from plait.store.projection import Projection, Row, Rows, Scalar, Table
+from plait.store.projection import Projection, Row, Rows, Scalar, Table, Wanted
 from plait.store.search import Found, FoundRow, Region
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
@@ -44,6 +43,7 @@ __all__ = [
     "LogAppend",
     "MemoryStore",
     "Projection",
+    "ReadMark",
     "StoredRecord",
     "Region",
     "Row",
@@ -54,13 +54,13 @@ __all__ = [
     "Store",
     "Table",
     "Unchecked",
+    "Wanted",
     "ancestry",
     "canonical_address",
     "check_durability",
     "check_folder",
     "store_exists",
     "folder_of",
-    "is_locked",
     "locate",
     "open_at",
     "find_open",

@@ -16,8 +16,8 @@ import msgspec
 
 from plait.event import Event
 from plait.ids import Digest, LogId
-from plait.store.epochs import Fence
-from plait.store.projection import Projection, Row, Scalar
+from plait.store.epochs import Fence, ReadMark
+from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
 Durability = Literal["full", "async", "memory"]
@@ -136,6 +136,7 @@ class EventStore(Protocol):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
+        reading: ReadMark | None = None,
     ) -> list[Digest]:
         """Append to several logs, or begin them, in one transaction: all of it or nothing. Returns
         the new heads.
@@ -143,6 +144,9 @@ class EventStore(Protocol):
         One part that cannot be written refuses the whole act, as `append` and `begin` do. The very
         same act a second time changes nothing and succeeds. The commit numbers follow the
         order of the parts.
+
+        Raises `StaleReading`, and writes nothing, if an event of the kinds of `reading` was
+        committed after its number, by the commit of the act at the latest.
         """
         ...
 
@@ -274,7 +278,7 @@ class RowStore(Protocol):
         self,
         projection: str,
         table: str,
-        where: Mapping[str, Scalar] | None = None,
+        where: Mapping[str, Wanted] | None = None,
         *,
         order: str | None = None,
         descending: bool = False,
@@ -282,7 +286,8 @@ class RowStore(Protocol):
         limit: int = 100,
     ) -> list[Row]:
         """Rows with these values, in the table's own order or that of a column; `before` is the
-        last value of the previous page.
+        last value of the previous page. A frozenset of texts or of integers asks for rows that
+        have one of these.
 
         Paging is by that one value, so page by a column that differs from row to row.
         """
@@ -360,6 +365,14 @@ class LockStore(Protocol):
         """Take a run for this process, and return its lock. `session` is for the error's text.
 
         Raises `RunHeld`, which names the holder, if another process has the run, or this one.
+        """
+        ...
+
+    def is_locked(self, run: str) -> bool:
+        """True if a process has the run, be it this one.
+
+        Asking takes nothing: no holder notices it, and a process that takes the run meanwhile gets
+        it. The answer may be out of date when it is returned.
         """
         ...
 

@@ -38,6 +38,15 @@ class Fence(NamedTuple):
     epoch: int
 
 
+class ReadMark(NamedTuple):
+    """A condition of a write: no event of these kinds was committed, to any log, after this commit
+    number, up to which the writer has read.
+    """
+
+    number: int
+    kinds: frozenset[str]
+
+
 def turns_in(events: Sequence[Event]) -> int:
     """Return by how much these events raise the epoch of their log."""
     return sum([event.kind in TURNS for event in events])

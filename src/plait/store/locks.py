@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from plait.errors import RunHeld, StoreFailed
 from plait.ids import digest
-from plait.store.base import Store
 from plait.store.process import STORES
 
 FILE = "runs.lock"
@@ -71,6 +70,20 @@ class _ProcessLocks:
                 _lock_byte(handle, fcntl.F_UNLCK, _offset(run))
                 fcntl.lockf(handle, fcntl.LOCK_UN, 1, _offset(run) + 1)
 
+    def is_taken(self, folder: Path, run: str) -> bool:
+        """True if this process or another one has the run. Nothing is locked to find out."""
+        with self._guard:
+            if (folder, run) in self._locked:
+                return True
+            try:
+                handle = self._handle(folder, make=False)
+            except FileNotFoundError:  # no run was ever locked here
+                return False
+            try:
+                return _lock_owner(handle, _offset(run)) is not None
+            except OSError as error:
+                raise StoreFailed(str(folder), f"the run's lock cannot be read: {error}") from error
+
     def forget(self) -> None:
         """Drop everything in a forked child: the locks are the parent's."""
         for file in self._files.values():
@@ -80,14 +93,17 @@ class _ProcessLocks:
         self._locked.clear()
         self._files.clear()
 
-    def _handle(self, folder: Path) -> int:
+    def _handle(self, folder: Path, *, make: bool = True) -> int:
         path = folder / FILE
         file = self._files.get(folder)
         if file is not None and _is_in_place(file):
             return file.handle
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(path, flags, 0o600)
         except OSError as error:
+            if not make and isinstance(error, FileNotFoundError):
+                raise
             raise StoreFailed(str(path), str(error)) from error
         self._files[folder] = _OpenFile(handle, os.fstat(handle).st_ino)
         return handle
@@ -121,14 +137,9 @@ class MemoryLock:
         self._locked.discard(self._run)
 
 
-def is_locked(store: Store, run: str) -> bool:
-    """True if a process has the run, be it this one."""
-    try:
-        lock = store.lock(run, "")
-    except RunHeld:
-        return True
-    lock.release()
-    return False
+def is_locked_in(folder: Path, run: str) -> bool:
+    """True if a process has the run of a store in this folder."""
+    return _process.is_taken(folder, run)
 
 
 def _this_process() -> str:
@@ -160,10 +171,24 @@ def _offset(run: str) -> int:
 
 def _holder(handle: int, run: str) -> str:
     """Name the process that has the run, where the system tells."""
-    if sys.platform == "linux":
-        with suppress(OSError, struct.error):
-            asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _offset(run) + 1, 1, 0)
-            kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(handle, fcntl.F_GETLK, asked))
-            if kind != fcntl.F_UNLCK:
-                return f"process {pid}"
+    with suppress(OSError):
+        owner = _lock_owner(handle, _offset(run) + 1, of_process=True)
+        if owner is not None:
+            return f"process {owner}"
     return "another process"
+
+
+def _lock_owner(handle: int, offset: int, *, of_process: bool = False) -> int | None:
+    """Return the process that has locked a byte, -1 if the lock belongs to an open file. None: no
+    other has locked it.
+
+    `of_process`: ask as this process, else as this open file, where the system can.
+    """
+    if sys.platform == "linux":
+        command = fcntl.F_GETLK if of_process else getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
+        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, offset, 1, 0)
+        kind, _, _, _, owner = struct.unpack("hhqqi4x", fcntl.fcntl(handle, command, asked))
+    else:  # as BSD and macOS lay it out
+        asked = struct.pack("qqihh", offset, 1, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        _, _, owner, kind, _ = struct.unpack("qqihh", fcntl.fcntl(handle, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else owner

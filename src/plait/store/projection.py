@@ -16,6 +16,8 @@ from plait.event import Event
 
 Scalar = str | int | float | bytes | None
 Row = dict[str, Scalar]
+Wanted = Scalar | frozenset[str] | frozenset[int]
+"""The value that a column must have, or several of which it must have one."""
 
 
 class Table(msgspec.Struct, frozen=True):

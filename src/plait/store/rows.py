@@ -8,7 +8,7 @@ from types import NoneType
 
 from plait.errors import InvalidValue, UnknownRows
 from plait.event.strict import check_text
-from plait.store.projection import Projection, Row, Scalar, Table
+from plait.store.projection import Projection, Row, Scalar, Table, Wanted
 
 # no double underscore: it divides projection and table
 _NAME = re.compile(r"[a-z](_?[a-z0-9]){0,40}\Z")
@@ -60,18 +60,35 @@ def _check_words(table: Table, row: Row) -> None:
         )
 
 
-def check_where(where: Mapping[str, Scalar]) -> None:
-    for column, value in where.items():
-        if not isinstance(value, (str, int, float, bytes, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(
-                column,
-                f"a {type(value).__name__} cannot be searched for",
-                "pass one text, number or None per column",
-            )
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise InvalidValue(column, f"{value} is beyond 64 bits")
-        if isinstance(value, str) and not value.isascii():
-            check_text(value, column)
+def check_where(where: Mapping[str, Wanted]) -> None:
+    for column, wanted in where.items():
+        if isinstance(wanted, frozenset):
+            _check_some(column, wanted)
+        else:
+            _check_value(column, wanted)
+
+
+def _check_some(column: str, wanted: frozenset[str] | frozenset[int]) -> None:
+    kinds = {type(value) for value in wanted}
+    if len(kinds) > 1 or not kinds <= {str, int}:
+        names = ", ".join(sorted([kind.__name__ for kind in kinds]))
+        step = "pass texts alone, or integers alone"
+        raise InvalidValue(column, f"a set of {names} cannot be searched for", step)
+    for value in wanted:
+        _check_value(column, value)
+
+
+def _check_value(column: str, value: Scalar) -> None:
+    if not isinstance(value, (str, int, float, bytes, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(
+            column,
+            f"a {type(value).__name__} cannot be searched for",
+            "pass one text, number or None per column",
+        )
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InvalidValue(column, f"{value} is beyond 64 bits")
+    if isinstance(value, str) and not value.isascii():
+        check_text(value, column)
 
 
 def check_names(projection: Projection) -> None:

@@ -29,7 +29,7 @@ K1, B = 1.2, 0.75
 # So many rows at most are scored in a search. Words choose them, the rarest first. A word that
 # would bring more rows does not choose: it says little about any of them, and scoring them would
 # cost more than the whole rest of the search. It still counts when the chosen rows are ranked.
-CHOOSING_MAX = 4000
+CHOOSING_MAX = 2000
 
 WORD_SIZE_MAX = 30_000  # letters; FTS5 cuts off longer words
 PLACE_MIN, PLACE_MAX = -(2**63), 2**63 - 1  # of the order column
@@ -181,10 +181,12 @@ def places_within(places: Sequence[int], ranges: Sequence[Range]) -> Sequence[in
     return found
 
 
-def choosing_words(having: Mapping[str, int]) -> list[str]:
+def choosing_words(having: Mapping[str, int], total: int) -> list[str]:
     """Return the words that choose rows: the rarest one, and further ones as long as no more than
-    CHOOSING_MAX rows come together. `having` says how many rows have each word.
+    CHOOSING_MAX rows come together. `having` says how many of all rows have each word.
     """
+    if total <= CHOOSING_MAX:
+        return [word for word, count in having.items() if count]
     found: set[str] = set()
     rows = 0
     for word in sorted(having, key=having.__getitem__):

@@ -38,23 +38,25 @@ KEPT = 64  # heavy folders that are remembered
 
 # Files that carry credentials, by their names, at any depth: settings of programs that log in
 # somewhere, and texts in which others wrote down the addresses that they fetched from.
-_SETTINGS = re.compile(
+# Patterns are texts here, which `re` compiles when the first file is looked at: most programs that
+# import this module have no files.
+_SETTINGS = (
     r"\.?npmrc|\.yarnrc(\.yml)?|\.?pypirc|pip\.(conf|ini)|\.?pydistutils\.cfg|[._]netrc|\.git-credentials|\.env|\.env\..+|\.envrc"
     r"|uv\.toml|poetry\.toml|auth\.toml|pdm\.toml|\.pdm\.toml|bunfig\.toml|\.?condarc|\.curlrc|\.wgetrc|\.my\.cnf|\.boto|\.s3cfg|\.gemrc"
     r"|credentials(\.toml)?|\.gitconfig|\.?hgrc|\.terraformrc|gradle\.properties|pip_?log\.txt|auth\.json|\.dockercfg|\.dockerconfigjson"
 )
-_LOCKS = re.compile(
+_LOCKS = (
     r"\.?package-lock\.json|npm-shrinkwrap\.json|package\.json|yarn\.lock|\.yarn-integrity|\.yarn-(state\.yml|metadata\.json)"
     r"|(pnpm-)?lock\.yaml|\.modules\.yaml|bun\.lock|deno\.lock|composer\.(json|lock)|installed\.json|poetry\.lock|Pipfile(\.lock)?|uv\.lock"
     r"|pdm\.lock|pixi\.lock|Gemfile(\.lock)?|Cargo\.lock|pylock(\..+)?\.toml|(.*-)?(requirements|constraints)(-.*)?\.(txt|in)|direct_url\.json"
     r"|\.gitmodules|npm-debug\.log(\..*)?|yarn-error\.log|\.hgsub"
 )
 # one for each package: read when its folder has changed
-_ONCE = re.compile(r"package\.json|direct_url\.json")
+_ONCE = r"package\.json|direct_url\.json"
 # Of a folder of version control every file is a carrier, except compressed ones and those that name
 # nothing but objects.
 _VERSIONS = frozenset((".git", ".hg", ".jj", ".bzr", ".sl", ".svn", "CVS", "_darcs", ".pijul"))
-_OBJECTS = re.compile(
+_OBJECTS = (
     r"(.+/)?((lfs|annex|store)/)?(objects|refs|rr-cache|pristine)/.+|(.+/)?(index|sharedindex\..*|packed-refs|ORIG_HEAD|HEAD|commondir|gitdir|wc\.db.*)"
     r"|.*\.(pack|idx|rev|bitmap|mtimes|graph|sample|i|d|n)|(repo/)?store/(?!git/).+|(.+/)?(dirstate|branchheads|cache/.+)"
 )
@@ -80,27 +82,28 @@ _UNREAD = (
 _OWNED = _VERSIONS | frozenset(HEAVY)  # folders in which a carrier is known by its name
 
 # Patterns of credentials; the first group stays.
-_WEB = re.compile(rb"(?i)(\b(?:https?|ftps?)://)[^\s/\"'<>]+@")
-_OTHER = re.compile(rb"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*):[^\s/\"'<>]+@")
-_SETTING = re.compile(
+_WEB = rb"(?i)(\b(?:https?|ftps?)://)[^\s/\"'<>]+@"
+_OTHER = rb"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*):[^\s/\"'<>]+@"
+_SETTING = (
     rb"(?im)^(["
     rb" \t]*[^\s=]*(?:extraheader|passw(?:or)?d|smtppass|token|secret|_auth\w*|authident"
     rb"|api_?key|cookie)"
     rb"[\w.-]*[\"']?[ \t]*[=:][ \t]*)\S[^\n]*"
 )
 # as .yarnrc has it, without a sign
-_SPACED = re.compile(rb"(?im)^([ \t]*\S*(?:passw(?:or)?d|_auth\w*|token)\"?[ \t]+)\S[^\n]*")
+_SPACED = rb"(?im)^([ \t]*\S*(?:passw(?:or)?d|_auth\w*|token)\"?[ \t]+)\S[^\n]*"
 # as JSON has it
-_QUOTED = re.compile(
+_QUOTED = (
     rb"(?i)(\"[^\"\n]*(?:passw(?:or)?d|auth|token|secret|api_?key)[^\"\n]*\"\s*:\s*\")[^\"\n]+"
 )
-_QUERY = re.compile(
-    rb"(?i)([?&](?:[\w-]*token|auth\w*|api_?key|key|passw(?:or)?d|pass|secret|sig|signature|x-amz-[\w-]+|x-goog-[\w-]+)=)[^&\s\"'<>#]+"
+_QUERY = (
+    rb"(?i)([?&](?:[\w-]*token|auth\w*|api_?key|key|passw(?:or)?d|pass|secret|sig|signature"
+    rb"|x-amz-[\w-]+|x-goog-[\w-]+)=)[^&\s\"'<>#]+"
 )
-_KEY = re.compile(  # known by how it begins
+_KEY = (  # known by how it begins
     rb"\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}\b)"
 )
-_NETRC = re.compile(rb"(?i)\b((?:password|account)[ \t]+)\S+")
+_NETRC = rb"(?i)\b((?:password|account)[ \t]+)\S+"
 _WORD = b"withheld"
 
 
@@ -127,13 +130,13 @@ def carrier_at(path: str) -> Carrier | None:
     name = parts[-1]
     if not any(part in _OWNED for part in parts[:-1]):
         return None
-    if _SETTINGS.fullmatch(name):
+    if re.fullmatch(_SETTINGS, name):
         return Carrier(not name.endswith("log.txt"), name)
-    if _LOCKS.fullmatch(name):
+    if re.fullmatch(_LOCKS, name):
         return Carrier(False, name)
     start = next((at for at, part in enumerate(parts[:-1], 1) if part in _VERSIONS), None)
     inside = "/".join(parts[start:]) if start is not None else ""
-    if not inside or (_OBJECTS.fullmatch(inside) and "logs" not in parts[start:-1]):
+    if not inside or (re.fullmatch(_OBJECTS, inside) and "logs" not in parts[start:-1]):
         return None
     return Carrier(re.match(r"config|branch\.conf", name) is not None, name)
 
@@ -150,16 +153,18 @@ def without_secrets(path: str, content: bytes) -> bytes:
 
 
 def _without_credentials(carrier: Carrier, content: bytes) -> bytes:
-    hidden = _WEB.sub(rb"\1" + _WORD + b"@", content)
-    hidden = _OTHER.sub(rb"\1:" + _WORD + b"@", hidden)
-    hidden = _QUERY.sub(rb"\1" + _WORD, hidden)
-    hidden = _KEY.sub(_WORD, hidden)
+    hidden = re.sub(_WEB, rb"\1" + _WORD + b"@", content)
+    hidden = re.sub(_OTHER, rb"\1:" + _WORD + b"@", hidden)
+    hidden = re.sub(_QUERY, rb"\1" + _WORD, hidden)
+    hidden = re.sub(_KEY, _WORD, hidden)
     if carrier.has_settings and carrier.name.endswith("json"):
-        hidden = _QUOTED.sub(rb"\1" + _WORD, hidden)
+        hidden = re.sub(_QUOTED, rb"\1" + _WORD, hidden)
     elif carrier.has_settings:
-        hidden = _SETTING.sub(rb"\1" + _WORD, hidden)
-        hidden = _SPACED.sub(rb"\1" + _WORD, hidden) if carrier.name == ".yarnrc" else hidden
-        hidden = _NETRC.sub(rb"\1" + _WORD, hidden) if carrier.name.endswith("netrc") else hidden
+        hidden = re.sub(_SETTING, rb"\1" + _WORD, hidden)
+        hidden = re.sub(_SPACED, rb"\1" + _WORD, hidden) if carrier.name == ".yarnrc" else hidden
+        hidden = (
+            re.sub(_NETRC, rb"\1" + _WORD, hidden) if carrier.name.endswith("netrc") else hidden
+        )
     # without some of its bytes a binary file is broken
     return b"" if hidden != content and b"\0" in content else hidden
 
@@ -367,7 +372,7 @@ def _is_looked_at_each_time(entry: os.DirEntry[str]) -> bool:
     """
     try:
         return (
-            not _ONCE.fullmatch(entry.name)
+            not re.fullmatch(_ONCE, entry.name)
             and entry.stat(follow_symlinks=False).st_size <= SHORT_MAX
         )
     except OSError:

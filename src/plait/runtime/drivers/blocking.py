@@ -25,7 +25,18 @@ from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import beating
 from plait.runtime.registry import run_of
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Search, Wait
+from plait.runtime.waits import (
+    CallModel,
+    Done,
+    Job,
+    Launch,
+    Next,
+    Pause,
+    Search,
+    Wait,
+    WaitForPlace,
+)
+from plait.session import Session
 
 T = TypeVar("T")
 _SLICE_S = 0.2  # seconds of a pause between two looks for a stop
@@ -78,6 +89,8 @@ class Blocking:
             return op.batch.next()
         if isinstance(op, Search):
             return op.ask()
+        if isinstance(op, WaitForPlace):
+            return loop.wait(op.place.is_free, stop_check(op.session))
         return self.pause(op)
 
     def ask(self, op: CallModel) -> Reply | Fault:
@@ -87,10 +100,7 @@ class Blocking:
         answer: Any = op.model.ask(op.request, op.on_delta)
         if not inspect.isawaitable(answer):
             return answer
-        run, log = run_of(op.request.session), op.request.session.id
-        return loop.wait(
-            loop.start(await_answer(answer)), None if run is None else lambda: run.stops.check(log)
-        )
+        return loop.wait(loop.start(await_answer(answer)), stop_check(op.request.session))
 
     def run_job(self, job: Job) -> Done:
         if job.delay is not None:
@@ -117,6 +127,12 @@ class Blocking:
             time.sleep(min(left, _SLICE_S))
             if run is not None:
                 run.stops.check(op.session.id)
+
+
+def stop_check(session: Session) -> Callable[[], None] | None:
+    """Return a function that raises if the session's branch was stopped. None: it has no run."""
+    run, log = run_of(session), session.id
+    return None if run is None else lambda: run.stops.check(log)
 
 
 class ThreadBatch:

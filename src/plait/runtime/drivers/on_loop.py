@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from plait.event.kinds import Failure
@@ -26,9 +27,13 @@ from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import beating
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait
+from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait, WaitForPlace
 
 T = TypeVar("T")
+
+# True: writes are made on the loop itself. A debugger looks for the program's frames in the thread
+# that takes a step.
+writes_on_loop: ContextVar[bool] = ContextVar("plait_writes_on_loop", default=False)
 
 
 async def adrive(
@@ -101,6 +106,8 @@ async def finish_in_thread(work: Callable[[], T]) -> tuple[T, BaseException | No
 
     Returns also the last cancel, if there was one, for the caller to raise when it is ready to.
     """
+    if writes_on_loop.get():
+        return work(), None
     return await _result_and_cancel(asyncio.ensure_future(asyncio.wrap_future(loop.spawn(work))))
 
 
@@ -156,6 +163,8 @@ class AsyncWaiter:
             return await op.batch.next()
         if isinstance(op, Search):
             return await asyncio.wrap_future(loop.spawn(op.ask))
+        if isinstance(op, WaitForPlace):
+            return await asyncio.wrap_future(op.place.is_free)
         return await asyncio.sleep(op.seconds)
 
     async def _ask(self, op: CallModel) -> tuple[Reply | Fault, int]:

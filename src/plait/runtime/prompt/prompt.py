@@ -123,13 +123,15 @@ class Prompt:
         return self._turns.heard
 
     @property
-    def outcomes(self) -> list[str]:
-        """Replies and failures of its own in this run, on the path."""
+    def outcomes(self) -> list[tuple[str, str]]:
+        """Replies and failures of its own in this run, on the path: the model asked, and "" or the
+        failure.
+        """
         outcomes = self._turns.outcomes
         return [outcome for run in self._runs for outcome in outcomes.get(run, ())]
 
     @property
-    def outcomes_here(self) -> list[str]:
+    def outcomes_here(self) -> list[tuple[str, str]]:
         """Those of this very run, without the ones it was branched off."""
         outcomes = self._turns.outcomes
         return [outcome for run in self._runs[-1:] for outcome in outcomes.get(run, ())]

@@ -73,7 +73,9 @@ class TurnList:
         self.marks: list[Mark] = []  # of each turn
         self.causes: tuple[Digest, ...] = ()  # the events that the next ask answers
         self.heard: Parts = ()  # the last message that is neither its own nor the runtime's
-        self.outcomes: dict[str | None, list[str]] = {}  # of the agent's own asks, by run
+        # of the agent's own asks, by run: the model's name, and "" or the failure
+        self.outcomes: dict[str | None, list[tuple[str, str]]] = {}
+        self._model = ""  # the name of the model that the agent asked last
         self.left_out: list[LeftOut] = []  # only with `explain`
         # a session that was detached has a path in another numbering of places before its own
         self.epoch = 0
@@ -93,14 +95,14 @@ class TurnList:
         kind, own, body = event.kind, event.actor == self._actor, event.body
         if kind == "SessionOpened" and not (span and span.via):
             self.epoch += 1
-        # a further attempt shows the turns of the first one
-        elif own and isinstance(body, k.ModelAsked) and body.attempt == 1:
-            self._frozen = len(self.items)
+        elif own and isinstance(body, k.ModelAsked):
+            self._model = body.model
+            if body.attempt == 1:  # a further attempt shows the turns of the first one
+                self._frozen = len(self.items)
         elif own and isinstance(body, (k.ModelReplied, k.ModelFailed)):
             failure = body.failure if isinstance(body, k.ModelFailed) else None
-            self.outcomes.setdefault(event.header.run, []).append(
-                failure_text(failure.kind, failure.message) if failure else ""
-            )
+            outcome = failure_text(failure.kind, failure.message) if failure else ""
+            self.outcomes.setdefault(event.header.run, []).append((self._model, outcome))
         if kind not in _HANDLERS:
             return
         self._mark = mark_of(event, span, self.epoch)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from plait.errors import InvalidValue
-from plait.event import Json
+from plait.errors import InvalidValue, NoEndedRun
+from plait.event import Event, Json
 from plait.event.kinds import GateRequired, ValidationRecorded
 from plait.session.accessors.view import SessionView
-from plait.session.acting import Because, causes_of
+from plait.session.acting import Because, acting_in, causes_of
 from plait.session.appending import append_to, run_of_others
 from plait.session.arguments import check_key
+from plait.session.events import path_events
 from plait.session.gates import is_counted, judge_name
-from plait.session.ports import note_read, writer_of
+from plait.session.life import RUN_STATUS
+from plait.session.ports import BINDINGS, is_bound, note_read, writer_of
 from plait.session.state import Gate
 from plait.session.value import S
 from plait.session.verdicts import unmet_gates
 from plait.session.views import Validation
+
+FEEDBACK = "feedback"  # the name of a person's verdict on a run
 
 
 class SessionChecks(SessionView[S]):
@@ -100,4 +104,37 @@ class SessionChecks(SessionView[S]):
             at=about,
         )
         causes = (*shown, *causes_of(session, because))
-        return append_to(session, body, "take verdicts", actor=actor, because=causes)
+        rules = BINDINGS.memory_rules if causes else None
+        more = (
+            rules.decisions_at_verdict(session, body, acting_in(session, actor, causes))
+            if rules is not None
+            else ()
+        )
+        return append_to(session, body, "take verdicts", actor=actor, because=causes, more=more)
+
+    def feedback(self, good: bool, text: str = "", *, actor: str | None = None) -> S:
+        """Record a person's verdict on the run that ended last on its path, named `feedback`.
+
+        Its cause and evidence is the event that ended the run. Code of a run, agents and services
+        give no feedback: their verdicts are recorded with `record`.
+        """
+        if not isinstance(good, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
+            raise InvalidValue("good", f"{good!r} is neither True nor False", "say which")
+        session = self._session
+        person = acting_in(session, actor).actor
+        if is_bound(session.run) or not person.startswith("human:"):
+            why = "code of a run is" if is_bound(session.run) else f"{person} is"
+            raise InvalidValue(
+                "actor",
+                f"feedback is given by a person, and {why} none",
+                'pass actor="human:NAME" outside of runs, or use checks.record',
+            )
+        ended = self._last_run_end()
+        if ended is None:
+            raise NoEndedRun(session.short, "take feedback")
+        return self.record(FEEDBACK, good, evidence=ended, detail=text or None, actor=actor)
+
+    def _last_run_end(self) -> Event | None:
+        core = self._core
+        ends = path_events(core.store, core.state.story.path, RUN_STATUS.keys(), reverse=True)
+        return next((event for span, event in ends if not span.via), None)

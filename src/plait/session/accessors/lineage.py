@@ -14,7 +14,7 @@ from plait.session.appending import append_to
 from plait.session.arguments import check_key
 from plait.session.events import path_events
 from plait.session.graph import Graph, draw_graph
-from plait.session.life import LIFE_KINDS, Life, life_after
+from plait.session.life import LIFE_KINDS, Life, life_after_event
 from plait.session.origins import origins_of
 from plait.session.ports import Position, note_read
 from plait.session.provenance import influence
@@ -67,7 +67,7 @@ class SessionLineage(SessionView[S]):
         changes: list[StatusChange] = []
         life = Life()
         for event in self._core.own_events(LIFE_KINDS):
-            life = life_after(life, event.kind)
+            life = life_after_event(life, event)
             if not changes or changes[-1].status != life.status:
                 reason = getattr(event.body, "reason", "")
                 changes.append(

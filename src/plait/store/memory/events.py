@@ -10,6 +10,7 @@ from plait.errors import (
     LogExists,
     PlaitError,
     StaleHead,
+    StaleReading,
     StoreCorrupt,
     UnknownBlob,
     UnknownEvent,
@@ -26,7 +27,7 @@ from plait.store.arguments import (
 from plait.store.base import Log, LogAppend, StoredRecord
 from plait.store.blobs import checked_blobs
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent
-from plait.store.epochs import Fence, check_epoch, turns_in
+from plait.store.epochs import Fence, ReadMark, check_epoch, turns_in
 from plait.store.lineage import cut_lineage, extend_lineage
 from plait.store.memory.blobs import MemoryBlobs
 from plait.store.memory.core import MemoryLog
@@ -102,6 +103,7 @@ class MemoryEvents(MemoryBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
+        reading: ReadMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         with self._open():
@@ -112,6 +114,8 @@ class MemoryEvents(MemoryBlobs):
                 ]
                 check_epoch(fence, self._find(fence.log).epoch, sum(raised))
             if not stand:
+                if reading is not None:
+                    self._check_reading(reading)
                 writes = [(self._free_log(part), part.events) for part in parts]
                 self._write(writes, blobs)
                 for part, (known, _) in zip(parts, writes, strict=True):
@@ -119,6 +123,10 @@ class MemoryEvents(MemoryBlobs):
                         known.ordinal = len(self._logs)
                         self._logs[part.log] = known
         return [part.events[-1].id for part in parts]
+
+    def _check_reading(self, reading: ReadMark) -> None:
+        if any([event.kind in reading.kinds for event in self._feed[reading.number :]]):
+            raise StaleReading(*reading)
 
     def _stands(self, part: LogAppend) -> bool:
         known = self._logs.get(part.log)
@@ -201,9 +209,9 @@ class MemoryEvents(MemoryBlobs):
                 ):
                     raise StoreCorrupt(f"log {span.log}", "an event is missing, or stands twice")
                 found = found + stretch if found else stretch
-        if kinds is not None:
-            found = [event for event in found if event.kind in kinds]
-        return iter(found[::-1] if reverse else found)
+        ordered = reversed(found) if reverse else iter(found)
+        # one by one: the caller may want the last of a kind, and no more
+        return ordered if kinds is None else (event for event in ordered if event.kind in kinds)
 
     def event(self, id: Digest) -> Event:
         with self._open():

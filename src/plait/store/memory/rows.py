@@ -9,7 +9,7 @@ from plait.errors import (
     UnknownRows,
 )
 from plait.store.memory.words import WordIndex
-from plait.store.projection import Projection, Row, Scalar, Table
+from plait.store.projection import Projection, Row, Scalar, Table, Wanted
 from plait.store.rows import check_columns, check_where, checked_row, order_of
 from plait.store.search import Found, Region, checked_query
 
@@ -106,7 +106,7 @@ class RowsInMemory:
     def scan(
         self,
         table: str,
-        where: Mapping[str, Scalar],
+        where: Mapping[str, Wanted],
         order: str | None,
         descending: bool,
         before: Scalar,
@@ -119,7 +119,7 @@ class RowsInMemory:
         rows = [
             row
             for row in self._tables[table].values()
-            if all(row[column] == value for column, value in where.items())
+            if all(_is_wanted(row[column], value) for column, value in where.items())
         ]
         if before is not None:
             rows = [
@@ -139,6 +139,10 @@ class RowsInMemory:
                 f"{self._projection.name}.{table}", f"the tables are {', '.join(self._shapes)}"
             )
         return self._shapes[table]
+
+
+def _is_wanted(value: Scalar, wanted: Wanted) -> bool:
+    return value in wanted if isinstance(wanted, frozenset) else value == wanted
 
 
 def _is_past(value: Any, mark: Any, descending: bool) -> bool:

@@ -21,7 +21,7 @@ from plait.store.locks import MemoryLock
 from plait.store.memory.events import MemoryEvents
 from plait.store.memory.rows import RowsInMemory
 from plait.store.process import STORES
-from plait.store.projection import Projection, Row, Scalar
+from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.rows import check_names
 from plait.store.search import Found, Region
 
@@ -79,7 +79,7 @@ class MemoryStore(MemoryEvents):
         self,
         projection: str,
         table: str,
-        where: Mapping[str, Scalar] | None = None,
+        where: Mapping[str, Wanted] | None = None,
         *,
         order: str | None = None,
         descending: bool = False,
@@ -144,6 +144,10 @@ class MemoryStore(MemoryEvents):
     def lock(self, run: str, session: str) -> MemoryLock:
         with self._open():
             return MemoryLock(self._locked, run, session)
+
+    def is_locked(self, run: str) -> bool:
+        with self._open():
+            return run in self._locked
 
     # ── the store as a whole ─────────────────────────────────────────────────────────────────
 

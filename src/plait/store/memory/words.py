@@ -57,7 +57,7 @@ class WordIndex:
                 found.update((at, having[at]) for at in places_within(sorted(having), ranges))
         having = {word: len(places) for word, places in counts.items()}
         weights = {word: weight_of(count, total) for word, count in having.items()}
-        chosen = {word: counts[word] for word in choosing_words(having)}
+        chosen = {word: counts[word] for word in choosing_words(having, total)}
         texts = {at: str(self._rows[at][self._words]) for each in chosen.values() for at in each}
         lengths = {at: text.count(" ") + 1 for at, text in texts.items()}
         mean = sum(lengths.values()) / len(lengths) if lengths else 0.0

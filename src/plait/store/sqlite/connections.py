@@ -104,11 +104,15 @@ class Connections:
             if self._timer is None and not self.is_closed:
                 timer = threading.Timer(UNSYNCED_S, self._sync_late)
                 timer.daemon = True
+                # Noted before it starts: it takes itself off the note, and may be done before this
+                # thread goes on.
+                self._timer = timer
+                try:
+                    timer.start()
                 # no more threads, or the program is ending: then boundaries come by count, and at
                 # the end
-                with suppress(RuntimeError):
-                    timer.start()
-                    self._timer = timer
+                except RuntimeError:
+                    self._timer = None
 
     def _sync_at_the_end_of_a_child(self) -> None:
         """A process of `multiprocessing` ends without `atexit`, but it has something like it of its

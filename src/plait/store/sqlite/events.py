@@ -31,7 +31,7 @@ from plait.store.arguments import (
 )
 from plait.store.base import Log, LogAppend, StoredRecord
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
-from plait.store.epochs import Fence
+from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.sqlite.blobs import SqliteBlobs
 from plait.store.sqlite.columns import (
@@ -52,6 +52,10 @@ from plait.store.sqlite.prepare import prepare
 from plait.store.sqlite.transact import Fork, KeyedFence, KeyedPart
 
 _PAGE = 512  # events fetched at a time
+_AT_PLACE = (
+    f"SELECT {COLUMNS}, kind FROM event INDEXED BY event_place WHERE log = ?1 AND seq = ?2 AND ?2"
+    " <= (SELECT tip FROM log WHERE key = ?1) LIMIT 2"
+)
 # The ids come as one JSON text, so that the statement is the same for any number of them.
 _HEADS = (
     "SELECT asked.value, p.id, l.place, l.head, l.tip, l.lazy, l.epoch "
@@ -111,6 +115,7 @@ class SqliteEvents(SqliteBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
+        reading: ReadMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         keyed: list[KeyedPart] = []
@@ -125,7 +130,7 @@ class SqliteEvents(SqliteBlobs):
                 keyed.append(KeyedPart(part.log, known.key, part.after, prepared, known.lazy))
         held = [KeyedFence(fence, self._find(fence.log).key) for fence in fences]
         begun = self._connections.write(
-            lambda db: self._work.append_all(db, keyed, held),
+            lambda db: self._work.append_all(db, keyed, held, reading),
             not all(part.lazy for part in keyed),
         )
         for part, key in zip(keyed, begun, strict=True):
@@ -184,6 +189,8 @@ class SqliteEvents(SqliteBlobs):
     ) -> Iterator[Event]:
         check_read(first, last, kinds, self._work.codes)
         known = self._find(log)
+        if first == last and kinds is None and (event := self._single_event(known, first)):
+            return iter((event,))
         with self._reader() as db:
             tip = self._log(db, log).tip
         spans = cut_lineage(known.lineage, max(first, 1), tip if last is None else min(last, tip))
@@ -275,6 +282,17 @@ class SqliteEvents(SqliteBlobs):
             known.key,
         )
         return Fork(parent, known.key, at), known.lineage
+
+    def _single_event(self, known: KnownLog, seq: int) -> Event | None:
+        """Return the event at a place without a look at the log itself, which costs as much. None:
+        it is not there, or not alone.
+        """
+        for span in cut_lineage(known.lineage, seq, seq):
+            with self._reader() as db:
+                rows = db.rows(_AT_PLACE, (self._find(span.log).key, seq))
+                if len(rows) == 1:
+                    return to_event(rows[0], self.get_blob, self._names.get(rows[0][5]))
+        return None
 
     def _read_spans(
         self, spans: Sequence[Any], kinds: Collection[str] | None, reverse: bool

@@ -14,7 +14,7 @@ from plait.errors import (
 from plait.store.arguments import (
     check_limit,
 )
-from plait.store.projection import Projection, Row, Scalar, Table
+from plait.store.projection import Projection, Row, Scalar, Table, Wanted
 from plait.store.rows import check_names
 from plait.store.search import Found, Region, checked_query
 from plait.store.sqlite.connections import Connections
@@ -39,7 +39,7 @@ class SqliteRows(SqliteCore):
         self,
         projection: str,
         table: str,
-        where: Mapping[str, Scalar] | None = None,
+        where: Mapping[str, Wanted] | None = None,
         *,
         order: str | None = None,
         descending: bool = False,

@@ -23,7 +23,7 @@ from plait.store.arguments import (
     check_durability,
 )
 from plait.store.base import Durability, Unchecked
-from plait.store.locks import FileLock
+from plait.store.locks import FileLock, is_locked_in
 from plait.store.process import STORES
 from plait.store.projection import Projection
 from plait.store.sqlite.checks import (
@@ -91,6 +91,9 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
 
     def lock(self, run: str, session: str) -> FileLock:
         return FileLock(self._folder, run, session)
+
+    def is_locked(self, run: str) -> bool:
+        return is_locked_in(self._folder, run)
 
     @property
     def folder(self) -> Path:

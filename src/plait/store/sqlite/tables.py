@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from plait.store.projection import Projection, Row, Scalar, Table
+import msgspec
+
+from plait.store.projection import Projection, Row, Scalar, Table, Wanted
 from plait.store.rows import check_columns, check_where, checked_row, order_of
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.words import (
@@ -190,7 +192,7 @@ def _create(name: str, table: Table) -> list[str]:
 def scan(
     projection: str,
     table: Table,
-    where: Mapping[str, Scalar],
+    where: Mapping[str, Wanted],
     order: str | None,
     descending: bool,
     before: Scalar,
@@ -200,10 +202,13 @@ def scan(
     check_columns(projection, table, (*where, order))
     check_where({**where, order: before})
     conditions = [
-        f"{_quote_columns([column])} {'IS NULL' if value is None else '= ?'}"
-        for column, value in where.items()
+        f"{_quote_columns([column])} {_test_of(value)}" for column, value in where.items()
     ]
-    values = [value for value in where.values() if value is not None]
+    values: list[Scalar] = [
+        msgspec.json.encode(sorted(value)).decode() if isinstance(value, frozenset) else value
+        for value in where.values()
+        if value is not None
+    ]
     if before is not None:
         conditions.append(f"{_quote_columns([order])} {'<' if descending else '>'} ?")
         values.append(before)
@@ -213,6 +218,12 @@ def scan(
         f" {'DESC' if descending else 'ASC'} LIMIT ?"
     )
     return sql, [*values]
+
+
+def _test_of(value: Wanted) -> str:
+    if isinstance(value, frozenset):  # one variable: their number is no limit
+        return "IN (SELECT value FROM json_each(?))"
+    return "IS NULL" if value is None else "= ?"
 
 
 def table_name(projection: str, table: str) -> str:

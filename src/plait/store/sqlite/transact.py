@@ -14,6 +14,7 @@ from plait.errors import (
     InvalidValue,
     LogExists,
     StaleHead,
+    StaleReading,
     StoreCorrupt,
     UnknownBlob,
     UnknownEvent,
@@ -25,7 +26,7 @@ from plait.ids import Digest, LogId, Source
 from plait.store import packing
 from plait.store.arguments import check_own
 from plait.store.chain import check_fork, house_event
-from plait.store.epochs import Fence, check_epoch
+from plait.store.epochs import Fence, ReadMark, check_epoch
 from plait.store.projection import Projection
 from plait.store.sqlite.columns import (
     BY_ID,
@@ -216,7 +217,11 @@ class Transact:
         return last.id
 
     def append_all(
-        self, db: Database, parts: Sequence[KeyedPart], fences: Sequence[KeyedFence]
+        self,
+        db: Database,
+        parts: Sequence[KeyedPart],
+        fences: Sequence[KeyedFence],
+        reading: ReadMark | None = None,
     ) -> list[int | None]:
         """Returns the keys of logs that began; None for the others.
 
@@ -238,6 +243,8 @@ class Transact:
         if all(stand):
             db.touch()  # it may have been committed without an fsync
             return [None for _ in parts]
+        if reading is not None:
+            self._check_reading(db, reading)
         for key, part in zip(there, parts, strict=True):
             _check_free(db, key, part)
         begun: list[int | None] = []
@@ -248,6 +255,13 @@ class Transact:
                 self.append(db, log, key, after, prepared, ())
                 begun.append(None)
         return begun
+
+    def _check_reading(self, db: Database, reading: ReadMark) -> None:
+        # by the writer's connection: it knows the events of earlier acts in the same round
+        only, codes = only_kinds(reading.kinds, self.codes)
+        sql = f"SELECT 1 FROM event WHERE number > ? {only} LIMIT 1"
+        if db.get(sql, (reading.number, *codes)) is not None:
+            raise StaleReading(*reading)
 
     def _insert(self, db: Database, key: int, prepared: Prepared) -> None:
         self._look_around(db)

@@ -281,7 +281,7 @@ class WordSearch:
         else:
             counts, having, total = self._read_choosing(db, query, groups)
         weights = {word: weight_of(having[word], total) for word in query.words}
-        chosen = {word: counts[word] for word in choosing_words(having)}
+        chosen = {word: counts[word] for word in choosing_words(having, total)}
         lengths = self._lengths(db, chosen)
         mean = sum(lengths.values()) / len(lengths) if lengths else 0.0
         best = best_places(chosen, lengths, weights, mean, query.limit)
@@ -330,7 +330,7 @@ class WordSearch:
         having = {word: len(places) for word, places in counts.items()}
         for (word, _), (rows,) in zip(pairs, db.rows(self._counts, (asked,)), strict=True):
             having[word] += rows or 0
-        read, _ = self._read(db, choosing_words(having), whole)
+        read, _ = self._read(db, choosing_words(having, total), whole)
         return {word: counts[word] + places for word, places in read.items()}, having, total
 
     def _lengths(self, db: Database, counts: Mapping[str, Mapping[int, int]]) -> dict[int, int]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from plait.errors import InvalidValue, LogExists, StaleEpoch, StaleHead, UnknownBlob, UnknownLog
+from plait.errors import (
+    InvalidValue,
+    LogExists,
+    StaleEpoch,
+    StaleHead,
+    StaleReading,
+    UnknownBlob,
+    UnknownLog,
+)
 from plait.event import Event
-from plait.event.kinds import File, MessageSaid, RunStarted, ScratchSet
+from plait.event.kinds import FactRecorded, File, MessageSaid, RunStarted, ScratchSet
 from plait.ids import LogId, house_of, inbox_of
-from plait.store import Fence, LogAppend, Store
+from plait.store import Fence, LogAppend, ReadMark, Store
 from plait.store.blobs import digest_of
 from plait.testing.projections import Tally
 from plait.testing.writing import (
@@ -122,6 +130,24 @@ class ActContract:
         assert store.log(one).epoch == 2
         with check_refused(StaleEpoch, store):
             store.append_all([next_part(store, two, "d")], fences=[Fence(one, 1)])
+        assert verify(store) == []
+
+    def test_the_reading_of_an_act(self, opened: Opened) -> None:
+        """An act may rest on there being no event of some kinds, in any log, that it has not
+        read.
+        """
+        store = opened()
+        one, two = begin(store), begin(store)
+        number, facts = store.number, frozenset({FactRecorded.__name__})
+        extend(store, two, message("of another kind"))
+        parts = [next_part(store, one, "a")]
+        store.append_all(parts, reading=ReadMark(number, facts))
+        extend(store, two, FactRecorded("k", 1, "fact"))
+        assert store.append_all(parts, reading=ReadMark(number, facts)), "it stands"
+        late = [next_part(store, one, "b")]
+        with check_refused(StaleReading, store):
+            store.append_all(late, reading=ReadMark(number, facts))
+        store.append_all(late, reading=ReadMark(store.number, facts))
         assert verify(store) == []
 
     def test_acts_that_make_no_sense_are_refused(self, opened: Opened) -> None:

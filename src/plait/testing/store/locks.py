@@ -9,12 +9,14 @@ import time
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Event, Thread
 
 from plait.errors import RunHeld
-from plait.store import Store, is_locked
+from plait.store import Store
 from plait.testing.store.durable import DurablePart
 from plait.testing.writing import Opened, check_refused
 
+_LOCKS = 300
 _PATIENCE_S = 10.0  # a server may take a moment to notice that a client has died
 
 
@@ -25,18 +27,69 @@ class LockContract(DurablePart):
         with check_refused(RunHeld, store):
             store.lock("run-1", "s")
         assert str(os.getpid()) in _holder(store, "run-1")
-        assert is_locked(store, "run-1") and not is_locked(store, "run-2")
+        assert store.is_locked("run-1") and not store.is_locked("run-2")
         store.lock("run-2", "s").release()
         lock.release()
-        assert not is_locked(store, "run-1")
+        assert not store.is_locked("run-1")
         store.lock("run-1", "s").release()
+
+    def test_asking_takes_nothing(self, opened: Opened) -> None:
+        store = opened()
+        assert not store.is_locked("run-1")
+        done = Event()
+
+        def ask() -> None:
+            while not done.is_set():
+                store.is_locked("run-1")
+
+        asking = Thread(target=ask)
+        asking.start()
+        try:
+            for _ in range(_LOCKS):  # whoever asks meanwhile, each of them is granted
+                store.lock("run-1", "s").release()
+            lock = store.lock("run-1", "s")
+            assert all(store.is_locked("run-1") for _ in range(_LOCKS))
+        finally:
+            done.set()
+            asking.join()
+        with check_refused(RunHeld, store):
+            store.lock("run-1", "s")
+        lock.release()
+
+    def test_another_process_that_asks_takes_nothing(self, opened: Opened) -> None:
+        if not self.durable:
+            return
+        store, done, refused = opened(), Event(), list[RunHeld]()
+
+        def lock() -> None:
+            while not done.is_set():
+                try:
+                    store.lock("run-1", "s").release()
+                except RunHeld as error:
+                    refused.append(error)
+
+        def ask() -> str:
+            other, answers = opened(), set[bool]()
+            while len(answers) < 2:
+                answers.add(other.is_locked("run-1"))
+            return "both"
+
+        locking = Thread(target=lock)
+        locking.start()
+        try:
+            with _fork_process(ask) as (_, answers):
+                assert answers == "both"
+        finally:
+            done.set()
+            locking.join()
+        assert not refused
 
     def test_a_lock_is_released_once(self, opened: Opened) -> None:
         store = opened()
         first = store.lock("run-1", "s")
         first.release()
         first.release()
-        assert not is_locked(store, "run-1")
+        assert not store.is_locked("run-1")
 
     def test_a_lock_outlives_the_store_that_gave_it(self, opened: Opened) -> None:
         store = opened()
@@ -44,9 +97,9 @@ class LockContract(DurablePart):
         store.close()
         if self.durable:
             again = opened()
-            assert is_locked(again, "run-1")
+            assert again.is_locked("run-1")
             lock.release()
-            assert not is_locked(again, "run-1")
+            assert not again.is_locked("run-1")
         lock.release()
 
     def test_another_process_is_refused_and_told_the_holder(self, opened: Opened) -> None:
@@ -67,12 +120,12 @@ class LockContract(DurablePart):
             return
         store = opened()
         with _fork_process(lambda: str(opened().lock("run-1", "s"))) as (process, _):
-            assert is_locked(store, "run-1")
+            assert store.is_locked("run-1")
             os.kill(process, signal.SIGKILL)
             end = time.monotonic() + _PATIENCE_S
-            while is_locked(store, "run-1") and time.monotonic() < end:
+            while store.is_locked("run-1") and time.monotonic() < end:
                 time.sleep(0.01)
-            assert not is_locked(store, "run-1")
+            assert not store.is_locked("run-1")
 
     def test_a_forked_child_does_not_have_its_parents_run(self, opened: Opened) -> None:
         if not self.durable:

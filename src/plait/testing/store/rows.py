@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from plait.errors import (
-    UnknownRows,
-)
-from plait.event.kinds import (
-    ScratchSet,
-)
+from collections.abc import Mapping
+from typing import Any
+
+from plait.errors import InvalidValue, UnknownRows
+from plait.event.kinds import ScratchSet
+from plait.store import Wanted
 from plait.testing.projections import Tally, Words
 from plait.testing.writing import (
     Opened,
@@ -65,6 +65,31 @@ class RowContract:
         before = store.rows("tally", "count", order="number", limit=1000)
         store.rebuild("tally")
         assert store.rows("tally", "count", order="number", limit=1000) == before
+
+    def test_rows_with_one_of_several_values(self, opened: Opened) -> None:
+        store = opened(Tally())
+        for i in range(6):
+            begin(store, ScratchSet(f"k{i}", i), ScratchSet("all", i))
+
+        def keys(where: Mapping[str, Wanted]) -> list[str]:
+            return sorted([str(row["key"]) for row in store.rows("tally", "count", where)])
+
+        assert keys({"key": frozenset({"k1", "k4", "nothing"})}) == ["k1", "k4"]
+        assert keys({"key": frozenset({"k1", "all"}), "times": frozenset({1, 7})}) == [
+            *["all"] * 6,
+            "k1",
+        ]
+        assert keys({"key": frozenset[str]()}) == []
+        many = frozenset([f"k{number}" for number in range(40_000)])
+        assert keys({"key": many}) == [f"k{i}" for i in range(6)]
+        every = store.rows("tally", "count", {"key": many}, order="number")
+        last = every[1]["number"]
+        page = store.rows("tally", "count", {"key": many}, order="number", before=last, limit=2)
+        assert page == every[2:4]
+        bad: list[Any] = [frozenset({"a", 1}), frozenset({None}), frozenset({b"a"}), ["k1"], {"a"}]
+        for wanted in bad:
+            with check_refused(InvalidValue, store):
+                keys({"key": wanted})
 
     def test_a_projection_that_fails_undoes_the_append(self, opened: Opened) -> None:
         store = opened(Tally())

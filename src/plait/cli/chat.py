@@ -1,0 +1,303 @@
+"""A chat at the terminal: `plait chat`. Each line is a turn, on record.
+
+Without a terminal the lines come from standard input, and only the answers go to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from plait.cli.attending import Do, RunAttendant, RunEnd, act_as, last_reply
+from plait.cli.common import Options, address_of, approve_option, command_line, talking
+from plait.cli.consent import Mode, mode_of
+from plait.cli.divergence import missing_program_error
+from plait.cli.exits import INTERRUPTED, WAITING, ShellError
+from plait.cli.loading import import_from_here, load_workflow
+from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out
+from plait.cli.terminal import clean
+from plait.errors import InvalidValue, NeedsWorkflow, NoModel, PlaitError, RunHeld
+from plait.session import Session
+from plait.session.value import open_run_of
+
+if TYPE_CHECKING:
+    from plait.workflow import Workflow
+
+TALK = "plait.cli.talk:Talk"
+PROMPT = "> "
+HELP = (
+    ("/fork [LABEL]", "go on in a branch; the session stays as it is"),
+    ("/back [N]", "go back N messages of yours, or 1, and go on from there"),
+    ("/why [WHAT]", "where the last answer comes from, or WHAT, as in plait why"),
+    ("/cost", "what it has cost"),
+    ("/files", "its files"),
+    ("/cancel", "drop an answer that was stopped or waits"),
+    ("/help", "this list; a line with a space before / is said as it is"),
+    ("/quit", "leave, as Ctrl-D and Ctrl-C do; Ctrl-C stops an answer first"),
+)
+
+
+@click.command("chat")
+@click.argument("what", metavar="[S|TARGET]", required=False)
+@click.option("--session", "name", metavar="S", help="With TARGET: go on in this session.")
+@click.option("--model", metavar="NAME", help="Ask this model, as in openai:gpt-5 or local.")
+@approve_option
+@talking
+def chat_command(
+    given: Options, what: str | None, name: str | None, model: str | None, approve: Mode | None
+) -> None:
+    """Talk to a model, a session or a workflow, on record.
+
+    S goes on with a session and its program. TARGET is FILE.py:NAME or module:NAME, as in `plait
+    run`. Without either, a new session with an agent that has no tools. /help lists the commands.
+    """
+    mode = mode_of(approve)
+    act_as(given)
+    import_from_here()
+    target = what if what is not None and ":" in what else None
+    if what is not None and target is None:
+        if name is not None:
+            raise click.UsageError("name the session once: S, or --session S.")
+        name = what
+    session = given.open_last(name) if name is not None else None
+    program = _program_of(given, session, target, model)
+    Chat(given, mode, program, session).talk()
+
+
+def _program_of(
+    given: Options, session: Session | None, target: str | None, model: str | None
+) -> Workflow:
+    """Return the workflow that answers: the one that is named, or that of the session."""
+    from plait.journal.recorded_run import last_run
+    from plait.program import find_program_call
+
+    if target is not None:
+        return load_workflow(target, model)
+    at = session
+    while at is not None and last_run(at) is None:  # a branch goes on with its parent's
+        at = at.lineage.parent
+    run = last_run(at) if at is not None else None
+    if at is None or run is None:
+        if model is None and not os.environ.get("PLAIT_MODEL"):
+            raise ShellError(
+                NoModel("no model is named"),
+                [
+                    "no model is named. Say which: plait chat --model openai:gpt-5 (or"
+                    " anthropic:claude-sonnet-5-5, local, http://HOST:PORT/v1), or set PLAIT_MODEL."
+                ],
+            )
+        return load_workflow(TALK, model)
+    try:
+        program = find_program_call(at, run, None, (), {}).program
+    except NeedsWorkflow as error:
+        told = missing_program_error(given, error, "chat")
+        step = command_line(given, "chat", "FILE.py:NAME", "--session", error.session)
+        raise ShellError(error, [told.lines[0], f"Name it: {step}"], told.code) from error
+    return program.to(model=model) if model is not None else program
+
+
+class Chat:
+    """One chat, line by line."""
+
+    def __init__(
+        self, given: Options, mode: Mode, program: Workflow, session: Session | None
+    ) -> None:
+        self._given, self._program = given, program
+        self._attendant = RunAttendant(given, mode, quiet=False)
+        self._session = session  # None: nothing was said yet
+        self._out = Out(stderr=True)
+        self._is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
+
+    def talk(self) -> None:
+        """Answer each line until there are no more."""
+        if self._is_interactive:
+            self._begin()
+        try:
+            while (line := self._read()) is not None:
+                if line.startswith("/") and self._is_interactive:
+                    if line.split()[0] in ("/quit", "/exit"):
+                        break
+                    self._do(line)
+                elif line.strip():
+                    self._answer(line.strip())
+        finally:
+            self._leave()
+
+    # ── the terminal ─────────────────────────────────────────────────────────────────────────
+
+    def _begin(self) -> None:
+        import readline  # it takes over input(): history and keys
+
+        session = self._session
+        for message in session.messages if session is not None else ():
+            if message.role == "user" and "\n" not in message.text:
+                readline.add_history(message.text)
+        if session is None:
+            self._out.line(Cell("a new session; /help lists the commands, Ctrl-D leaves", DIM))
+            return
+        for message in session.messages[-2:]:
+            head = PROMPT if message.role == "user" else ""
+            click.echo(f"{head}{clean(message.text, lines=True)}")
+        self._tell_unfinished(session)
+
+    def _tell_unfinished(self, session: Session) -> None:
+        if open_run_of(session) is not None:
+            self._out.line(
+                Cell("an answer is not finished: your next line goes on with it, /cancel drops it")
+            )
+
+    def _read(self) -> str | None:
+        """Return the next line. None: there are no more."""
+        if not self._is_interactive:
+            line = sys.stdin.readline()
+            return line if line else None
+        try:
+            return input(PROMPT)
+        except (EOFError, KeyboardInterrupt):
+            click.echo()
+            return None
+
+    def _leave(self) -> None:
+        if self._session is None:
+            return
+        go_on = command_line(self._given, "chat", self._session.short)
+        self._out.line(Cell(self._session.short, ACCENT), f"  is kept; go on: {go_on}")
+
+    # ── a line ───────────────────────────────────────────────────────────────────────────────
+
+    def _answer(self, text: str) -> None:
+        """Say a line, and show the answer. What was not finished before is finished first."""
+        if self._session is None:
+            address = address_of(self._given.address)
+            self._session = Session(store=address, actor=self._given.actor_name)
+        session = self._session
+        try:
+            if not self._finish_before(session, text):
+                return
+            self._attend(
+                lambda watch: session.turn(
+                    text, self._program, actor=self._given.actor_name, **watch
+                )
+            )
+        except (PlaitError, ShellError) as error:
+            if not self._is_interactive:
+                raise
+            self._print_error(error)
+
+    def _finish_before(self, session: Session, text: str) -> bool:
+        """Go on with a run that was stopped or waits, and show it. False: it is still there."""
+        from plait.journal.recorded_run import last_run
+        from plait.runs.resume import resume
+        from plait.runtime.names import import_path
+
+        session = session.reload()
+        run = last_run(session)
+        if run is None or open_run_of(session) is None:
+            return True
+        is_same = run.workflow == import_path(type(self._program))
+        try:
+            end = self._attend(
+                lambda watch: resume(session, self._program if is_same else None, **watch)
+            )
+        except RunHeld:  # by another process: the turn waits for it
+            return True
+        if end.status in ("finished", "failed", "cancelled"):
+            return True
+        self._out.line(Cell("your line was not said: ", BAD), text)
+        return False
+
+    def _attend(self, do: Do) -> RunEnd:
+        """Follow a run to its end, and print what is left to say."""
+        assert self._session is not None
+        attendant = self._attendant
+        end = attendant.attend(self._session, do)
+        if end.status == "finished":
+            self._session = end.session
+            attendant.print_text(last_reply(end.session))
+        elif end.status == "waiting":
+            attendant.print_waiting(end)
+            if not self._is_interactive:
+                raise click.exceptions.Exit(WAITING)
+        elif end.status == "interrupted":
+            if not self._is_interactive:
+                raise click.exceptions.Exit(INTERRUPTED)
+            click.echo(err=True)  # the terminal has put ^C there
+            self._tell_unfinished(end.session)
+        elif self._is_interactive:
+            self._print_error(attendant.failure_error(end))
+        else:
+            raise attendant.failure_error(end)
+        return end
+
+    def _print_error(self, error: PlaitError | ShellError) -> None:
+        first, *others = error.lines if isinstance(error, ShellError) else [str(error)]
+        self._out.line(Cell(first, BAD))
+        for line in others:
+            self._out.line(Cell(line, DIM))
+
+    # ── commands ─────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, line: str) -> None:
+        """Carry out a command. An error is told, and the chat goes on."""
+        name, *words = line.split()
+        try:
+            if name == "/help":
+                self._out.table(
+                    [Column(whole=True), Column(flex=True)],
+                    [(Cell(what), Cell(means, DIM)) for what, means in HELP],
+                    indent="  ",
+                )
+            elif self._session is None:
+                raise InvalidValue(name, "nothing was said yet", "say something first")
+            else:
+                self._session = self._changed(self._session.reload(), name, words)
+        except (PlaitError, ShellError) as error:
+            self._print_error(error)
+        except click.ClickException as error:
+            self._out.line(Cell(error.format_message(), BAD))
+
+    def _changed(self, session: Session, name: str, words: list[str]) -> Session:
+        """Carry out a command on the session, and return the session to go on with."""
+        match name:
+            case "/fork":
+                made = session.fork(" ".join(words) or None, actor=self._given.actor_name)
+                before = command_line(self._given, "chat", session.short)
+                self._out.line(
+                    Cell(made.short, ACCENT), f"  a branch; the session before: {before}"
+                )
+                return made
+            case "/back":
+                self._call("rewind", session.id, str(_place_before(session, words)))
+            case "/why":
+                said = [each.seq for each in session.messages if each.role == "assistant"]
+                self._call("why", session.id, *(words or [str(said[-1] if said else session.seq)]))
+            case "/cost" | "/files":
+                self._call(name[1:], session.id)
+            case "/cancel":
+                session.inbox.cancel("dropped in the chat", actor=self._given.actor_name)
+                self._out.line(Cell("dropped; what it did is on record", DIM))
+            case _:
+                raise InvalidValue(name, "there is no such command", "/help lists them")
+        return session.reload()
+
+    def _call(self, *words: str) -> None:
+        """Call another command of `plait`."""
+        address = self._given.address
+        where = ["--store", address] if address is not None else []
+        root = click.get_current_context().find_root().command
+        root.main([*words, *where], standalone_mode=False)
+
+
+def _place_before(session: Session, words: list[str]) -> int:
+    """Return the place before the user's last messages."""
+    count = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else 0
+    said = [each.seq for each in session.messages if each.role == "user"]
+    if not words:
+        count = 1
+    if not 0 < count <= len(said):
+        step = f"pass a number from 1 to {len(said)}"
+        raise InvalidValue("/back", f"there are {len(said)} messages of yours", step)
+    return said[-count] - 1

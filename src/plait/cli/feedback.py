@@ -1,0 +1,26 @@
+"""The verdict of a person on a run: `feedback`."""
+
+from __future__ import annotations
+
+import click
+
+from plait.cli.common import Options, text_of, writing
+from plait.cli.writing import print_written
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.argument("text", default="")
+@click.option("--good", "verdict", flag_value="good", help="It did well.")
+@click.option("--bad", "verdict", flag_value="bad", help="It did not.")
+@writing
+def feedback(given: Options, session: str, text: str, verdict: str | None) -> None:
+    """Say how the run that ended last in S did, with --good or --bad, and TEXT to say why.
+
+    It is a verdict by the name of feedback, about that run. As TEXT, - reads standard input.
+    """
+    if verdict is None:
+        raise click.UsageError("say how it did: --good or --bad.")
+    before = given.open_last(session)
+    after = before.checks.feedback(verdict == "good", text_of(text), actor=given.actor_name)
+    print_written(given, before, after)

@@ -1,0 +1,26 @@
+"""Names of principals and origins without secrets, which a program may have put there."""
+
+from __future__ import annotations
+
+import re
+
+from plait import secrets
+from plait.session.ports import Act
+
+
+def act_without_secrets(act: Act) -> Act:
+    """Hide secrets in the names of an act: a program may have put one there."""
+    names = f"{act.actor} {act.behalf or ''} {act.origin}"
+    if secrets.hide_text(names) == names:
+        return act
+    origin = re.sub(r"[^a-z0-9_.:/-]+", "-", secrets.hide_text(act.origin).lower()).strip("-")
+    return act._replace(
+        actor=plain_name(act.actor),
+        behalf=plain_name(act.behalf) if act.behalf else None,
+        origin=origin,
+    )
+
+
+def plain_name(name: str) -> str:
+    """Hide secrets in the name of a principal, which has no spaces."""
+    return secrets.hide_text(name).replace("[secret ", "[secret:")

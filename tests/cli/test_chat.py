@@ -1,0 +1,193 @@
+"""`plait chat`: on a terminal, and in a pipe."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.dialogue import dialogue
+from tests.cli.shell import COMMAND, Shell, harmless, program_folder, shell
+from tests.providers.chat_server import ChatServer
+from tests.providers.wire import Answer, Asked
+from tests.support import said_texts
+
+__all__ = ["shell"]
+
+PROGRAM = '''
+from plait import Agent, ScriptedModel, ToolCall, Workflow, tool
+from plait.policy import Ask, Policy
+
+@tool
+def refund(order: int) -> str:
+    """Give the money back."""
+    return f"order {order} refunded"
+
+def speak(at):
+    last = at.messages[-1].text
+    if last == "fail":
+        raise LookupError("no stock")
+    return ToolCall("refund", order=17) if last == "refund" else f"ok {last}"
+
+class Desk(Workflow):
+    policy = Policy(Ask("refund"))
+
+    def __init__(self):
+        self.clerk = Agent("Serve.", model=ScriptedModel(speak), tools=[refund])
+
+    def forward(self, session):
+        if session.messages[-1].text == "broken":
+            raise LookupError("no stock")
+        return self.clerk(session)
+'''
+
+
+@pytest.fixture
+def folder(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.delenv("PLAIT_MODEL", raising=False)
+    with program_folder(tmp_path, "shop", PROGRAM, monkeypatch) as folder:
+        yield folder
+
+
+class _Model(ChatServer):
+    """Echoes, and holds the answer to "slow" after its first word until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda body: f"you said {_last(body)}")
+
+    def next(self, asked: Asked) -> Answer:
+        answer = super().next(asked)
+        return answer.hold(after=1) if _last(asked.json) == "slow" else answer
+
+
+def _last(body: dict[str, Any]) -> str:
+    return str([each["content"] for each in body["messages"] if each["role"] == "user"][-1])
+
+
+def piped(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "chat", *arguments], input=text, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_a_chat_with_a_model(shell: Shell, folder: Path) -> None:
+    pytest.importorskip("openai")
+    with _Model() as model, dialogue("chat", "--model", f"{model.url}/v1#any") as chat:
+        chat.expect("> ")
+        chat.type("/back\n")
+        chat.expect("nothing was said yet")
+        for words in ("one", "two", "three"):
+            chat.type(f"{words}\n")
+            chat.expect(f"you said {words}\n> ")
+        chat.type("/cost\n")
+        chat.expect("total")
+        chat.type("/why\n")
+        chat.expect("user: three")
+        chat.type("/nix\n")
+        chat.expect("/help lists them")
+        chat.type("/files\n")
+        chat.expect("has no files")
+        chat.type("/back 9\n")
+        chat.expect("a number from 1 to 3")
+        chat.type("/back 2\n")
+        chat.expect("rewound")
+        chat.type("/fork try\n")
+        chat.expect("a branch; the session before: plait chat")
+        chat.type(" /two\n")
+        chat.expect("you said /two\n> ")
+        chat.type("\x04")
+        chat.expect("is kept; go on: plait chat")
+        assert chat.end() == 0
+    branch = shell.open("try")
+    assert said_texts(branch) == ["one", "you said one", "/two", "you said /two"]
+    with _Model() as model, dialogue("chat", "try", "--model", f"{model.url}/v1#any") as chat:
+        chat.expect("> /two\nyou said /two\n> ")  # where it stands
+        chat.type("on\n/quit\n")
+        chat.expect("is kept")
+        assert chat.end() == 0
+    assert said_texts(shell.open("try"))[-2:] == ["on", "you said on"]
+
+
+def test_ctrl_c_stops_an_answer_and_keeps_it(shell: Shell, folder: Path) -> None:
+    pytest.importorskip("openai")
+    with _Model() as model, dialogue("chat", "--model", f"{model.url}/v1#any") as chat:
+        chat.type("slow\n")
+        chat.expect("you ")
+        chat.interrupt()
+        chat.expect("your next line goes on with it")
+        assert shell.open("@").runs[-1].status == "interrupted"
+        model.release()
+        chat.type("next\n")
+        chat.expect("you said slow\n")
+        chat.expect("you said next\n> ")
+        model.play()
+        chat.type("slow\n")
+        chat.expect("you ")
+        chat.interrupt()
+        chat.expect("/cancel drops it")
+        chat.type("/cancel\n")
+        chat.expect("dropped")
+        chat.type("last\n")
+        chat.expect("you said last\n> ")
+        chat.interrupt()
+        chat.expect("is kept")
+        assert chat.end() == 0
+    assert said_texts(shell.open("@")) == [
+        *("slow", "you said slow", "next", "you said next"),
+        *("slow", "last", "you said last"),
+    ]
+
+
+def test_approvals_are_asked_in_the_terminal(shell: Shell, folder: Path) -> None:
+    with dialogue("chat", "shop.py:Desk") as chat:
+        chat.type("refund\n")
+        chat.expect("Allow it?")
+        chat.type("l\n")
+        chat.expect("waits:")
+        chat.expect("> ")
+        chat.type("and?\n")
+        chat.expect("Allow it?")
+        chat.type("y\n")
+        chat.expect('· refund {"order":17} → order 17 refunded\n')
+        chat.expect("ok and?\n> ")
+        chat.type("broken\n")
+        chat.expect("the run failed: LookupError: no stock")
+        chat.type("again\n")
+        chat.expect("ok again\n> ")
+        chat.type("/quit\n")
+        assert chat.end() == 0
+    runs = [run.status for run in shell.open("@").runs]
+    assert runs == ["finished", "finished", "failed", "finished"]
+
+
+def test_a_chat_in_a_pipe(shell: Shell, folder: Path) -> None:
+    done = piped("one\n\ntwo\n", "shop.py:Desk")
+    assert (done.returncode, done.stdout) == (0, "ok one\nok two\n")
+    harmless(done.stderr)
+    session = shell.open("@")
+    assert f"plait chat {session.short}" in done.stderr
+    assert piped("three", session.short).stdout == "ok three\n", "the program is on record"
+    fork = session.reload().fork("b")
+    assert piped("four", "b").stdout == "ok four\n", "and that of the parent of a branch"
+    assert said_texts(fork.reload())[-2:] == ["four", "ok four"]
+    assert piped("refund", "b").returncode == 4
+    assert piped("broken", session.short).returncode == 1
+
+
+def test_what_cannot_be_talked_to(shell: Shell, folder: Path) -> None:
+    for arguments, code, told in (
+        ((), 1, "plait chat --model"),
+        (("--model", "nix"), 1, "no model is called 'nix'"),
+        (("shop.py:Nix",), 2, "has no 'Nix'"),
+        (("a", "--session", "b"), 2, "once"),
+    ):
+        done = piped("hello\n", *arguments)
+        assert done.returncode == code and told in done.stderr, done.stderr
+    assert not shell.folder.exists(), "nothing was written"
+    closed = shell.new("x")
+    assert piped("hello\n", "nix").returncode == 3
+    shell("close", closed)
+    assert piped("hello\n", "shop.py:Desk", "--session", closed).returncode != 0
