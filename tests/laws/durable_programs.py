@@ -223,7 +223,8 @@ class Maker:
         self._tools = tools_of(world)
         self._number = 0
         self.traits = Traits()
-        self.sequences: list[list[Act]] = []  # of the program, of parts of it and of branches
+        # of the program, of parts of it and of branches; code of tools may change at any time
+        self.sequences: list[list[Act]] = []
 
     def program(self) -> Program:
         made = self._program(self._chance.randint(1, self._steps), 0)
@@ -389,12 +390,14 @@ class Maker:
         takes = self._chance.choice(("answer", "facts", "all" if not index else "files"))
         lot, name = self._chance.random(), f"helper{self._next()}"
         made: Workflow
+        known = len(self.sequences)
         if lot < 0.2 and depth < 2:
             made = self._a_team(depth + 1)
         elif lot < 0.5:
             made = self._program(self._chance.randint(1, 2), max(depth, 1) + 1)
         else:
             made = self._an_agent()
+        del self.sequences[known:]
         return made.as_tool(name=name, description="Helps.", takes=takes)
 
     def _desk(self, parts: list[Any], depth: int) -> Act:

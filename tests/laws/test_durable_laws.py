@@ -128,8 +128,10 @@ def _dies(seed: int, simulation: Simulation, expected: Ending, asked: int) -> No
     events = list(_events(session))
     assert _ending(session) == expected
     _check_effects()
-    # A tool that is run again asks again, for itself.
-    _check_asks(events, simulation.crashes, None if traits(seed, WORLD).nested_asks else asked)
+    # A tool that is run again asks again, for itself; a new process asks a model that was down.
+    found = traits(seed, WORLD)
+    is_counted = not (found.nested_asks or found.lists)
+    _check_asks(events, simulation.crashes, asked if is_counted else None)
     assert {event.kind for event in events} >= ({"RunResumed"} if simulation.crashes else set())
     _check_record(session, seed)
     count(LAW, simulation)
@@ -225,13 +227,12 @@ def _accepts(simulation: Simulation, seed: int, before: Ending, after: Ending) -
     expected = after if simulation.crashes else before
     assert ending[:3] == expected[:3], "another end than that of the changed program alone"
     assert not expected.effects - ending.effects, "an effect is missing"
-    # each program alone asks for it so often, at most
-    asked = before.effects | after.effects
-    assert not ending.effects - asked, "an effect stands that was not asked for so often"
+    allowed = before.effects | after.effects  # some programs do the same twice by themselves
+    assert not ending.effects - allowed, "an effect stands twice"
     done = Counter[Effect]()
     for key, effect in WORLD.about.items():
         done[effect] += WORLD.times[key] if effect.tool in ("mail", "book") else 0
-    assert not done - asked, "an effect took place that was not asked for so often"
+    assert not done - allowed, "an effect took place twice"
     assert list(verify(store_at(session.store), state=True)) == []
     assert not all_waiting(store_at(session.store))
     WORLD.sealed = True
@@ -263,7 +264,7 @@ def test_cut_change_accept_and_cut_again(chunk: int, tmp_path: Path) -> None:
     assert accepted
 
 
-def _patches(simulation: Simulation, seed: int, before: Ending, after: Ending) -> str:
+def _patches(simulation: Simulation, seed: int, allowed: Counter[Effect]) -> str:
     """Die, and go on with a patched program; return the kind of the run that it came to be."""
     WORLD.renew()
     made = iter([lambda: program(seed, WORLD)])
@@ -271,8 +272,7 @@ def _patches(simulation: Simulation, seed: int, before: Ending, after: Ending) -
         lambda: next(made, lambda: patched_program(seed, WORLD))(), "go", oracle=WORLD.oracle
     )
     _check_effects()
-    asked = before.effects | after.effects
-    assert not WORLD.standing() - asked, "an effect stands that was not asked for so often"
+    assert not WORLD.standing() - allowed, "an effect stands twice"
     assert list(verify(store_at(session.store), state=True)) == []
     assert "ChangeAccepted" not in {event.kind for event in _events(session)}
     WORLD.sealed = True
@@ -291,14 +291,14 @@ def test_cut_patch_and_cut_again(chunk: int, tmp_path: Path) -> None:
     came_to = Counter[str]()
     for seed in range(3 * 10**6 + chunk * histories, 3 * 10**6 + (chunk + 1) * histories):
         before, moments = _ending_of(seed, program)
-        after, _ = _ending_of(seed, patched_program)
+        allowed = before.effects | _ending_of(seed, patched_program)[0].effects
         chance = Random(seed)
         deaths = [chance.randint(1, moments), *(chance.randint(1, 2 * moments) for _ in range(2))]
 
         def check(
-            simulation: Simulation, seed: int = seed, before: Ending = before, after: Ending = after
+            simulation: Simulation, seed: int = seed, allowed: Counter[Effect] = allowed
         ) -> None:
-            came_to[_patches(simulation, seed, before, after)] += 1
+            came_to[_patches(simulation, seed, allowed)] += 1
 
         Simulation.check(check, seeds=[seed], crash_at=deaths, kept=tmp_path / "seeds")
     assert len(came_to) == 2, came_to
