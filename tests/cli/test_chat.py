@@ -122,7 +122,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_it(shell: Shell, folder: Path) -> None
         chat.expect("you ")
         chat.interrupt()
         chat.expect("your next line goes on with it")
-        assert shell.open("@").runs[-1].status == "open"
+        assert shell.open("@").runs[-1].status == "interrupted"
         model.release()
         chat.type("next\n")
         chat.expect("you said slow\n")
