@@ -24,7 +24,7 @@ from plait.event.kinds import Place
 from plait.ids import Digest, LogId, Micros
 from plait.journal.cursor import Cursor
 from plait.journal.deferred import append_drafts
-from plait.journal.recorded_steps import RecordedSteps
+from plait.journal.recorded_steps import RecordedSteps, tell_steps
 from plait.journal.recording import unwritten_drafts
 from plait.journal.standing import Standing
 from plait.journal.writer import DirectWriter
@@ -175,7 +175,7 @@ class Journal(RecordedSteps):
             if self.on_append is not None:
                 self.on_append(found[1])
         else:
-            self._tell_steps(found[1])
+            tell_steps(self.on_step, found[1])
         self.tips.move(found[0])
         if fork is not None:
             self.branches.add(found[0].id, fork.log)

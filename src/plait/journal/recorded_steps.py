@@ -211,7 +211,7 @@ class RecordedSteps:
         if cursor is None or event is None:
             return None
         self.tips.move(cursor.at, [event])
-        _tell_steps(self.on_step, [event])
+        tell_steps(self.on_step, [event])
         return _value_after(session, cursor.at, [event]), event
 
     def _tell_deferred(self, log: LogId, scope: str, draft: Draft) -> None:
@@ -223,7 +223,7 @@ class RecordedSteps:
             return
         step = cursor.peek(self.deferred.count(log, scope))
         if step is not None and step.kind == type(draft.body).__name__:
-            _tell_steps(self.on_step, [step])
+            tell_steps(self.on_step, [step])
 
     def _take_recorded(
         self, cursor: Cursor, at: Position, drafts: Sequence[Draft], blobs: Blobs | None = None
@@ -251,7 +251,7 @@ class RecordedSteps:
                     raise self.fence.halt(error)
                 break
             found.append(event)
-            _tell_steps(self.on_step, [event])
+            tell_steps(self.on_step, [event])
         self.tips.move(cursor.at, found)
         return found
 
@@ -290,7 +290,7 @@ class RecordedSteps:
         events = cursor.take_delivery()
         self.requires_verdicts |= any(event.kind == _GATE for event in events)
         self.tips.move(cursor.at, events)
-        _tell_steps(self.on_step, events)
+        tell_steps(self.on_step, events)
         for event in events[:1]:
             body = event.body
             assert isinstance(body, k.Delivered)
@@ -329,7 +329,8 @@ class RecordedSteps:
             raise self.fence.halt(divergence(cursor.at, error, is_own=is_own))
 
 
-def _tell_steps(on_step: Callable[[Event], object] | None, events: Sequence[Event]) -> None:
+def tell_steps(on_step: Callable[[Event], object] | None, events: Sequence[Event]) -> None:
+    """Tell of recorded steps that the program comes to, if there is a listener."""
     if on_step is not None:
         for event in events:
             on_step(event)
