@@ -76,6 +76,12 @@ def test_check_and_accept(shell: Shell, folder: Path) -> None:
     assert (checked["at"], checked["safe"], document["unsafe"]) == (5, False, 1)
     assert checked["revision"] == checked["code"]  # of the class; what it reads has changed
     name = checked["short"]
+    (listed,) = shell.json("runs", "--revision", checked["revision"][:8])["runs"]
+    assert listed["short"] == name and "Letters" in listed["workflow"]
+    (found,) = shell.json("ls", "--revision", checked["revision"])["sessions"]
+    assert found["short"] == name
+    assert shell.json("ls", "--revision", "0" * 16)["sessions"] == []
+    assert checked["revision"][:8] in shell("runs")
     before = shell.open(name)
     _, err = _ran(shell, 7, "resume", name)
     assert f"plait resume {name} --accept" in err

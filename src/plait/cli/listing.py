@@ -46,6 +46,9 @@ _STYLES: dict[str, str] = {"running": "", "waiting": "", "failed": BAD, "interru
 @click.option("--label", help="Forked under this label.")
 @click.option("--parent", metavar="S", help="Forked from this session.")
 @click.option(
+    "--revision", metavar="R", help="With a run that was started with this revision of its program."
+)
+@click.option(
     "--limit",
     type=click.IntRange(min=1),
     help=f"At most so many; else {LISTED} on a terminal, and all elsewhere.",
@@ -57,6 +60,7 @@ def ls(
     status: Status | None,
     interrupted: bool,
     parent: str | None,
+    revision: str | None,
     tags: Sequence[str],
     limit: int | None,
     everything: bool,
@@ -75,7 +79,11 @@ def ls(
         columns["parent"] = given.open(parent).id
     store = store_at(given.store)
     wanted: Status | None = "interrupted" if interrupted else status
-    found = islice(_list_rows(store, columns, pairs("--tag", tags), wanted), limit)
+    rows = _list_rows(store, columns, pairs("--tag", tags), wanted)
+    if revision is not None:
+        logs = {run["log"] for run in _run_rows(store, {}) if _has_revision(run, revision)}
+        rows = (row for row in rows if row["log"] in logs)
+    found = islice(rows, limit)
     reader = StatusReader(store)
     sessions = (
         (session, {**row, "status": reader.of_session(row)})
@@ -184,19 +192,25 @@ def first_words(store: Store, session: Session) -> str:
 @click.command("runs")
 @click.argument("session", metavar="[S]", required=False)
 @click.option("--status", type=click.Choice([*OPEN_RUN_STATUSES, *ENDS]), help="Only those.")
+@click.option("--revision", metavar="R", help="Started with this revision of their program.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     help=f"At most so many; else {LISTED} on a terminal, and all elsewhere.",
 )
 @listing
-def runs(given: Options, session: str | None, status: str | None, limit: int | None) -> None:
-    """List runs, the latest begun first: of all sessions, or those that began on S."""
+def runs(
+    given: Options, session: str | None, status: str | None, revision: str | None, limit: int | None
+) -> None:
+    """List runs, the latest begun first: of all sessions, or those that began on S.
+
+    `plait check` compares the revisions of open runs with the code at hand.
+    """
     if limit is None and given.form == "text" and Out().tty:
         limit = LISTED
     store = store_at(given.store)
     where = {"log": given.open(session).id} if session is not None else {}
-    found = islice(_run_documents(store, where, status), limit)
+    found = islice(_run_documents(store, where, status, revision or ""), limit)
     if given.form == "jsonl":
         print_jsonl(found)
     elif given.form == "json":
@@ -206,19 +220,29 @@ def runs(given: Options, session: str | None, status: str | None, limit: int | N
 
 
 def _run_documents(
-    store: Store, where: Mapping[str, str], status: str | None
+    store: Store, where: Mapping[str, str], status: str | None, revision: str
 ) -> Iterator[Document]:
-    reader, after = StatusReader(store), None
+    reader = StatusReader(store)
     if status is not None:
         where = {**where, "status": status if status in ENDS else "open"}
+    for row in _run_rows(store, where):
+        now = reader.of_run(row)
+        if status in (None, now) and _has_revision(row, revision):
+            yield _run_document(store, row, now)
+
+
+def _run_rows(store: Store, where: Mapping[str, str]) -> Iterator[Row]:
+    """Yield the rows of runs, the latest begun first."""
+    after = None
     while page := store.rows(
         INBOX, "run", where, order="number", descending=True, before=after, limit=PAGE
     ):
-        for row in page:
-            now = reader.of_run(row)
-            if status in (None, now):
-                yield _run_document(store, row, now)
+        yield from page
         after = page[-1]["number"]
+
+
+def _has_revision(row: Row, revision: str) -> bool:
+    return str(row["revision"] or "").startswith(revision)
 
 
 def _run_document(store: Store, row: Row, status: str) -> Document:
@@ -254,6 +278,7 @@ def _print_runs(found: Iterator[Document], limit: int | None) -> None:
         Column("workflow"),
         Column("status"),
         Column("began", aside=True),
+        Column("revision", aside=True),
         Column("why", flex=True),
     ]
     count = out.table(
@@ -264,6 +289,7 @@ def _print_runs(found: Iterator[Document], limit: int | None) -> None:
                 Cell(str(each["workflow"])),
                 status_cell(str(each["status"])),
                 Cell(out.time(each["began"]), DIM),
+                Cell(str(each["revision"] or "")[:8], DIM),
                 Cell(str(each["why"])),
             ]
             for each in found

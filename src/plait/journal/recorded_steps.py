@@ -126,14 +126,9 @@ class RecordedSteps:
             return step.kind != k.CallFinished.__name__
         return session.head in self._recording.reopened
 
-    @property
-    def is_used_up(self) -> bool:
-        """True if every recorded step was made again, in all logs that the program came to."""
-        return self._recording.is_used_up
-
-    def has_read(self, log: LogId) -> bool:
-        """True if the program came to this log, and its recorded steps were read."""
-        return log in self._recording.cursors
+    def read_logs(self) -> dict[LogId, bool]:
+        """Return the logs that the program came to; True if it made their last recorded step."""
+        return {log: cursor.is_over for log, cursor in self._recording.cursors.items()}
 
     def is_at_end(self, log: LogId) -> bool:
         """True in a replay where nothing is left in this log but the end of the run."""

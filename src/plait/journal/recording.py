@@ -136,11 +136,6 @@ class Recording:
         cursor = self.cursors.get(log)
         return cursor is not None and self.strict and cursor.has_only_end
 
-    @property
-    def is_used_up(self) -> bool:
-        """True if the program came to the last step of every log that it came to."""
-        return all(cursor.is_over for cursor in self.cursors.values())
-
     def untaken_step(self) -> tuple[Cursor, Event] | None:
         """Return a step in a branch that the program never came to."""
         for log, cursor in self.cursors.items():

@@ -98,7 +98,8 @@ def try_program(
     for error in (found, getattr(found, "error", None), halted.error if halted else None):
         if isinstance(error, ReplayDiverged):
             return Trial(error, is_complete=False, unread=())
-    return Trial(None, run.journal.is_used_up, _unread_branches(run, session, cuts))
+    is_complete = all(run.journal.read_logs().values())
+    return Trial(None, is_complete, _unread_branches(run, session, cuts))
 
 
 def _unread_branches(run: Run, session: Session, cuts: Mapping[LogId, int]) -> tuple[LogId, ...]:
@@ -107,13 +108,14 @@ def _unread_branches(run: Run, session: Session, cuts: Mapping[LogId, int]) -> t
     The branch of a call that has its outcome is not entered again: it stands with the request.
     """
     store, unread = store_at(session.store), list[LogId]()
+    read = run.journal.read_logs()
     for log in branches_of(store, session.id, run.id):  # parents come first
         about = store.log(log)
         first = next(store.read(log, about.place + 1, about.place + 1))
         parent = LogId(about.parent or "")
         is_kept = about.place <= cuts.get(parent, about.place) and parent not in unread
         is_of_call = first.header.call is not None and is_kept
-        if not run.journal.has_read(log) and not is_of_call:
+        if log not in read and not is_of_call:
             unread.append(log)
     return tuple(unread)
 
