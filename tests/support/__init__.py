@@ -5,7 +5,7 @@ here.
 from tests.support.counts import EXAMPLES, FINDINGS, count, count_calls, dose, growth, report, seed
 from tests.support.events import bodies, events_of, kinds, record, record_reply
 from tests.support.files import filled_folder
-from tests.support.forked import ForkedProgram, run_forked, run_module
+from tests.support.forked import ForkedProgram, run_forked, run_module, serve_programs
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, scripted_model, speaker, turn_text
 from tests.support.processes import (
@@ -66,6 +66,7 @@ __all__ = [
     "result_delta",
     "result_text",
     "run_forked",
+    "serve_programs",
     "run_module",
     "scripted_model",
     "seed",

@@ -113,7 +113,7 @@ def _server(process: int) -> socket.socket:
             [
                 sys.executable,
                 "-c",
-                f"from {__name__} import {_serve_from_shell.__name__} as serve; serve()",
+                f"from {__name__} import serve_programs; serve_programs()",
                 str(theirs.fileno()),
             ],
             pass_fds=[theirs.fileno()],
@@ -231,7 +231,7 @@ def _end_quickly(code: int) -> None:
     os._exit(code)
 
 
-def _serve_from_shell() -> None:
+def serve_programs() -> None:
     """Serve the line whose handle is the first argument; in a forked process, run the program."""
     for name in _IMPORTED:
         import_module(name)

@@ -29,7 +29,7 @@ from plait.session.event_text import event_text
 from plait.session.state import NOTHING, Spent, dollars_text
 
 if TYPE_CHECKING:
-    from plait.model.base import Delta, Queued, Restarted
+    from plait.model.base import Delta
 
 SAID = 200  # cells of the text of a step
 DOT = " · "
@@ -85,7 +85,7 @@ class Progress:
             self._doing = _delta_text(item) or self._doing
         if self._streams and item.text:
             self._scroll.hear(item.agent, item.text)
-        elif self._streams and isinstance(item, Restarted):
+        elif self._streams and _is_restart(item):
             self._scroll.end_text(item.agent, is_void=True)
 
     def _count_event(self, event: Event) -> tuple[str, _ToolAtWork | None]:
@@ -280,12 +280,18 @@ def _at_work(body: k.ToolRequested) -> _ToolAtWork:
     return _ToolAtWork(body.tool, as_json(body.arguments))
 
 
+def _is_restart(item: Delta) -> bool:
+    """True if the answer so far is void, and the model begins anew."""
+    return bool(getattr(item, "why", "")) and not hasattr(item, "model")
+
+
 def _delta_text(item: Delta) -> str:
     """Return what an agent does, by a delta. "": the same as before."""
     if tool := getattr(item, "tool", ""):
         return f"asks for {tool}"
-    if isinstance(item, Queued):
-        return f"waits for {item.model}: {item.why}"
+    model, why = getattr(item, "model", ""), getattr(item, "why", "")
+    if model and why:  # a limit of the model
+        return f"waits for {model}: {why}"
     if item.text:
         return "answers"
     return "thinks" if hasattr(item, "thought") else ""

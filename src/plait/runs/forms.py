@@ -115,7 +115,7 @@ async def astream_replay(
 def _with_events(after: Session) -> Iterator[Event | Session]:
     run = after.runs[-1] if after.runs else None
     if run is not None:
-        yield from store_at(after.store).read(after.id, run.started.seq, after.seq)
+        yield from store_at(after.store).read(after.id, run.first, after.seq)
     yield after
 
 
