@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from plait import Session
 from tests.cli.dialogue import dialogue
 from tests.cli.shell import COMMAND, Shell, harmless, program_folder, shell
 from tests.providers.chat_server import ChatServer
 from tests.providers.wire import Answer, Asked
+from tests.support import said_texts
 
 __all__ = ["shell"]
 
@@ -73,10 +73,6 @@ def piped(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def texts(session: Session) -> list[str]:
-    return [message.text for message in session.messages]
-
-
 def test_a_chat_with_a_model(shell: Shell, folder: Path) -> None:
     pytest.importorskip("openai")
     with _Model() as model, dialogue("chat", "--model", f"{model.url}/v1#any") as chat:
@@ -106,13 +102,13 @@ def test_a_chat_with_a_model(shell: Shell, folder: Path) -> None:
         chat.expect("is kept; go on: plait chat")
         assert chat.end() == 0
     branch = shell.open("try")
-    assert texts(branch) == ["one", "you said one", "/two", "you said /two"]
+    assert said_texts(branch) == ["one", "you said one", "/two", "you said /two"]
     with _Model() as model, dialogue("chat", "try", "--model", f"{model.url}/v1#any") as chat:
         chat.expect("> /two\nyou said /two\n> ")  # where it stands
         chat.type("on\n/quit\n")
         chat.expect("is kept")
         assert chat.end() == 0
-    assert texts(shell.open("try"))[-2:] == ["on", "you said on"]
+    assert said_texts(shell.open("try"))[-2:] == ["on", "you said on"]
 
 
 def test_ctrl_c_stops_an_answer_and_keeps_it(shell: Shell, folder: Path) -> None:
@@ -122,7 +118,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_it(shell: Shell, folder: Path) -> None
         chat.expect("you ")
         chat.interrupt()
         chat.expect("your next line goes on with it")
-        assert shell.open("@").runs[-1].status == "open"
+        assert shell.open("@").runs[-1].status == "interrupted"
         model.release()
         chat.type("next\n")
         chat.expect("you said slow\n")
@@ -139,7 +135,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_it(shell: Shell, folder: Path) -> None
         chat.interrupt()
         chat.expect("is kept")
         assert chat.end() == 0
-    assert texts(shell.open("@")) == [
+    assert said_texts(shell.open("@")) == [
         *("slow", "you said slow", "next", "you said next"),
         *("slow", "last", "you said last"),
     ]
@@ -176,7 +172,7 @@ def test_a_chat_in_a_pipe(shell: Shell, folder: Path) -> None:
     assert piped("three", session.short).stdout == "ok three\n", "the program is on record"
     fork = session.reload().fork("b")
     assert piped("four", "b").stdout == "ok four\n", "and that of the parent of a branch"
-    assert texts(fork.reload())[-2:] == ["four", "ok four"]
+    assert said_texts(fork.reload())[-2:] == ["four", "ok four"]
     assert piped("refund", "b").returncode == 4
     assert piped("broken", session.short).returncode == 1
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plait import Agent, Budget, Retry, ScriptedModel, Session, Workflow, replay, resume
+from plait import Agent, Budget, Retry, ScriptedModel, Session, Workflow, replay, resume, tool
 from plait.errors import BudgetExceeded, ModelFailed
 from plait.model import Fault
 from plait.runtime import invoke
+from tests.support import run_module
 
 
 class Busy:
@@ -95,3 +99,41 @@ def test_an_ask_that_was_lost_with_its_process_is_no_attempt() -> None:
     with pytest.raises(ModelFailed):
         resume(session.reload(), agent)
     assert model.asks == 3
+
+
+@pytest.mark.parametrize("way", ["threads", "pool", "raw"])
+def test_ctrl_c_stops_the_next_effect_in_threads_that_forward_started(
+    way: str, tmp_path: Path
+) -> None:
+    done = run_module("tests.runtime.interrupted_threads", str(tmp_path / "store"), way)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["raised"] == "KeyboardInterrupt" and told["status"] == "interrupted"
+    assert told["late"] == [], "no tool began after it"
+    assert len(told["errors"]) == 3, "each thread was stopped"
+    assert told["resumed"] == "finished" and told["calls"] == 18
+
+
+def test_ctrl_c_that_forward_catches_stops_the_next_effect() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        used.append("look")
+        return "seen"
+
+    class Stubborn(Workflow):
+        def forward(self, session: Session) -> Session:
+            if not used:
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                except KeyboardInterrupt:
+                    pass
+            return session.use(look)
+
+    used = list[str]()
+    session, before = Session("go", store="memory:"), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        Stubborn()(session)
+    assert used == [] and signal.getsignal(signal.SIGINT) is before
+    used.append("")
+    assert resume(session.reload(), Stubborn()).result == "seen"

@@ -30,6 +30,7 @@ from plait.policy import Ask, Policy
 from plait.session import verify
 from plait.session.inbox import post
 from plait.session.ports import Act, Draft, store_at
+from tests.support import said_texts
 from tests.support.processes import wait_until
 
 
@@ -41,10 +42,6 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Session:
 
 def echo(name: str = "echo") -> Agent:
     return Agent("Repeat.", model=ScriptedModel(lambda at: f"ok {at.messages[-1].text}"), name=name)
-
-
-def texts(session: Session) -> list[str]:
-    return [message.text for message in session.messages]
 
 
 def kinds_of(session: Session) -> list[str]:
@@ -79,9 +76,9 @@ class Held(Workflow):
 
 def test_a_turn_is_a_message_and_its_answer(session: Session) -> None:
     after = session.turn("one", echo())
-    assert texts(after) == ["hello", "one", "ok one"]
+    assert said_texts(after) == ["hello", "one", "ok one"]
     again = after.turn("two", echo())
-    assert texts(again) == ["hello", "one", "ok one", "two", "ok two"]
+    assert said_texts(again) == ["hello", "one", "ok one", "two", "ok two"]
     assert again == session.reload() and list(verify(store_at(session.store), state=True)) == []
 
 
@@ -89,7 +86,7 @@ def test_twenty_clients_give_twenty_answers(session: Session) -> None:
     chat, ends = echo(), dict[str, list[str]]()
 
     def ask(words: str) -> None:
-        ends[words] = texts(session.turn(words, chat))[-2:]
+        ends[words] = said_texts(session.turn(words, chat))[-2:]
 
     in_threads(*[lambda words=f"m{i}": ask(words) for i in range(20)])
     assert ends == {f"m{i}": [f"m{i}", f"ok m{i}"] for i in range(20)}
@@ -103,7 +100,7 @@ def test_twenty_clients_give_twenty_answers(session: Session) -> None:
 def test_the_value_is_of_its_own_turn(session: Session) -> None:
     first = session.turn("one", echo())
     second = session.turn("two", echo())  # of an earlier value: the session has moved on
-    assert texts(first)[-1] == "ok one" and texts(second)[-1] == "ok two"
+    assert said_texts(first)[-1] == "ok one" and said_texts(second)[-1] == "ok two"
     assert second.seq > first.seq
 
 
@@ -115,11 +112,11 @@ def test_a_turn_waits_for_the_run_that_is_open(session: Session) -> None:
     two = Thread(target=lambda: after.append(session.turn("two", echo())))
     two.start()
     wait_until(lambda: len(session.inbox.events) == 2 or None)
-    assert texts(session.reload()) == ["hello", "one"], "the second one waits"
+    assert said_texts(session.reload()) == ["hello", "one"], "the second one waits"
     held.go_on()
     one.join()
     two.join()
-    assert texts(after[0]) == ["hello", "one", "ok one", "two", "ok two"]
+    assert said_texts(after[0]) == ["hello", "one", "ok one", "two", "ok two"]
 
 
 def test_each_is_answered_by_its_own_workflow(session: Session) -> None:
@@ -139,14 +136,14 @@ def test_a_key_makes_it_one_turn(session: Session) -> None:
     assert session.turn("one", chat, key="r-1") == first
     ends = list[Session]()
     in_threads(*[lambda: ends.append(session.turn("two", chat, key="r-2"))] * 8)
-    assert len(set(ends)) == 1 and texts(session.reload()).count("two") == 1
+    assert len(set(ends)) == 1 and said_texts(session.reload()).count("two") == 1
     other = Session("hello", store=store_at(session.store))
-    assert texts(other.turn("one", chat, key="r-1")) == ["hello", "one", "ok one"]
+    assert said_texts(other.turn("one", chat, key="r-1")) == ["hello", "one", "ok one"]
 
 
 def test_the_caller_need_not_wait(session: Session) -> None:
     assert session.turn("one", echo(), wait=False) == session
-    wait_until(lambda: "ok one" in texts(session.reload()) or None)
+    wait_until(lambda: "ok one" in said_texts(session.reload()) or None)
 
 
 def test_words_sent_before_are_heard_first(session: Session) -> None:
@@ -156,7 +153,7 @@ def test_words_sent_before_are_heard_first(session: Session) -> None:
         [Draft(k.MessageSaid("user", (k.Text("by the way"),)), Act("human:ann", "human"))],
     )
     after = session.turn("one", echo())
-    assert texts(after) == ["hello", "by the way", "one", "ok one"]
+    assert said_texts(after) == ["hello", "by the way", "one", "ok one"]
     assert kinds_of(after).count("Delivered") == 1
 
 
@@ -169,14 +166,14 @@ def test_a_failed_turn_raises_and_the_next_one_goes_on(session: Session) -> None
         session.turn("one", Fails(), key="r-1")
     with pytest.raises(TurnFailed, match="no stock.*plait resume"):
         session.turn("one", Fails(), key="r-1")
-    assert texts(session.turn("two", echo())) == ["hello", "one", "two", "ok two"]
+    assert said_texts(session.turn("two", echo())) == ["hello", "one", "two", "ok two"]
 
 
 def test_the_turn_of_a_client_that_is_gone_is_taken_by_the_next(session: Session) -> None:
     draft = Draft(k.TurnPosted((k.Text("orphan"),), "nobody has this lock"), Act("human:ann"))
     post(session.store, session.id, [draft])
     after = session.turn("mine", echo())
-    assert texts(after) == ["hello", "orphan", "ok orphan", "mine", "ok mine"]
+    assert said_texts(after) == ["hello", "orphan", "ok orphan", "mine", "ok mine"]
 
 
 def test_a_run_that_was_left_is_ended_first(session: Session) -> None:
@@ -194,7 +191,7 @@ def test_a_run_that_was_left_is_ended_first(session: Session) -> None:
     chat = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         session.turn("one", chat)
-    assert texts(session.turn("two", chat)) == ["hello", "one", "ok one", "two", "ok two"]
+    assert said_texts(session.turn("two", chat)) == ["hello", "one", "ok one", "two", "ok two"]
     assert kinds_of(session).count("RunStarted") == 2
 
 
@@ -222,14 +219,14 @@ def test_an_approval_in_the_middle_of_a_chat(session: Session) -> None:
     parked = stop.value.session
     parked.inbox.approve(parked.inbox.waiting[0])
     after = session.turn("bye", chat)  # it goes on with all that stood before
-    said = texts(after)
+    said = said_texts(after)
     assert said[-5:] == ["it is paid", "thanks", "ok thanks", "bye", "ok bye"]
     assert kinds_of(session).count("ToolReturned") == 1
 
 
 def test_an_approver_is_asked_at_once(session: Session) -> None:
     after = session.turn("pay", payer(), approver=lambda *_: True)
-    assert texts(after)[-1] == "it is paid"
+    assert said_texts(after)[-1] == "it is paid"
 
 
 def test_bad_input_writes_nothing(session: Session) -> None:
@@ -278,7 +275,7 @@ def test_not_inside_a_run(session: Session) -> None:
         branch.turn("x", echo())
     workflow.held.go_on()
     run.join()
-    assert texts(branch.turn("x", echo()))[-1] == "ok x", "its run is over"
+    assert said_texts(branch.turn("x", echo()))[-1] == "ok x", "its run is over"
 
 
 def test_a_stream_has_deltas_and_events_in_order(session: Session) -> None:
@@ -296,7 +293,7 @@ def test_a_stream_has_deltas_and_events_in_order(session: Session) -> None:
 def test_a_reader_of_a_stream_may_go_away(session: Session) -> None:
     for _ in echo().stream_turn(session, "one"):
         break
-    wait_until(lambda: "ok one" in texts(session.reload()) or None)
+    wait_until(lambda: "ok one" in said_texts(session.reload()) or None)
 
 
 def test_an_error_comes_out_of_the_stream(session: Session) -> None:
@@ -323,7 +320,7 @@ def test_on_an_event_loop(session: Session) -> None:
 
     async def main() -> None:
         after = await session.aturn("one", chat)
-        assert texts(after)[-1] == "ok one"
+        assert said_texts(after)[-1] == "ok one"
         ends = await asyncio.gather(*[session.aturn(f"m{i}", chat) for i in range(10)])
         assert [end.text for end in ends] == [f"ok m{i}" for i in range(10)]
         await session.aturn("mine", OnLoop())
@@ -346,10 +343,12 @@ def test_a_cancelled_caller_leaves_a_turn_that_ends(session: Session) -> None:
         first.cancel()
         second.cancel()
         held.go_on()
-        await asyncio.to_thread(wait_until, lambda: "ok two" in texts(session.reload()) or None)
+        await asyncio.to_thread(
+            wait_until, lambda: "ok two" in said_texts(session.reload()) or None
+        )
 
     asyncio.run(main())
-    assert texts(session.reload()) == ["hello", "one", "ok one", "two", "ok two"]
+    assert said_texts(session.reload()) == ["hello", "one", "ok one", "two", "ok two"]
 
 
 def test_a_loop_that_ends_leaves_a_turn_to_the_next_client(session: Session) -> None:
@@ -371,7 +370,7 @@ def test_a_loop_that_ends_leaves_a_turn_to_the_next_client(session: Session) -> 
         await asyncio.to_thread(begun.wait, 60)
 
     asyncio.run(main())  # it cancels what is left on it
-    assert texts(session.turn("two", chat)) == ["hello", "one", "ok one", "two", "ok two"]
+    assert said_texts(session.turn("two", chat)) == ["hello", "one", "ok one", "two", "ok two"]
     assert "RunFailed" not in kinds_of(session)
 
 
@@ -390,5 +389,5 @@ def test_a_resume_of_the_run_of_a_turn(session: Session) -> None:
     with pytest.raises(LookupError):
         session.turn("one", chat, key="r-1")
     after = resume(session, chat)
-    assert texts(after) == ["hello", "one", "ok one"]
+    assert said_texts(after) == ["hello", "one", "ok one"]
     assert session.turn("one", chat, key="r-1") == after

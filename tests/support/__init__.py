@@ -23,12 +23,15 @@ from tests.support.runs import (
     ask_preview,
     assert_replays,
     parked_session,
+    said_texts,
     set_clock_ahead,
 )
+from tests.support.servers import uvicorn_server
 from tests.support.stores import RawSql, sqlite_writer, tree, unsynced_count
 from tests.support.tools import double, read, result_delta, result_text, sh, word_count
 
 __all__ = [
+    "said_texts",
     "EXAMPLES",
     "FINDINGS",
     "QUICK",
@@ -77,6 +80,7 @@ __all__ = [
     "tree",
     "turn_text",
     "unsynced_count",
+    "uvicorn_server",
     "wait_until",
     "word_count",
 ]

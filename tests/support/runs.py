@@ -18,6 +18,11 @@ RAN: list[Any] = []
 """What the tools of a test did, in order; `tests/conftest.py` empties it before each test."""
 
 
+def said_texts(session: Session) -> list[str]:
+    """The texts of all messages of a session."""
+    return [message.text for message in session.messages]
+
+
 def parked_session(act: Callable[[], object]) -> Session:
     """The session of a run that parks when it is started or resumed."""
     with pytest.raises(Parked) as stop:

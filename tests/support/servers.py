@@ -41,6 +41,7 @@ def uvicorn_server(*arguments: str, folder: Path, **environment: str) -> Generat
 
 
 def _answers(port: int) -> bool:
+    """True if a server listens there."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False

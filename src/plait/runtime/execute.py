@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from plait import inside
+from plait.calls.tool_call import STOPPED
 from plait.errors import InvalidInput
 from plait.event import Json
 from plait.event import kinds as k
@@ -25,6 +26,8 @@ def run_tool(job: Job, clock: Any) -> Done:
     """Run a plain function. An error of any class is its outcome."""
     if job.check is not None:
         job.check()
+    if job.is_stopped is not None and job.is_stopped():
+        return stopped_outcome(job)
     mine, handed, outer = (
         doing.set((*doing.get(), job.call)),
         tool_act.set(job.handed),
@@ -54,6 +57,12 @@ def run_tool(job: Job, clock: Any) -> Done:
         inside.leave_code(outer)
         doing.reset(mine)
         tool_act.reset(handed)
+
+
+def stopped_outcome(job: Job) -> Done:
+    """Return the outcome of a job that was stopped before it began."""
+    failure = Failure(STOPPED, "not run: it was stopped before")
+    return Done(job.number, failure=failure, was_stopped=True)
 
 
 def enter_sandbox(job: Job) -> SandboxCall | Failure | None:

@@ -6,7 +6,7 @@ opens. Such acts are bound by the run's policies and its fence, and carry the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from plait import inside
@@ -82,12 +82,28 @@ def check_held(session: Session) -> None:
 
 def check_running(session: Session) -> None:
     """Raise if this branch was stopped, or if this is code of a run that is over."""
-    run = run_of(session)
+    run, here = run_of(session), _run_here()
+    if here is not None and here is not run:  # it acts on a session of its own, or the run is over
+        here.stops.check_interrupt()
+        # a thread that outlives the run may act on values that are not of the run
+        is_of_it = running.get() is here or position_of(session).run == here.id
+        if run is None and here.closed and is_of_it:
+            raise Cancelled("the run this belongs to has ended")
     if run is not None:
-        return run.stops.check(session.id)
-    mine = running.get()
-    if mine is not None and mine.closed:
-        raise Cancelled("the run this belongs to has ended")
+        run.stops.check(session.id)
+
+
+def stop_check(session: Session) -> Callable[[], bool]:
+    """Return a function that tells, right before an effect, if the branch was stopped meanwhile."""
+    run, here = run_of(session), _run_here()
+    log = session.id
+
+    def is_stopped() -> bool:
+        if here is not None and here.stops.is_interrupted:
+            return True
+        return run is not None and run.stops.is_stopped(log)
+
+    return is_stopped
 
 
 # ── reads ────────────────────────────────────────────────────────────────────────────────────

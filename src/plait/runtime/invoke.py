@@ -37,6 +37,7 @@ from plait.runtime.drivers.on_loop import await_to_end, finish_in_thread, run_in
 from plait.runtime.end import end_run, failure_causes, let_go, outside
 from plait.runtime.executing import check_running, note_raised
 from plait.runtime.failures import failure_of
+from plait.runtime.interrupts import InterruptHandler, handle_interrupts
 from plait.runtime.listeners import OnEvent
 from plait.runtime.names import call_id, principal_of
 from plait.runtime.policy import Policy
@@ -101,7 +102,10 @@ def invoke(call: Invocation) -> Session:
         watch = note_heard_events(call.watch, call.session)
         call = msgspec.structs.replace(call, watch=watch)
     entered = enter(call)
+    handler: InterruptHandler | None = None
     try:
+        if entered.is_outermost:
+            handler = handle_interrupts(entered.run.stops)
         run_here, call_here, calls_here = (
             running.set(entered.run),
             acting.set(entered.frame),
@@ -133,6 +137,8 @@ def invoke(call: Invocation) -> Session:
                 note_raised(entered.run, entered.frame, entered.callers, raised)
         return leave(entered, result)
     finally:
+        if handler is not None:
+            handler.remove()
         if entered.is_outermost and not entered.run.closed:  # interrupted before it was left
             let_go(entered.run)
 

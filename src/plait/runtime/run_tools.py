@@ -28,7 +28,7 @@ from plait.runtime.delegation import (
     record_branch_end,
     record_stop,
 )
-from plait.runtime.executing import check_held
+from plait.runtime.executing import check_held, check_running, stop_check
 from plait.runtime.failures import text_of_error
 from plait.runtime.reads import NOTHING_READ
 from plait.runtime.registry import run_of, scoped_session
@@ -59,8 +59,7 @@ def run_calls(
     if run is not None and run.journal.standing(session) is not Standing.LIVE:
         # the recording ends here, and nothing may be run beyond it
         raise run.journal.end_of_recording(session)
-    if run is not None:
-        _check_stopped(run, session, calls, user)
+    _check_stopped(session, calls, user)
     hear = _listener(run, user)
     site, jobs = BatchSandbox(session, hear), list[Job]()
     for call in calls.values():
@@ -81,6 +80,7 @@ def run_calls(
     batch = yield Launch(lanes)
     left, scopes = len(jobs), {job.number: _scope_of(job) for job in jobs}
     parked: Parked | None = None
+    was_stopped = False
     while left:
         done: Done = yield Next(batch)
         call = calls[done.number]
@@ -92,7 +92,9 @@ def run_calls(
             run.stack.end_scope(scopes.pop(done.number, None))
         drafts, blobs = _outcome(call, done, user.actor)
         drafts = _with_sources(run, session, call, drafts)
-        again = done.failure is not None and call.attempt < call.tool.attempts
+        was_stopped = was_stopped or done.was_stopped
+        is_over = done.failure is None or done.was_stopped
+        again = not is_over and call.attempt < call.tool.attempts
         if again and call.tool.effect != "workspace" and afford_tool(session) is not None:
             again = False
         if again:
@@ -107,6 +109,7 @@ def run_calls(
             spare
             and left == 1
             and parked is None
+            and not was_stopped
             and not any([draft.body.refs() for draft in drafts])
         ):
             return session, Unwritten(session, drafts)
@@ -132,6 +135,8 @@ def run_calls(
             left -= 1
     if parked is not None:
         raise parked
+    if was_stopped:
+        check_running(session)
     return session, None
 
 
@@ -155,13 +160,11 @@ def _end_branch(
     return record_branch_end(session, call, done, end, user.actor), parked
 
 
-def _check_stopped(
-    run: Run, session: Session, calls: Mapping[int, ToolCallState], user: User
-) -> None:
+def _check_stopped(session: Session, calls: Mapping[int, ToolCallState], user: User) -> None:
     """Raise if the branch was stopped; record of each call first that it was not run."""
     try:
-        run.stops.check(session.id)
-    except Cancelled:
+        check_running(session)
+    except (Cancelled, KeyboardInterrupt):
         for call in calls.values():
             act = Act(user.actor, "program", call=call.id)
             session = append_to_call(
@@ -194,6 +197,7 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
         where,
         handed,
         check,
+        stop_check(session),
         _delay_of(session, call) if call.attempt > 1 else None,
     )
 

@@ -96,9 +96,9 @@ def use_tool(
 ) -> Generator[Wait, Any, Session]:
     """Run a call that the program itself asks for."""
     arguments, plain = _program_arguments(tool, given)
+    run = run_of(session)  # before the check: a run that ends meanwhile is still the call's own
     check_running(session)
     session = safe_point(session)
-    run = run_of(session)
     if run is None and isinstance(tool, WorkflowTool):
         raise InvalidValue(tool.name, "a workflow is a tool in runs only", "call it: it(session)")
     if run is None or run.journal.is_live(session):

@@ -47,6 +47,8 @@ class Job(NamedTuple):
     handed: tuple[LogId, Act] | None = None
     # asked right before it begins: raises if it may not any more
     check: Callable[[], object] | None = None
+    # asked then, too: True if it was stopped before it began. None: nothing can stop it
+    is_stopped: Callable[[], bool] | None = None
     delay: Pause | None = None  # it begins only then: the attempt before failed
     on_beat: Callable[[str], object] | None = None  # hears the details of its heartbeats
 
@@ -61,6 +63,7 @@ class Done(NamedTuple):
     delta: Json = None
     exit_code: int | None = None
     worked: SandboxOutcome = SandboxOutcome()  # as its sandbox reports
+    was_stopped: bool = False  # True: it was not run, since its branch was stopped before
 
 
 class Launch(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plait.event.kinds import Failure
-from plait.runtime.execute import conclude, enter_sandbox, observe_before
+from plait.runtime.execute import conclude, enter_sandbox, observe_before, stopped_outcome
 from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import Heart, beating
 from plait.runtime.reads import doing, tool_act
@@ -28,6 +28,8 @@ async def run_async_tool(
     """
     if job.check is not None:
         job.check()
+    if job.is_stopped is not None and job.is_stopped():
+        return stopped_outcome(job)
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
     heart = beating.set(heart_of(job, clock))
     try:
@@ -119,4 +121,5 @@ def given_up(job: Job, heart: Heart) -> Done:
 
 def needs_another_try(job: Job, done: Done) -> bool:
     """Return True if a job failed and has attempts left: the jobs after it in its lane wait."""
-    return done.failure is not None and job.attempt < job.tool.attempts
+    is_over = done.failure is None or done.was_stopped
+    return not is_over and job.attempt < job.tool.attempts

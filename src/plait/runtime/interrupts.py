@@ -1,0 +1,44 @@
+"""Ctrl-C: stops a run before its next effect, also in threads that its code started.
+
+Python raises KeyboardInterrupt in the main thread alone, and code of the run may take a while to
+let it pass: a pool of threads waits for its work. So the run is stopped by the signal itself.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from plait.runtime.stops import StopList
+
+
+class InterruptHandler:
+    """Handles SIGINT for as long as a run goes on in the main thread."""
+
+    def __init__(self, stops: StopList, before: Any) -> None:
+        self._stops, self._before = stops, before
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._stops.interrupt()
+        self._before(number, frame)
+
+    def remove(self) -> None:
+        """Restore the handler that was there, unless code of the run has put another in place."""
+        if signal.getsignal(signal.SIGINT) is self:
+            signal.signal(signal.SIGINT, self._before)
+
+
+def handle_interrupts(stops: StopList) -> InterruptHandler | None:
+    """Let Ctrl-C stop a run. None: this is not the main thread, or the program has its own answer
+    to Ctrl-C, as a web server has.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler and not isinstance(before, InterruptHandler):
+        return None
+    handler = InterruptHandler(stops, before)
+    signal.signal(signal.SIGINT, handler)
+    return handler
