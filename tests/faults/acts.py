@@ -389,7 +389,6 @@ def remember(stage: Stage) -> list[Step]:
         main.becomes(lambda: judge(False)),
         branch.becomes(lambda: memory.remember(branch.it, "The disk is full.", scope="user")),
         main.becomes(lambda: main.it.merge(branch.it)),
-        main.becomes(lambda: memory.recall(main.it, "which host?")[0]),
         stage.close,
     ]
 

@@ -43,7 +43,16 @@ EXITS = re.compile(r"# exits with (\d+)")
 # install.
 SERVER = re.compile(r"(?:\w+=\S+ )*uvicorn (.*)")
 KNOWN = {"make demo", "make test", "make quick", "make check", "make test-outside", "pip install ."}
-PROGRAMS = {"run", "resume", "replay", "whatif"}  # the commands that load a program
+PROGRAMS = {
+    "run",
+    "resume",
+    "replay",
+    "whatif",
+    "check",
+    "debug",
+    "bisect",
+    "chat",
+}  # they load a program
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -113,7 +113,7 @@ def test_an_edited_session_row_is_named(
     ("edit", "state", "says"),
     [
         ("DELETE FROM p_session__session WHERE label = 'strict'", False, "session row is missing"),
-        ("INSERT INTO p_session__session SELECT log || 'x', 99999, title, status, user, project, tags, label, parent, place, opened, "
+        ("INSERT INTO p_session__session SELECT log || 'x', 99999, title, status, user, project, tags, label, parent, place, opened, run, "
          "life FROM p_session__session LIMIT 1", False, "no event made"),
         ("DELETE FROM p_session__tag", False, "tag row is missing"),
         ("UPDATE p_session__tag SET value = 'mobile'", False, "tag row says value is 'mobile', its events say 'web'"),

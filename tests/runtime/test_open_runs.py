@@ -43,6 +43,7 @@ VERBS: dict[str, tuple[Way, Callable[[Session], Any]]] = {
     "scratch": ("inbox", lambda s: s.scratch("outside", 1)),
     "attach": ("inbox", lambda s: s.attach("outside", b"bytes", media_type="text/plain")),
     "record": ("inbox", lambda s: s.checks.record("other tests", True)),
+    "feedback": ("refused", lambda s: s.checks.feedback(True)),
     "require": ("inbox", lambda s: s.checks.require("tests")),
     "link": ("inbox", lambda s: s.lineage.link("tracker", "T-1")),
     "grant": ("inbox", lambda s: s.budget.grant(Budget(steps_max=100))),

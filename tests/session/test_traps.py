@@ -229,14 +229,14 @@ def test_kill_minus_nine_loses_nothing_acknowledged(tmp_path: Path) -> None:
 import sys
 from plait import Session
 s = Session("x", title="killed", store=sys.argv[1])
-print(s, flush=True)
+print(f"{s.id}@{s.seq}", flush=True)
 while True:
     b = s.fork("b").fact("k", s.seq)
-    print(b, flush=True)
+    print(f"{b.id}@{b.seq}", flush=True)
     s = s.say("a").merge(b)
-    print(s, flush=True)
+    print(f"{s.id}@{s.seq}", flush=True)
     s = s.rewind(2)
-    print(s, flush=True)
+    print(f"{s.id}@{s.seq}", flush=True)
 """
     for _ in range(3):
         with ForkedProgram(
