@@ -21,6 +21,7 @@ from plait.runtime.run import Run
 from plait.session import Session
 
 _END: Any = object()
+_CLOSE_S = 10.0  # of silence, until a stream that is closed waits no more
 Put = Callable[[Event | Delta], object]
 
 
@@ -56,10 +57,12 @@ def stream_work(
     finally:
         if not future.done():
             stops = [(run, run.stops.stop(log)) for run, log in going()]
-            while items.get() is not _END:
-                pass
-            for run, stop in stops:
-                run.stops.undo(stop)
+            # Not for ever: a stream that nobody closed is closed when memory is cleared up, perhaps
+            # by a thread that holds a lock which the work needs.
+            with suppress(queue.Empty):
+                while items.get(timeout=_CLOSE_S) is not _END:
+                    pass
+            future.add_done_callback(lambda _: [run.stops.undo(stop) for run, stop in stops])
 
 
 def astream(call: Invocation, *, events: bool = False) -> AsyncIterator[Delta | Event | Session]:
