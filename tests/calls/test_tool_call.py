@@ -242,6 +242,16 @@ def test_rewound_after_it_was_tried(effect: EffectClass) -> None:
     assert type(action) is BY_CLASS[lost]
 
 
+@pytest.mark.parametrize("tried", [True, False])
+def test_rewound_between_two_attempts(tried: bool) -> None:
+    """A failure with attempts left is final, unless another attempt followed and was rewound."""
+    request = event(10, k.ToolRequested("act", {"n": 1}, "idempotent", "v"), origin="model")
+    found = ToolCallState(0, tool(effect="idempotent", attempts=2)(act), "c1", request)
+    found.feed([event(11, HISTORIES["failed"][0])])
+    action = found.next_action(Facts(recorded=100, tried=tried))
+    assert type(action) is (RequestAgain if tried else Settled)
+
+
 @pytest.mark.parametrize("effect", CLASSES)
 @pytest.mark.parametrize("recorded", [0, 100])
 def test_asked_for_again_by_a_changed_program(effect: EffectClass, recorded: int) -> None:

@@ -306,7 +306,11 @@ class ToolCallState:
                 return self._request_again(context)
             failure = f"{body.failure.kind}: {body.failure.message}"
             return self._find_out(f"it failed, and may have happened all the same: {failure}")
-        return Stopped() if was_stopped else Settled(outcome)
+        if was_stopped:
+            return Stopped()
+        # its next attempt was rewound: whoever goes on from here makes it again
+        is_cut_short = self.attempt < self.tool.attempts and context.was_tried(self)
+        return self._request_again(context) if is_cut_short else Settled(outcome)
 
     def _action_in_doubt(self, context: Context, earlier: EarlierCall | None) -> Action | None:
         """Return what is due for a call that may have happened; None if it may just be run."""

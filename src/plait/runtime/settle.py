@@ -320,10 +320,11 @@ class CallContext:
         return run.journal.is_reopened(self._session.id, outcome, was_stopped=was_stopped)
 
     def was_tried(self, call: ToolCallState) -> bool:
-        session, first = self._session, call.last.seq + 1
-        if self.standing_of(call.last) is Standing.LIVE or not self.is_live or session.seq < first:
+        if self.standing_of(call.last) is Standing.LIVE or not self.is_live:
             return False
-        later = store_at(session.store).read(session.id, first, session.seq, kinds=_TRIES)
+        # up to the tip: a value that was just replayed stands before the rewind
+        id, store = self._session.id, store_at(self._session.store)
+        later = store.read(id, call.last.seq + 1, store.log(id).tip, kinds=_TRIES)
         return any(event.header.call == call.id for event in later)
 
     def was_held(self, grant: Event) -> bool:
