@@ -142,7 +142,7 @@ class Agent(Workflow):
             self.purpose = purpose
         self._schema = answer_schema(returns) if returns is not None else None
         self._sources: tuple[ToolSource | Tool[..., Any], ...] = tuple(map(self._source_of, tools))
-        tools_by_name([source for source in self._sources if not isinstance(source, ToolSource)])
+        tools_by_name([source for source in self._sources if isinstance(source, Tool)])
         warn_of_undescribed(self._sources)
         check_count("guard_retries", guard_retries + 1, "retries")
         self.guard_retries = guard_retries
@@ -151,7 +151,7 @@ class Agent(Workflow):
         if handoffs is not None:
             self.handoffs = handoffs
         self.tool_choice = tool_choice
-        if not any(isinstance(source, ToolSource) for source in self._sources):
+        if all(isinstance(source, Tool) for source in self._sources):
             check_choice(tool_choice, self.tools)
 
     def _source_of(self, given: Any) -> ToolSource | Tool[..., Any]:
@@ -165,7 +165,9 @@ class Agent(Workflow):
             )
         if isinstance(given, Workflow):
             return given.as_tool()
-        return given if isinstance(given, ToolSource) else as_tool(given)
+        if not isinstance(given, Tool) and isinstance(given, ToolSource):  # the cheaper one first
+            return given
+        return as_tool(given)
 
     def _guards(self, name: str, given: Any) -> tuple[Guard, ...]:
         check_list(name, given, "guards")

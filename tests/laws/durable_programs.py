@@ -220,6 +220,7 @@ class Maker:
         index = CountedIndex()
         index.before = world.check_open
         self._memory = Memory(index=index)
+        self._memory_tools = self._memory.tools
         self._tools = tools_of(world)
         self._number = 0
         self.traits = Traits()
@@ -334,7 +335,7 @@ class Maker:
         agent = Agent(
             "Work.",
             model=models[:1] + models[2:] if self._chance.random() < 0.5 else models,
-            tools=[*self._tools.values(), *self._memory.tools],
+            tools=[*self._tools.values(), *self._memory_tools],
             name=f"agent{n}",
             retry=Retry(attempts=2),
         )
@@ -352,7 +353,7 @@ class Maker:
         return Agent(
             "Work.",
             model=Counted(self._world, script),
-            tools=[*self._tools.values(), *self._memory.tools],
+            tools=[*self._tools.values(), *self._memory_tools],
             name=f"agent{self._next()}",
             memory=self._memory if self._chance.random() < 0.3 else None,
         )
@@ -381,7 +382,7 @@ class Maker:
         return Agent(
             "Lead.",
             model=Counted(self._world, script),
-            tools=[*self._tools.values(), *self._memory.tools, *helpers],
+            tools=[*self._tools.values(), *self._memory_tools, *helpers],
             name=f"lead{self._next()}",
         )
 
@@ -402,7 +403,7 @@ class Maker:
 
     def _desk(self, parts: list[Any], depth: int) -> Act:
         """Agents that hand the conversation on, and that are called again on the session."""
-        n, tools = self._next(), [*self._tools.values(), *self._memory.tools]
+        n, tools = self._next(), [*self._tools.values(), *self._memory_tools]
         answers = [[self._call()], *[f"answer {self._next()}" for _ in range(3)]]
         last = Agent("Answer.", model=Counted(self._world, answers), tools=tools, name=f"last{n}")
         on = [self._call(), ToolCall(f"hand_off_to_last{n}", reason=f"because {self._next()}")]
@@ -447,12 +448,12 @@ class Maker:
 
         verdict = '{"passes": true, "reason": ""}'
         model = Counted(self._world, [[self._call()], verdict, verdict])
-        judge = Agent("Judge.", model=model, tools=[*self._tools.values(), *self._memory.tools])
+        judge = Agent("Judge.", model=model, tools=[*self._tools.values(), *self._memory_tools])
         script = [[self._call()], f"first {n}", [self._call()], f"second {n}"]
         made = Agent(
             "Work.",
             model=Counted(self._world, script),
-            tools=[*self._tools.values(), *self._memory.tools],
+            tools=[*self._tools.values(), *self._memory_tools],
             name=f"guarded{n}",
             before=[before, judge] if lot > 0.6 else [before],
             after=[after, judge] if lot > 0.8 else [after],

@@ -37,7 +37,7 @@ from tests.support import count, dose
 
 LAW = "kill anywhere + resume = as if never killed"
 CHUNKS = 50
-DEATHS = 5  # histories with deaths, for each program
+DEATHS = dose("DEATHS", 3, 5, ci=5)  # histories with deaths, for each program
 WORLD = World()
 
 
@@ -245,7 +245,7 @@ def _accepts(simulation: Simulation, seed: int, before: Ending, after: Ending) -
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_cut_change_accept_and_cut_again(chunk: int, tmp_path: Path) -> None:
-    histories = dose("DURABLE_CHANGES", 12, 2000, ci=60)
+    histories = dose("DURABLE_CHANGES", 8, 2000, ci=60)
     accepted = 0
     for seed in range(2 * 10**6 + chunk * histories, 2 * 10**6 + (chunk + 1) * histories):
         chance = Random(seed)
@@ -287,7 +287,7 @@ def _patches(simulation: Simulation, seed: int, allowed: Counter[Effect]) -> str
 
 @pytest.mark.parametrize("chunk", range(5))
 def test_cut_patch_and_cut_again(chunk: int, tmp_path: Path) -> None:
-    histories = dose("DURABLE_PATCHES", 16, 1000, ci=60)
+    histories = dose("DURABLE_PATCHES", 10, 1000, ci=60)
     came_to = Counter[str]()
     for seed in range(3 * 10**6 + chunk * histories, 3 * 10**6 + (chunk + 1) * histories):
         before, moments = _ending_of(seed, program)

@@ -31,7 +31,7 @@ import plait
 from tests.support.processes import ROOT, child_environment, module_command
 
 _REQUEST_MAX = 1 << 20  # bytes
-_IMPORTED = ("plait.testing", "rich.console", "rich.table")
+_IMPORTED = ("plait.runtime.host", "plait.testing", "rich.console", "rich.table")
 
 
 class ForkedProgram(subprocess.Popen[Any]):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import MethodType
@@ -43,8 +42,8 @@ from plait.tool.signature import (
     SESSION,
     argument_descriptions,
     parameter_fields,
+    read_signature,
     summary_of,
-    takes_sandbox_in,
 )
 
 __all__ = (
@@ -439,7 +438,8 @@ def _make_tool(
         raise BadTool(_name_of(function), "it is not a function", "decorate a function with @tool")
     called = name or _name_of(function)
     doc = inspect.getdoc(function) or ""
-    fields, takes_session = parameter_fields(called, function, around, argument_descriptions(doc))
+    signature = read_signature(called, function, around)
+    fields = parameter_fields(called, signature, argument_descriptions(doc))
     try:
         shape = msgspec.defstruct(called, fields, forbid_unknown_fields=True)
         schema = schema_of(shape)
@@ -461,16 +461,14 @@ def _make_tool(
         schema=schema,
         effect=effect,
         convert=convert,
-        takes_session=takes_session,
-        takes_key=KEY in inspect.signature(function).parameters,
-        takes_sandbox=takes_sandbox_in(function, around),
-        unbound=next(iter(inspect.signature(function).parameters), "") == "self",
+        takes_session=signature.takes_session,
+        takes_key=KEY in signature.names,
+        takes_sandbox=signature.takes_sandbox,
+        unbound=signature.names[:1] == ["self"],
         **more,
     )
     made.takes = tuple(field[1] for field in fields)
-    made.returns = typing.get_type_hints(function, localns=dict(around), include_extras=True).get(
-        "return", Any
-    )
+    made.returns = signature.hints.get("return", Any)
     return made
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import (
     Annotated,
     Any,
+    NamedTuple,
     get_args,
 )
 
@@ -30,17 +31,39 @@ SANDBOX = "sandbox"  # likewise, with the sandbox in which its tools run
 KEY = "idempotency_key"
 
 
-def parameter_fields(
-    name: str, function: Callable[..., Any], around: Mapping[str, Any], described: Mapping[str, str]
-) -> tuple[list[Any], bool]:
-    """Return the parameters as fields of a struct, and True if it takes the session."""
+class Signature(NamedTuple):
+    """The parameters of a function, and the types of these and of its result."""
+
+    parameters: Sequence[inspect.Parameter]
+    hints: Mapping[str, Any]
+
+    @property
+    def names(self) -> list[str]:
+        return [parameter.name for parameter in self.parameters]
+
+    @property
+    def takes_session(self) -> bool:
+        return SESSION in self.names and _is_session(self.hints.get(SESSION, Any))
+
+    @property
+    def takes_sandbox(self) -> bool:
+        return SANDBOX in self.names and self.hints.get(SANDBOX) is Sandbox
+
+
+def read_signature(name: str, function: Callable[..., Any], around: Mapping[str, Any]) -> Signature:
+    """Read the signature of a tool's function; `around` has the names that its types may use."""
     try:
         hints = typing.get_type_hints(function, localns=dict(around), include_extras=True)
-        parameters = list(inspect.signature(function).parameters.values())
+        return Signature(list(inspect.signature(function).parameters.values()), hints)
     except (NameError, TypeError, ValueError, SyntaxError) as error:
         raise BadTool(
             name, str(error), "annotate it with types that are defined where it is"
         ) from error
+
+
+def parameter_fields(name: str, signature: Signature, described: Mapping[str, str]) -> list[Any]:
+    """Return the parameters that a model fills as fields of a struct."""
+    parameters, hints = signature
     fields: list[Any] = []
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -49,11 +72,11 @@ def parameter_fields(
                 f"the parameter {parameter.name!r} has no name that a model could use",
                 "use plain named parameters",
             )
-        if (parameter.name == SESSION and _is_session(hints.get(SESSION, Any))) or (
+        if (parameter.name == SESSION and signature.takes_session) or (
             parameter.name == "self" and parameter is parameters[0]
         ):
             continue
-        if parameter.name == KEY or (parameter.name == SANDBOX and hints.get(SANDBOX) is Sandbox):
+        if parameter.name == KEY or (parameter.name == SANDBOX and signature.takes_sandbox):
             continue
         hint = _described_hint(hints.get(parameter.name, Any), described.get(parameter.name))
         required = parameter.default is parameter.empty
@@ -62,16 +85,7 @@ def parameter_fields(
             if required
             else (parameter.name, hint, _default(parameter.default))
         )
-    takes_session = any(parameter.name == SESSION for parameter in parameters) and _is_session(
-        hints.get(SESSION, Any)
-    )
-    return sorted(fields, key=len), takes_session
-
-
-def takes_sandbox_in(function: Callable[..., Any], around: Mapping[str, Any]) -> bool:
-    if SANDBOX not in inspect.signature(function).parameters:
-        return False
-    return typing.get_type_hints(function, localns=dict(around)).get(SANDBOX) is Sandbox
+    return sorted(fields, key=len)
 
 
 def _is_session(hint: Any) -> bool:
