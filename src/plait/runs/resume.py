@@ -169,7 +169,7 @@ def take_run(
     if recorded is None:
         raise NothingToResume(session.short, "no run was ever started in it")
     if recorded.is_finished and accept is not None:
-        raise NothingToAccept(session.short, recorded.id)
+        raise NothingToAccept(session.short, recorded.id, is_finished=True)
     if recorded.is_finished:
         return _unpause(session)
     check_workflow(workflow)
