@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from plait import Agent, ScriptedModel, Session, Workflow, open_store, tool
 from plait.event import kinds as k
-from plait.runs.resume import resume_run
+from plait.runs.take_up import resume_run
 from plait.runs.turns import TakeTurn, TakeUp, TurnClient, WaitFor
 from plait.runtime.attendants import NOBODY
 from plait.runtime.invoke import EnteredCall, invoke

@@ -16,6 +16,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, derive_id, inbox_of
 from plait.store import Row, Rows, Store, Table
 
+_ALL = 2**31
 _ENDS = (RunFinished, RunFailed, RunCancelled)
 _END_KINDS = frozenset(kind.__name__ for kind in _ENDS)
 
@@ -23,12 +24,13 @@ _END_KINDS = frozenset(kind.__name__ for kind in _ENDS)
 class TurnRows:
     """A `Projection`: one row per turn, under the id of its run.
 
-    `queued` is the inbox while the turn waits for a run, `taken` is 1 once its run was started, and
-    `end` is the seq of the event that ended the run. A turn whose run was let go of waits again.
+    `queued` is the inbox while the turn waits for a run, and `waits` is 1 then; `taken` is 1 once
+    its run was started, and `end` is the seq of the event that ended the run. A turn whose run was
+    let go of waits again.
     """
 
     name = "turn"
-    version = 1
+    version = 2
     kinds = frozenset(kind.__name__ for kind in (TurnPosted, RunStarted, RunResumed, *_ENDS))
     tables = (
         Table(
@@ -39,13 +41,15 @@ class TurnRows:
                 "number": "integer",
                 "id": "text",
                 "inbox": "text",
+                "log": "text",
                 "client": "text",
                 "queued": "text",
+                "waits": "integer",
                 "taken": "integer",
                 "end": "integer",
             },
             order="number",
-            indexes=(("queued", "number"),),
+            indexes=(("queued", "number"), ("waits", "number")),
         ),
         Table(
             "key", key=("inbox", "key"), columns={"inbox": "text", "key": "text", "turn": "text"}
@@ -68,7 +72,8 @@ class TurnRows:
                 queued = str(row["inbox"])
         if event.kind in _END_KINDS and queued is None:
             end = event.seq
-        rows.put("turn", {**row, "queued": queued, "taken": 1, "end": end})
+        waits = int(queued is not None)
+        rows.put("turn", {**row, "queued": queued, "waits": waits, "taken": 1, "end": end})
 
     def _add_turn(self, rows: Rows, number: int, event: Event) -> None:
         body = event.body
@@ -78,8 +83,10 @@ class TurnRows:
             "number": number,
             "id": event.id,
             "inbox": event.log,
+            "log": body.log,
             "client": body.client,
             "queued": event.log,
+            "waits": 1,
             "taken": 0,
             "end": None,
         }
@@ -108,3 +115,8 @@ def turn_with_key(store: Store, log: LogId, key: str) -> Digest | None:
 def queued_turns(store: Store, log: LogId, limit: int) -> Sequence[Row]:
     """Return the turns of a session that wait for a run, in their order."""
     return store.rows(TurnRows.name, "turn", {"queued": inbox_of(log)}, order="number", limit=limit)
+
+
+def all_queued_turns(store: Store) -> Sequence[Row]:
+    """Return the turns of all sessions that wait for a run, in their order."""
+    return store.rows(TurnRows.name, "turn", {"waits": 1}, order="number", limit=_ALL)
