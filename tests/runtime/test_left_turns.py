@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import Generator
 from contextlib import closing
-from pathlib import Path
 from threading import Event as Flag
 from threading import Thread, main_thread
 from typing import Any, cast
@@ -22,10 +21,8 @@ from plait import (
     ToolCall,
     Workflow,
     aresume,
-    open_store,
     resume,
     stream_resume,
-    tool,
 )
 from plait.errors import InvalidValue, NeedsWorkflow, NoModel, NothingToResume
 from plait.policy import Ask, Policy
@@ -36,14 +33,11 @@ from plait.runtime.attendants import NOBODY
 from plait.runtime.registry import run_of
 from plait.session import verify
 from plait.session.ports import store_at
+from tests.runtime.test_turns import session, wire
 from tests.support import said_texts
 from tests.support.processes import wait_until
 
-
-@pytest.fixture(params=["memory", "sqlite"])
-def session(request: pytest.FixtureRequest, tmp_path: Path) -> Session:
-    address = f"memory:{tmp_path.name}" if request.param == "memory" else str(tmp_path / "store")
-    return Session("hello", store=open_store(address))
+__all__ = ["session"]
 
 
 class Clerk(Workflow):
@@ -200,11 +194,6 @@ def test_one_that_is_closed_or_paused(session: Session) -> None:
 
 
 # ── runs that wait ───────────────────────────────────────────────────────────────────────────
-
-
-@tool
-def wire(amount: int) -> str:
-    return f"wired {amount}"
 
 
 class Payer(Workflow):
