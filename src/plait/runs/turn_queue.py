@@ -175,7 +175,9 @@ class QueueClient:
         """Return how a run is taken up: with the client's workflow, if the run is of the same."""
         own = self._workflow
         is_same = own is not None and step.run.workflow == import_path(type(own))
-        return step.session, own if is_same else None, self._watch_of(step)
+        # a keeper has one only if a person has named it, for this session
+        is_meant = is_same or self.own is None
+        return step.session, own if is_meant else None, self._watch_of(step)
 
     def _watch_of(self, step: TakeTurn | TakeUp) -> Watch:
         return self.watch if self.own is None or self.is_own(step) else NOBODY
