@@ -44,6 +44,8 @@ def test_messages_of_killed_clients(tmp_path: Path, moment: str, others: str) ->
     assert said_texts(session.reload()) == said and session.reload().status == "interrupted"
     listed = _plait("ls", "--interrupted", "--json", store=place).communicate(timeout=60)[0]
     assert [each["id"] for each in json.loads(listed)["sessions"]] == [session.id]
+    shown = _plait("show", session.short, store=place).communicate(timeout=60)[0]
+    assert ("a message waits" if moment == "posted" else "no process has its run") in shown
 
     jobs = [_plait("resume", "--due", "--interrupted", "--json", store=place) for _ in range(2)]
     mine = list[str]()

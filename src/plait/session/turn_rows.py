@@ -24,9 +24,8 @@ _END_KINDS = frozenset(kind.__name__ for kind in _ENDS)
 class TurnRows:
     """A `Projection`: one row per turn, under the id of its run.
 
-    `queued` is the inbox while the turn waits for a run, and `waits` is 1 then; `taken` is 1 once
-    its run was started, and `end` is the seq of the event that ended the run. A turn whose run was
-    let go of waits again.
+    `queued` is the inbox while the turn waits for a run, `taken` is 1 once its run was started, and
+    `end` is the seq of the event that ended the run. A turn whose run was let go of waits again.
     """
 
     name = "turn"
@@ -44,12 +43,11 @@ class TurnRows:
                 "log": "text",
                 "client": "text",
                 "queued": "text",
-                "waits": "integer",
                 "taken": "integer",
                 "end": "integer",
             },
             order="number",
-            indexes=(("queued", "number"), ("waits", "number")),
+            indexes=(("queued", "number"),),
         ),
         Table(
             "key", key=("inbox", "key"), columns={"inbox": "text", "key": "text", "turn": "text"}
@@ -72,8 +70,7 @@ class TurnRows:
                 queued = str(row["inbox"])
         if event.kind in _END_KINDS and queued is None:
             end = event.seq
-        waits = int(queued is not None)
-        rows.put("turn", {**row, "queued": queued, "waits": waits, "taken": 1, "end": end})
+        rows.put("turn", {**row, "queued": queued, "taken": 1, "end": end})
 
     def _add_turn(self, rows: Rows, number: int, event: Event) -> None:
         body = event.body
@@ -86,7 +83,6 @@ class TurnRows:
             "log": body.log,
             "client": body.client,
             "queued": event.log,
-            "waits": 1,
             "taken": 0,
             "end": None,
         }
@@ -118,5 +114,6 @@ def queued_turns(store: Store, log: LogId, limit: int) -> Sequence[Row]:
 
 
 def all_queued_turns(store: Store) -> Sequence[Row]:
-    """Return the turns of all sessions that wait for a run, in their order."""
-    return store.rows(TurnRows.name, "turn", {"waits": 1}, order="number", limit=_ALL)
+    """Return the turns of all sessions that wait for a run, those of each in their order."""
+    found = store.rows(TurnRows.name, "turn", order="queued", before="", limit=_ALL)
+    return sorted(found, key=lambda row: int(str(row["number"])))
