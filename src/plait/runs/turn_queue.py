@@ -23,7 +23,6 @@ from plait.errors import (
     RunLost,
     RunOpen,
     StaleHead,
-    TurnFailed,
     WrongStatus,
 )
 from plait.event import Event
@@ -100,28 +99,25 @@ class QueueClient:
             if self.store.is_locked(run):
                 return None
             self._check_not_parked(run)
-            return self._take_up()
-        for first in queue:
-            is_own = first["id"] == self.own
-            if not is_own and self.store.is_locked(str(first["client"])):
-                return None
-            if not first["taken"]:
-                return TakeTurn(session, self.event_of(first))
-            if _is_last_run(session, str(first["run"])):  # its process let go of it
-                return self._take_up()
-            if is_own:
-                why = "its process let go of it, and another run began since"
-                raise TurnFailed(session.short, session.seq, why)
-        return None
+            return self._take_up(run)
+        first = queue[0] if queue else None
+        if first is None or (
+            first["id"] != self.own and self.store.is_locked(str(first["client"]))
+        ):
+            return None
+        if first["start"] is None:
+            return TakeTurn(session, self.event_of(first))
+        return self._take_up(str(first["run"]))  # its process let go of it
 
     def event_of(self, row: Row) -> Event:
         """Return the message of a turn."""
         return self.store.event(Digest(str(row["id"])))
 
-    def _take_up(self) -> TakeUp:
-        run = last_run(self.session)
-        assert run is not None
-        return TakeUp(self.session, run)
+    def _take_up(self, run: str) -> TakeUp | None:
+        last = last_run(self.session)
+        if last is None or last.id != run:  # it began after the session was read
+            return None
+        return TakeUp(self.session, last)
 
     def _check_not_parked(self, run: str) -> None:
         """Raise Parked if the open run waits for an answer that is not there."""
@@ -299,9 +295,3 @@ def check_turns_allowed(session: Session) -> None:
     check_may(session.short, status, "take turns")
     if status == "paused":
         raise WrongStatus(session.short, status, "take turns", "unpause() it first")
-
-
-def _is_last_run(session: Session, run: str) -> bool:
-    """True if no other run began in a session since this one."""
-    last = last_run(session)
-    return last is not None and last.id == run

@@ -77,8 +77,12 @@ class TurnClient(QueueClient):
         self._looks += 1
         queue = queued_turns(self.store, self.session.id, LOOK_AHEAD)
         ahead = next((at for at, each in enumerate(queue) if each["id"] == self.turn), None)
-        if ahead is None and (end := turn_row(self.store, self.turn)["end"]) is not None:
-            return self._ended_session(int(str(end)))
+        if ahead is None:
+            row = turn_row(self.store, self.turn)
+            if row["end"] is not None and row["queued"] is None:
+                return self._ended_session(int(str(row["end"])))
+            if row["start"] is None:
+                ahead = LOOK_AHEAD  # beyond the places that are looked at
         step = self.due_step(queue)
         if step is None and ahead is None:
             self._follow_run()
@@ -110,7 +114,10 @@ class TurnClient(QueueClient):
         if isinstance(body, k.RunFailed):
             raise TurnFailed(here.short, seq, f"{body.failure.kind}: {body.failure.message}")
         if isinstance(body, k.RunCancelled):
-            raise TurnFailed(here.short, seq, f"{body.by} cancelled it")
+            why = f"{body.by} cancelled it"
+            if not body.by:
+                why = "its process let go of it, and the session went on without it"
+            raise TurnFailed(here.short, seq, why)
         return session_at(Position(here.store, here.id, seq, event.id))
 
     def _follow_run(self) -> None:

@@ -87,9 +87,7 @@ class StatusReader:
         attends.
         """
         turns = self._queues.get(inbox_of(LogId(str(row["log"]))), ()) if self._queues else ()
-        # the run of a turn that was let go of can be taken up as long as no other one began
-        open_turns = [turn for turn in turns if not turn["taken"] or turn["run"] == row["run"]]
-        if not open_turns or self._of_session(row) not in _AT_REST:
+        if not turns or self._of_session(row) not in _AT_REST:
             return False
         return not any(self._store.is_locked(str(turn["client"])) for turn in turns)
 

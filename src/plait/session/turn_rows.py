@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from plait.event import Event
 from plait.event.kinds import (
+    Rewound,
+    RunBranched,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -17,20 +19,24 @@ from plait.ids import Digest, LogId, derive_id, inbox_of
 from plait.store import Row, Rows, Store, Table
 
 _ALL = 2**31
-_ENDS = (RunFinished, RunFailed, RunCancelled)
-_END_KINDS = frozenset(kind.__name__ for kind in _ENDS)
+_STARTS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched))
+_ENDS = frozenset(kind.__name__ for kind in (RunFinished, RunFailed, RunCancelled))
 
 
 class TurnRows:
     """A `Projection`: one row per turn, under the id of its run.
 
-    `queued` is the inbox while the turn waits for a run, `taken` is 1 once its run was started, and
-    `end` is the seq of the event that ended the run. A turn whose run was let go of waits again.
+    `queued` is the inbox while the turn waits for a run, `start` is the seq of the event that
+    started the run, and `end` that of the event that ended it. A turn whose run was let go of waits
+    again, until another run begins in its session, or the session is rewound to before the turn.
+    There is one such turn in a session at most: the table `left` has it.
     """
 
     name = "turn"
-    version = 2
-    kinds = frozenset(kind.__name__ for kind in (TurnPosted, RunStarted, RunResumed, *_ENDS))
+    version = 3
+    kinds = frozenset(
+        (TurnPosted.__name__, RunResumed.__name__, Rewound.__name__, *_STARTS, *_ENDS)
+    )
     tables = (
         Table(
             "turn",
@@ -43,7 +49,7 @@ class TurnRows:
                 "log": "text",
                 "client": "text",
                 "queued": "text",
-                "taken": "integer",
+                "start": "integer",
                 "end": "integer",
             },
             order="number",
@@ -52,25 +58,43 @@ class TurnRows:
         Table(
             "key", key=("inbox", "key"), columns={"inbox": "text", "key": "text", "turn": "text"}
         ),
+        Table("left", key=("log",), columns={"log": "text", "run": "text"}),
     )
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
         if event.kind == TurnPosted.__name__:
             self._add_turn(rows, number, event)
             return
+        if event.kind in _STARTS:
+            self._drop_left(rows, event, 0)
+        elif event.kind == Rewound.__name__:
+            body = event.body
+            assert isinstance(body, Rewound)
+            self._drop_left(rows, event, body.to)
+            return
         row = rows.get("turn", event.header.run) if event.header.run is not None else None
         if row is None:  # a run that answers no turn
             return
-        queued: str | None = None
-        end: int | None = None
-        if event.kind == RunCancelled.__name__:
+        row = {**row, "queued": None, "end": event.seq if event.kind in _ENDS else None}
+        if event.kind in _STARTS:
+            row["start"] = event.seq
+        elif event.kind == RunResumed.__name__:
+            rows.delete("left", event.log)
+        elif event.kind == RunCancelled.__name__:
             body = event.body
             assert isinstance(body, RunCancelled)
             if not body.by:  # its process let go of it
-                queued = str(row["inbox"])
-        if event.kind in _END_KINDS and queued is None:
-            end = event.seq
-        rows.put("turn", {**row, "queued": queued, "taken": 1, "end": end})
+                row["queued"] = row["inbox"]
+                rows.put("left", {"log": event.log, "run": row["run"]})
+        rows.put("turn", row)
+
+    def _drop_left(self, rows: Rows, event: Event, last: int) -> None:
+        """Take the turn that was let go of out of the queue, unless it began up to this seq."""
+        left = rows.get("left", event.log)
+        row = rows.get("turn", left["run"]) if left is not None else None
+        if row is not None and int(str(row["start"])) > last:
+            rows.put("turn", {**row, "queued": None})
+            rows.delete("left", event.log)
 
     def _add_turn(self, rows: Rows, number: int, event: Event) -> None:
         body = event.body
@@ -83,7 +107,7 @@ class TurnRows:
             "log": body.log,
             "client": body.client,
             "queued": event.log,
-            "taken": 0,
+            "start": None,
             "end": None,
         }
         rows.put("turn", row)
