@@ -14,7 +14,7 @@
     ├── CommitmentBroken         bytes that do not hash to the id in the header or the chain
     ├── SessionError
     │   ├── WrongStatus          the session's status does not allow it
-    │   ├── NotSettled           an open run or call stands in the way
+    │   ├── NotSettled           an open run or call, or a message without an answer
     │   ├── GateUnmet            a verdict that was required is missing, failed or out of date
     │   ├── MergeConflict        two branches say different things under one name
     │   ├── NoCommonBase         the sessions to merge share no place

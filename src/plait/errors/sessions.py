@@ -23,13 +23,16 @@ class WrongStatus(SessionError):
 
 
 class NotSettled(SessionError):
-    """An open run or call stands in the way; nothing was written."""
+    """An open run or call, or a message without an answer, stands in the way; nothing was
+    written.
+    """
 
-    def __init__(self, session: str, what: str, verb: str) -> None:
-        self.session, self.what, self.verb = session, what, verb
+    def __init__(
+        self, session: str, what: str, verb: str, step: str = "let it finish, or cancel it"
+    ) -> None:
+        self.session, self.what, self.verb, self.step = session, what, verb, step
         super().__init__(
-            f"session {session} has {what}, so it cannot be {verb}. Nothing was written; let it"
-            " finish, or cancel it."
+            f"session {session} has {what}, so it cannot be {verb}. Nothing was written; {step}."
         )
 
 

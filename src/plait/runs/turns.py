@@ -16,6 +16,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Self, cast
 
+from plait import secrets
 from plait.errors import InvalidValue, RunHeld, RunOpen, TurnFailed
 from plait.event import Event
 from plait.event import kinds as k
@@ -32,6 +33,7 @@ from plait.runs.turn_queue import (
 )
 from plait.runtime.attendants import Watch, note_heard_events
 from plait.runtime.end import outside
+from plait.runtime.executing import executing
 from plait.runtime.invoke import check_call
 from plait.runtime.listeners import Listeners
 from plait.runtime.names import import_path
@@ -39,11 +41,12 @@ from plait.session import Session
 from plait.session.acting import acting_in
 from plait.session.content import pack
 from plait.session.inbox import post
-from plait.session.ports import Draft, Position, is_bound, store_at
+from plait.session.ports import Act, Draft, Position, is_bound, store_at
 from plait.session.run_rows import find_run_row, run_of_branch
 from plait.session.session import session_at
+from plait.session.state import Known
 from plait.session.turn_rows import queued_turns, run_of_turn, turn_row, turn_with_key
-from plait.session.value import core_of, open_run_of, reload
+from plait.session.value import core_of, open_run_of, reload, state_of
 from plait.store import Row, RunLock, Store
 from plait.workflow import Workflow, original, target_of
 
@@ -156,7 +159,8 @@ class TurnClient(QueueClient):
         if not parts:
             raise InvalidValue("content", "nothing is said", "pass a text")
         store = store_at(session.store)
-        if key and (known := turn_with_key(store, session.id, key)) is not None:
+        key = secrets.hide_text(key)  # as it is stored
+        if key and (known := _turn_with_key(session, key)) is not None:
             return cls(session, known, workflow, watch)
         check_arguments(session, workflow, (), {})
         check_call(workflow.invocation(session, watch=watch))
@@ -164,8 +168,8 @@ class TurnClient(QueueClient):
         try:
             path, target = import_path(type(workflow)), target_of(workflow) or None
             body = k.TurnPosted(parts, client, key, session.id, path, target)
-            draft = Draft(body, acting_in(session, actor))
-            check = _check_key(store, session, key) if key else None
+            draft = Draft(body, _act_of_turn(session, actor))
+            check = _check_key(session, key) if key else None
             (turn,) = post(session.store, session.id, [draft], blobs=blobs, check=check)
         except _KeyIsKnown as found:
             lock.release()
@@ -208,6 +212,7 @@ def _check_turn(session: Session, workflow: Workflow, key: str) -> Session:
             "it is a value of a run, whose turn this is",
             "call the workflow itself: workflow(session)",
         )
+    _check_not_own_run(session)
     session = reload(outside(session))
     check_turns_allowed(session)
     if core_of(session).is_busy() and open_run_of(session) is None:
@@ -216,16 +221,47 @@ def _check_turn(session: Session, workflow: Workflow, key: str) -> Session:
     return session
 
 
+def _check_not_own_run(session: Session) -> None:
+    """Raise if this is code of a run of the session: the turn would wait for the end of that run,
+    and the run for the turn.
+    """
+    here = executing()
+    fence = here[0].journal.fence if here is not None else None
+    while fence is not None:
+        if (fence.root, fence.home) == (session.id, session.store):
+            why = "this is code of its open run, and the turn would wait for the end of that run"
+            raise InvalidValue("session", why, "call the workflow itself: workflow(session)")
+        fence = fence.outer
+
+
+def _act_of_turn(session: Session, actor: str | None) -> Act:
+    """Return the act of posting a turn. Code of a run acts on behalf of the run's principal,
+    whatever name it gives.
+    """
+    act, here = acting_in(session, actor), executing()
+    return act if here is None else act._replace(behalf=here[0].settings.behalf)
+
+
+def _turn_with_key(session: Session, key: str) -> Digest | None:
+    """Return the turn that has this key. None: there is none, or it was rewound away."""
+    turn = turn_with_key(store_at(session.store), session.id, key)
+    row = turn_row(store_at(session.store), turn) if turn is not None else None
+    if row is None or row["end"] is None or row["queued"] is not None:
+        return turn
+    story = Known(state_of(reload(session)).story.path)  # the turn may have ended just now
+    return turn if story.has(session.id, int(str(row["end"]))) else None
+
+
 class _KeyIsKnown(Exception):
     def __init__(self, turn: Digest) -> None:
         self.turn = turn
 
 
-def _check_key(store: Store, session: Session, key: str) -> Callable[[object], None]:
+def _check_key(session: Session, key: str) -> Callable[[object], None]:
     """Return a check that raises if another client posts the same key first."""
 
     def check(_: object) -> None:
-        if (known := turn_with_key(store, session.id, key)) is not None:
+        if (known := _turn_with_key(session, key)) is not None:
             raise _KeyIsKnown(known)
 
     return check

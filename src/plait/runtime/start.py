@@ -64,7 +64,9 @@ def start_run(
     lock = store_at(spot.store).lock(id, session.short)
     run = None
     try:
-        run = new_run(id, session, watch, waiter)
+        said_by = turn.header if turn is not None else None
+        behalf = (said_by.behalf or said_by.actor) if said_by is not None else None
+        run = new_run(id, session, watch, waiter, behalf)
         run.lock = lock
         if (budget := run_budget(session, run)) is not None:
             run.budgets.set_root(budget)

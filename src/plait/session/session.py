@@ -64,6 +64,7 @@ from plait.session.merge import is_about_files
 from plait.session.merging import Resolve, merge_into
 from plait.session.ports import UNNAMED, Draft, Position, is_bound, writer_of
 from plait.session.state import FactKind, PendingKind, state_digest
+from plait.session.turn_rows import check_queue_is_empty
 from plait.session.value import open_run_of, value_with
 from plait.session.views import Facts
 from plait.store import Store, check_durability
@@ -363,7 +364,7 @@ class Session(Acting):
     def close(self, *, reason: str = "", actor: str | None = None) -> Session:
         """End it: nothing is appended any more but `archive()`.
 
-        Required verdicts must be there, and no run open.
+        Required verdicts must be there, no run open, and no message of a turn without an answer.
         """
         check_may(self.short, self._core.life.status, "be closed")
         state = self._core.state
@@ -375,6 +376,8 @@ class Session(Acting):
         for what, is_open in open_parts.items():
             if is_open:
                 raise NotSettled(self.short, what, "closed")
+        if not is_bound(self.run):  # the queue is not recorded: a replay may find another
+            check_queue_is_empty(self._core.store, self.id, "closed")
         wait_for_gates(self, (self,), "closed")
         step = "let the run finish, or end it with session.inbox.cancel()"
         return append_to(

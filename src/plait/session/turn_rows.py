@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plait.errors import NotSettled, UnknownRows
+from plait.errors.base import brief
 from plait.event import Event
 from plait.event.kinds import (
     Rewound,
@@ -15,7 +17,8 @@ from plait.event.kinds import (
     RunStarted,
     TurnPosted,
 )
-from plait.ids import Digest, LogId, derive_id, inbox_of
+from plait.ids import Digest, LogId, derive_id, inbox_of, short
+from plait.session.content import text_of
 from plait.store import Row, Rows, Store, Table
 
 _ALL = 2**31
@@ -135,6 +138,20 @@ def turn_with_key(store: Store, log: LogId, key: str) -> Digest | None:
 def queued_turns(store: Store, log: LogId, limit: int) -> Sequence[Row]:
     """Return the turns of a session that wait for a run, in their order."""
     return store.rows(TurnRows.name, "turn", {"queued": inbox_of(log)}, order="number", limit=limit)
+
+
+def check_queue_is_empty(store: Store, log: LogId, verb: str) -> None:
+    """Raise NotSettled if a message in the queue of a session was not answered."""
+    try:
+        queue = queued_turns(store, log, 1)
+    except UnknownRows:
+        return
+    for row in queue:
+        body = store.event(Digest(str(row["id"]))).body
+        assert isinstance(body, TurnPosted)
+        what = f"a message without an answer in its queue, {brief(text_of(body.parts))}"
+        step = f"have it answered: resume(session), or `plait resume {short(log)}`"
+        raise NotSettled(short(log), what, verb, step)
 
 
 def all_queued_turns(store: Store) -> Sequence[Row]:
