@@ -6,42 +6,75 @@ let it pass: a pool of threads waits for its work. So the run is stopped by the 
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
 
-class InterruptHandler:
-    """Handles SIGINT for as long as the main thread attends to a run."""
+class _SignalHandler:
+    """Handles SIGINT as long as the main thread attends to runs: stops them all, and then does as
+    the handler before it.
 
-    def __init__(self, interrupt: Callable[[], object], before: Any) -> None:
-        self._interrupt, self._before = interrupt, before
+    Runs on one event loop end in any order, so they share one.
+    """
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+        self.interrupts: list[Callable[[], object]] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._interrupt()
+        for interrupt in [*self.interrupts]:
+            interrupt()
         self._before(number, frame)
 
     def remove(self) -> None:
-        """Restore the handler that was there, unless code of the run has put another in place."""
-        if threading.current_thread() is not threading.main_thread():
+        """Restore the handler that was there, unless code of a run has put another in place."""
+        if self.interrupts or threading.current_thread() is not threading.main_thread():
             return  # a stream that another thread closes: no other thread may change handlers
         if signal.getsignal(signal.SIGINT) is self:
-            signal.signal(signal.SIGINT, self._before)
+            task = _main_task(self._before)
+            is_over = task is not None and task.done()
+            signal.signal(signal.SIGINT, signal.default_int_handler if is_over else self._before)
+
+
+class InterruptHandler:
+    """Stops one run at Ctrl-C, until it is removed."""
+
+    def __init__(self, interrupt: Callable[[], object], handler: _SignalHandler) -> None:
+        self._interrupt, self._handler = interrupt, handler
+        handler.interrupts.append(interrupt)
+
+    def remove(self) -> None:
+        self._handler.interrupts.remove(self._interrupt)
+        self._handler.remove()
 
 
 def handle_interrupts(interrupt: Callable[[], object]) -> InterruptHandler | None:
     """Let Ctrl-C stop a run: it calls `interrupt`, which may take no lock.
 
     None: this is not the main thread, or the program has its own answer to Ctrl-C, as a web server
-    has.
+    has. That of `asyncio.run` cancels the main task, which may not be the run's.
     """
     if threading.current_thread() is not threading.main_thread():
         return None
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler and not isinstance(before, InterruptHandler):
+    if isinstance(before, _SignalHandler):
+        return InterruptHandler(interrupt, before)
+    if before is not signal.default_int_handler and _main_task(before) is None:
         return None
-    handler = InterruptHandler(interrupt, before)
+    handler = _SignalHandler(before)
+    handled = InterruptHandler(interrupt, handler)
     signal.signal(signal.SIGINT, handler)
-    return handler
+    return handled
+
+
+def _main_task(handler: Any) -> asyncio.Task[Any] | None:
+    """Return the task that a handler of `asyncio.run` cancels. None: it is not such a handler."""
+    if not isinstance(handler, partial):
+        return None
+    is_of_runner = isinstance(getattr(handler.func, "__self__", None), asyncio.Runner)
+    return handler.keywords.get("main_task") if is_of_runner else None

@@ -156,6 +156,7 @@ async def ainvoke(call: Invocation) -> Session:
     )
     heard = call.watch.on_event if not entered.is_outermost else None
     raised: BaseException | None = None
+    handler = handle_interrupts(entered.run.stops.interrupt) if entered.is_outermost else None
     try:
         if cancel is not None:
             raise cancel
@@ -171,6 +172,8 @@ async def ainvoke(call: Invocation) -> Session:
             raise instead from None
         raise
     finally:
+        if handler is not None:
+            handler.remove()
         running.reset(run_here)
         doing.reset(calls_here)
         acting.reset(call_here)
