@@ -23,11 +23,20 @@ from plait import (
     aresume,
     resume,
     stream_resume,
+    tool,
 )
-from plait.errors import InvalidValue, NeedsWorkflow, NoModel, NothingToResume
+from plait.errors import (
+    InvalidValue,
+    NeedsWorkflow,
+    NoModel,
+    NothingToResume,
+    NotSettled,
+    TurnFailed,
+)
+from plait.journal.stops import Cancelled
 from plait.policy import Ask, Policy
 from plait.runs.turn_drivers import answer_queue
-from plait.runs.turn_queue import QueueKeeper, TakeTurn
+from plait.runs.turn_queue import LOOK_AHEAD, QueueKeeper, TakeTurn
 from plait.runs.turns import TurnClient
 from plait.runtime.attendants import NOBODY
 from plait.runtime.registry import run_of
@@ -187,10 +196,62 @@ def test_one_that_is_closed_or_paused(session: Session) -> None:
     leave(session, "one")
     paused = session.pause()
     assert statuses(session) == ("paused", [])
-    paused.unpause().close()
-    assert statuses(session) == ("closed", [])
-    with pytest.raises(NothingToResume):
-        resume(session)
+    unpaused = paused.unpause()
+    number = store_at(session.store).number
+    with pytest.raises(NotSettled, match="'one'.*plait resume"):
+        unpaused.close()
+    assert store_at(session.store).number == number
+    assert resume(session).close().status == "closed"
+
+
+# ── turns that were let go of ────────────────────────────────────────────────────────────────
+
+
+class LetGo(Clerk):
+    """Is let go of, as at the end of an event loop."""
+
+    def __init__(self, *, is_stopped: bool = True) -> None:
+        super().__init__()
+        self._is_stopped = is_stopped
+
+    def forward(self, session: Session) -> Session:
+        if self._is_stopped:
+            raise Cancelled("the loop ended")
+        return super().forward(session)
+
+
+def let_go(session: Session, words: str, key: str = "") -> Session:
+    with pytest.raises(Cancelled):
+        session.turn(words, LetGo(), key=key)
+    return session.reload()
+
+
+def test_a_turn_that_was_let_go_of_is_taken_up(session: Session) -> None:
+    let_go(session, "one")
+    assert statuses(session) == ("interrupted", [session.id])
+    with pytest.raises(NotSettled, match="'one'"):
+        session.reload().close()
+    after = answer_queue(session, LetGo(is_stopped=False), NOBODY)
+    assert said_texts(after) == ["hello", "one", "ok one"]
+    assert statuses(session) == ("finished", [])
+
+
+def test_turns_that_were_let_go_of_do_not_fill_the_queue(session: Session) -> None:
+    for number in range(LOOK_AHEAD + 1):
+        left = let_go(session, "x", key=f"r-{number}")
+        Clerk()(left.say("plain"))
+        assert statuses(session) == ("finished", []), "another run began"
+    assert said_texts(session.turn("last", Clerk()))[-2:] == ["last", "ok last"]
+    with pytest.raises(TurnFailed, match="let go of it"):
+        session.turn("x", Clerk(), key="r-0")
+    assert list(verify(store_at(session.store), state=True)) == []
+
+
+def test_a_turn_that_was_let_go_of_is_rewound_away(session: Session) -> None:
+    rewound = let_go(session, "one", key="r-1").rewind(session.seq)
+    assert statuses(session) == ("cancelled", [])
+    assert said_texts(rewound.turn("two", Clerk())) == ["hello", "two", "ok two"]
+    assert said_texts(rewound.turn("one", Clerk(), key="r-1"))[-2:] == ["one", "ok one"]
 
 
 # ── runs that wait ───────────────────────────────────────────────────────────────────────────
@@ -357,3 +418,31 @@ def test_ctrl_c_leaves_a_message_in_the_queue(session: Session) -> None:
     first.join()
     assert statuses(session) == ("interrupted", [session.id])
     assert said_texts(resume(session))[-2:] == ["two", "ok two"]
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_ctrl_c_stops_a_turn_on_an_event_loop(session: Session, wait: bool) -> None:
+    class Uses(Workflow):
+        async def forward(self, session: Session) -> Session:
+            for _ in range(5):
+                session = session.use(step)
+                await asyncio.sleep(0)
+            return session
+
+    @tool(effect="pure")
+    def step() -> str:
+        """Do something while a person stops it."""
+        done.append("step")
+        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+        return "s"
+
+    async def main() -> None:
+        await session.aturn("one", Uses(), wait=wait)
+        await asyncio.sleep(600)
+
+    done, before = list[str](), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert done == ["step"], "no effect began after it"
+    assert signal.getsignal(signal.SIGINT) is before
+    assert statuses(session) == ("interrupted", [session.id])

@@ -21,9 +21,10 @@ from plait import (
     Workflow,
     open_store,
     resume,
+    secrets,
     tool,
 )
-from plait.errors import InvalidValue, RunOpen, TurnFailed, WrongStatus
+from plait.errors import InvalidValue, RunOpen, ToolFailed, TurnFailed, WrongStatus
 from plait.event import kinds as k
 from plait.model.base import TextDelta
 from plait.policy import Ask, Policy
@@ -139,6 +140,49 @@ def test_a_key_makes_it_one_turn(session: Session) -> None:
     assert len(set(ends)) == 1 and said_texts(session.reload()).count("two") == 1
     other = Session("hello", store=store_at(session.store))
     assert said_texts(other.turn("one", chat, key="r-1")) == ["hello", "one", "ok one"]
+
+
+def test_a_key_with_a_secret_is_one_key(session: Session) -> None:
+    secrets.register("tok-93jd8s7xx", "TOK")
+    try:
+        first = session.turn("pay", echo(), key="r-tok-93jd8s7xx-1")
+        assert session.turn("pay", echo(), key="r-tok-93jd8s7xx-1") == first == session.reload()
+    finally:
+        secrets.forget()
+
+
+def test_a_turn_that_was_rewound_away_is_answered_anew(session: Session) -> None:
+    first = session.turn("one", echo(), key="r-1")
+    rewound = first.rewind(session.seq)
+    again = rewound.turn("one", echo(), key="r-1")
+    assert again == session.reload() and said_texts(again) == ["hello", "one", "ok one"]
+    assert rewound.turn("one", echo(), key="r-1") == again, "the key is the new turn's"
+    assert kinds_of(session).count("RunFinished") == 2
+
+
+def test_a_run_acts_on_behalf_of_the_actor_of_its_turn(session: Session) -> None:
+    chat = payer()
+    with pytest.raises(Parked) as stop:
+        session.turn("pay", chat, actor="human:ann")
+    parked = stop.value.session
+    assert parked.inbox.waiting[0].behalf == "human:ann"
+    parked.inbox.approve(parked.inbox.waiting[0], actor="human:bob")
+    after = resume(session, chat)
+    acts = [event for event in after.events if event.kind in ("RunStarted", "ModelAsked")]
+    assert [event.header.behalf or event.actor for event in acts] == ["human:ann"] * 3
+
+    class Claims(Workflow):
+        def forward(self, session: Session) -> Session:
+            other = Session("x", store=store_at(session.store))
+            return session.fact("id", other.turn("y", echo(), actor="human:admin").id)
+
+    Claims()(session.reload())
+    other = Session.open(str(session.reload().facts["id"]), store=store_at(session.store))
+    started = next(event for event in other.events if event.kind == "RunStarted")
+    assert (
+        started.actor
+        == next(e for e in session.reload().events[::-1] if e.kind == "RunStarted").actor
+    )
 
 
 def test_the_caller_need_not_wait(session: Session) -> None:
@@ -257,6 +301,48 @@ def test_not_inside_a_run(session: Session) -> None:
 
     with pytest.raises(InvalidValue, match=r"workflow\(session\)"):
         Turns()(session)
+
+    def take_turn() -> str:
+        """Take a turn on the session of the run."""
+        return Session.open(session.id, store=store_at(session.store)).turn("x", echo()).text
+
+    def act_apart(act: Callable[[], object]) -> None:
+        errors = list[BaseException]()
+
+        def act_here() -> None:
+            try:
+                act()
+            except InvalidValue as error:
+                errors.append(error)
+
+        in_threads(act_here)
+        raise errors[0]
+
+    def take_turn_below() -> str:
+        class Nested(Workflow):
+            def forward(self, session: Session) -> Session:
+                return session.fact("text", take_turn())
+
+        return Session("z", store=store_at(session.store)).turn("y", Nested()).text
+
+    class Acts(Workflow):
+        def __init__(self, act: Callable[[Session], object]) -> None:
+            self._act = act
+
+        def forward(self, session: Session) -> Session:
+            self._act(session)
+            return session
+
+    inbox = list(session.inbox.events)
+    for act in (
+        lambda _: take_turn(),
+        lambda _: act_apart(take_turn),
+        lambda at: at.use(tool(take_turn)),
+        lambda _: take_turn_below(),
+    ):
+        with pytest.raises((InvalidValue, ToolFailed), match="code of its open run"):
+            Acts(act)(session.reload())
+    assert session.inbox.events == inbox, "nothing was posted"
 
     class Branches(Workflow):
         def __init__(self) -> None:
