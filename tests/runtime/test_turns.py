@@ -318,12 +318,9 @@ def test_not_inside_a_run(session: Session) -> None:
         in_threads(act_here)
         raise errors[0]
 
-    def take_turn_below() -> str:
-        class Nested(Workflow):
-            def forward(self, session: Session) -> Session:
-                return session.fact("text", take_turn())
-
-        return Session("z", store=store_at(session.store)).turn("y", Nested()).text
+    class Nested(Workflow):
+        def forward(self, session: Session) -> Session:
+            return session.fact("text", take_turn())
 
     class Acts(Workflow):
         def __init__(self, act: Callable[[Session], object]) -> None:
@@ -333,13 +330,15 @@ def test_not_inside_a_run(session: Session) -> None:
             self._act(session)
             return session
 
-    inbox = list(session.inbox.events)
-    for act in (
-        lambda _: take_turn(),
-        lambda _: act_apart(take_turn),
+    other, inbox = Session("z", store=store_at(session.store)), list(session.inbox.events)
+    acts: list[Callable[[Session], object]] = [
+        lambda at: take_turn(),
+        lambda at: act_apart(take_turn),
         lambda at: at.use(tool(take_turn)),
-        lambda _: take_turn_below(),
-    ):
+        lambda at: other.turn("y", Nested()),
+        lambda at: list(Nested().stream_turn(other, "y")),
+    ]
+    for act in acts:
         with pytest.raises((InvalidValue, ToolFailed), match="code of its open run"):
             Acts(act)(session.reload())
     assert session.inbox.events == inbox, "nothing was posted"

@@ -22,7 +22,7 @@ from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
 from plait.cli.terminal import cut_text
-from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
+from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld
 from plait.event import Event
 from plait.event.kinds import ToolRequested
 from plait.session import Session, Waiting
@@ -108,7 +108,9 @@ class RunAttendant:
                 raise missing_program_error(self.given, error) from error
             except Exception as error:
                 after = now()
-                if isinstance(error, PlaitError) and after == before:
+                # another process has the run, and may have written meanwhile
+                is_held = isinstance(error, RunHeld) and error.session == session.short
+                if is_held or (isinstance(error, PlaitError) and after == before):
                     raise  # refused before anything happened
                 print_debug(error)
                 return RunEnd("failed", after, error_text(error), error)

@@ -27,7 +27,7 @@ from plait.runtime.drivers.blocking import Blocking, Waiter
 from plait.runtime.executing import executing
 from plait.runtime.names import principal_of
 from plait.runtime.registry import open_run, released_run
-from plait.runtime.run import Run, running
+from plait.runtime.run import Run
 from plait.runtime.safe_points import turn_delivery
 from plait.runtime.spend import run_budget
 from plait.session import Session
@@ -112,11 +112,11 @@ def new_run(
     )
     run = Run(id, session, direct, waiter or Blocking(), behalf=behalf, on_event=watch.on_event)
     run.settings.approver, run.settings.answerer = watch.approver, watch.answerer
-    outer = running.get()
+    here = executing()
     past = released_run(session.run) if session.run != id else None
     is_here = past is not None and past.home == session.store
     run.journal.fence.rest_on(
-        outer.journal.fence if outer is not None else None,
+        here[0].journal.fence if here is not None else None,
         past.fences if past is not None and is_here else (),
     )
     run.journal.requires_verdicts = bool(session.checks.gates)
