@@ -39,7 +39,7 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.revision import place_in
 from plait.session.value import position_of
 from plait.store import Store
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 from plait.workflow import Workflow
 
 
@@ -199,7 +199,7 @@ def _check_edits(
             "pass a later at=",
         )
     for seq in edits:
-        if session.events[seq - 1].kind in TURNS:
+        if session.events[seq - 1].kind in EPOCH_KINDS:
             raise InvalidValue(
                 "replace",
                 f"event {seq} is about the run itself",
@@ -267,7 +267,7 @@ def _restate_past(
                 f"event {event.seq} is a {event.kind}",
                 "go on live before it: pass a smaller at=",
             )
-        if event.kind in TURNS:
+        if event.kind in EPOCH_KINDS:
             continue
         body = event.body
         if event.seq in edits:
