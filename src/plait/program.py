@@ -25,7 +25,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from plait.bindings import find_objection
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
@@ -39,6 +39,13 @@ from plait.tool import Tool
 from plait.workflow import Workflow, name_target, original, target_of
 
 PRIVATE = "@"  # between the name of a file and the digest of its path, in the name of its module
+
+
+@runtime_checkable
+class Instructed(Protocol):
+    """A workflow that lets its caller, and the record of its runs, say what it is to do."""
+
+    def instruct(self, text: str) -> None: ...
 
 
 def load(target: str) -> Workflow:
@@ -114,6 +121,8 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
     # it was rebound from outside before it ran: `plait run --model`
     if model := environment.get("model"):
         name_target(made.to(model=model), {**target_of(made), "model": model})
+    if (instruction := environment.get("instruction")) and isinstance(made, Instructed):
+        made.instruct(instruction)  # `plait chat --instruction`
     return made
 
 

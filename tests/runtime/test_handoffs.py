@@ -45,7 +45,9 @@ def test_the_target_goes_on_with_the_conversation_and_keeps_it() -> None:
     # called again, it begins with the agent that has the session
     session = desk(session.say("And now?"))
     assert session.events[-4].actor == "agent:desk/billing"
-    assert len(bodies(session, k.HandedOff)) == 1  # the desk, which asked nothing, took nothing over
+    assert (
+        len(bodies(session, k.HandedOff)) == 1
+    )  # the desk, which asked nothing, took nothing over
     assert_replays(session, desk)
 
 

@@ -19,7 +19,6 @@ def load_workflow(target: str, model: str | None = None) -> Workflow:
     """Return the workflow that is named, or raise an error with the next step."""
     from plait.model import find
     from plait.program import load
-    from plait.workflow import name_target, target_of
 
     import_from_here()
     where = target.rpartition(":")[0]
@@ -57,10 +56,15 @@ def load_workflow(target: str, model: str | None = None) -> Workflow:
         ) from error
     if model is not None:
         find(model)  # an unknown model is refused before anything is written
-        program.to(model=model)
-        # a resume asks the same model
-        name_target(program, {**target_of(program), "model": model})
+        rebind_model(program, model)
     return program
+
+
+def rebind_model(program: Workflow, model: str) -> None:
+    """Let a program ask another model, also when its runs are resumed."""
+    from plait.workflow import name_target, target_of
+
+    name_target(program.to(model=model), {**target_of(program), "model": model})
 
 
 _MAIN = "put what a script does under if __name__ == '__main__':"
