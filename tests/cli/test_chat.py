@@ -214,7 +214,11 @@ def test_what_cannot_be_talked_to(shell: Shell, folder: Path) -> None:
         (("shop.py:Nix",), 2, "has no 'Nix'"),
         (("a", "--session", "b"), 2, "once"),
         (("shop.py:Desk", "--instruction", "x"), 2, "leave out --instruction"),
-        (("--model", "http://127.0.0.1:9/v1#any", "--instruction", " "), 2, "tell the agent what to do"),
+        (
+            ("--model", "http://127.0.0.1:9/v1#any", "--instruction", " "),
+            2,
+            "tell the agent what to do",
+        ),
     ):
         done = piped("hello\n", *arguments)
         assert done.returncode == code and told in done.stderr, done.stderr

@@ -123,7 +123,7 @@ def _program_of(
     try:
         program = find_program_call(at, run, None, (), {}).program
     except NeedsWorkflow as error:
-        told = missing_program_error(given, error, "chat")
+        told = missing_program_error(given, error)
         step = command_line(given, "chat", "FILE.py:NAME", "--session", error.session)
         raise ShellError(error, [told.lines[0], f"Name it: {step}"], told.code) from error
     if model is not None:

@@ -42,7 +42,7 @@ def debug_command(given: Options, name: str, target: str | None) -> None:
     except ReplayDiverged as error:
         raise divergence_error(given, error) from error
     except NeedsWorkflow as error:
-        raise missing_program_error(given, error, "debug") from error
+        raise missing_program_error(given, error) from error
     how = "the record ends here" if ended == ended.reload() else "the replay ended here"
     out.line(
         Cell(f"{ended.short}@{ended.seq}", ACCENT),

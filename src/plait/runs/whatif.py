@@ -124,7 +124,7 @@ def branch_off(
     if effects not in ("ask", "live"):
         raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
     recorded = _find_source(there, edits, last)
-    call = find_program_call(there, recorded, workflow, args, kwargs)
+    call = find_program_call(there, recorded, workflow, args, kwargs, verb="whatif")
     overrides = check_overrides(call.program, model, instruction, tools)
     restated, blobs = _restate_past(there, edits, last) if edits else ([], {})
     branch = there.fork(label, at=min(edits, default=last + 1) - 1)
