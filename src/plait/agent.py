@@ -219,7 +219,12 @@ class Agent(Workflow):
         check_list("handoffs", agents, "agents")
         given = tuple(agents)
         for agent in given:
-            check_kind("handoffs", agent, Agent, "pass agents, as in handoffs=[billing]")
+            if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+                why, step = (
+                    f"a {type(agent).__name__} is not one",
+                    "pass agents: handoffs=[billing]",
+                )
+                raise InvalidValue("handoffs", why, step)
         if not given:
             why = "there is nobody to hand off to"
             raise InvalidValue("handoffs", why, "pass agents, or leave it out")
