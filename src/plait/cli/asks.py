@@ -48,11 +48,11 @@ def recorded_ask(store: Store, ask: Waiting) -> Waiting:
 
 def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = True) -> None:
     """Print one ask for people: every value it binds, and the commands that answer it."""
-    behalf = f" on behalf of {visible(ask.behalf)}" if ask.behalf else ""
+    behalf = f" for {visible(ask.behalf)}" if ask.behalf else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(
         Cell(f"{ask.kind} {ask.event[:12]}", STRONG),
-        Cell(f"  in {ask.session}@{ask.seq}  asked by {who}", DIM),
+        Cell(f"  in {ask.session}@{ask.seq}  by {who}", DIM),
     )
     print_fields(out, store, ask, full)
     for hint in hints_of(ask) if hints else ():
@@ -183,6 +183,8 @@ def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, 
     for name in sorted(told, key=lambda name: _LAST.index(name) if name in _LAST else -1):
         value = told[name]
         if name in known and value == known[name]:
+            continue
+        if name == "why" and value == told.get("rule"):
             continue
         if name in known and name in _BOUND:
             yield (

@@ -320,12 +320,14 @@ class Chat:
                 )
                 return made
             case "/back":
-                self._call("rewind", session.id, str(_place_before(session, words)))
+                self._call("rewind", session.short, str(_place_before(session, words)))
             case "/why":
                 said = [each.seq for each in session.messages if each.role == "assistant"]
-                self._call("why", session.id, *(words or [str(said[-1] if said else session.seq)]))
+                self._call(
+                    "why", session.short, *(words or [str(said[-1] if said else session.seq)])
+                )
             case "/cost" | "/files":
-                self._call(name[1:], session.id)
+                self._call(name[1:], session.short)
             case "/cancel":
                 session.inbox.cancel("dropped in the chat", actor=self._given.actor_name)
                 self._out.line(Cell("dropped; what it did is on record", DIM))
