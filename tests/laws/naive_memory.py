@@ -251,6 +251,7 @@ class NaiveMemory:
         }
         reached = self._reach(roots, {*memories}, bases)
         held = memories.keys() - reached - dead
+        apart = set[Digest]()  # fell before, and holds nothing
         while True:
             more = {
                 id
@@ -258,11 +259,13 @@ class NaiveMemory:
                 if any(held.issuperset(each) for each in bases[id])
             }
             # none of those that fall leads to it: its evidence was gone before
-            more = more or reached - held - self._reach(roots, reached - held, bases)
+            falling = reached - held - apart
+            more = more or falling - self._reach(roots, falling, bases)
             if not more:
                 break
-            held |= more
-        return {id for id in reached - held if not self._is_gone(memories[id])}
+            held |= more - dead
+            apart |= more & dead
+        return {id for id in reached - held - apart if not self._is_gone(memories[id])}
 
     def _reach(
         self, roots: set[Digest], among: set[Digest], bases: dict[Digest, list[tuple[Digest, ...]]]
