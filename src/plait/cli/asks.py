@@ -52,7 +52,7 @@ def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = Tr
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(
         Cell(f"{ask.kind} {ask.event[:12]}", STRONG),
-        Cell(f"  in {ask.session}@{ask.seq}  by {who}", DIM),
+        Cell(f"  {ask.session}@{ask.seq}  by {who}", DIM),
     )
     print_fields(out, store, ask, full)
     for hint in hints_of(ask) if hints else ():
@@ -119,7 +119,7 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
         said = f"[m:{memory[:8]}] {text}"
         yield "CAUTION", visible(f"it was recalled before this, and is {change}: {said}"), BAD
     if ask.kind == "approval":
-        yield from _approval_fields(request_of(store, ask), ask.shown)
+        yield from _approval_fields(request_of(store, ask), _shown_below(ask))
         yield "binding", ask.binding or "", DIM
         if ask.expires is not None:
             late = is_late(ask, now)
@@ -154,6 +154,18 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
         )
         if ask.name:
             yield "signal", visible(ask.name), ""
+
+
+def _shown_below(ask: Waiting) -> Json:
+    """Return the fields of an ask without those that its first line tells."""
+    if not isinstance(ask.shown, dict):
+        return ask.shown
+    above = {("actor", ask.actor), ("behalf", ask.behalf)}
+    return {
+        name: value
+        for name, value in ask.shown.items()
+        if name not in ("actor", "behalf") or (name, value) not in above
+    }
 
 
 def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, str, str]]:
