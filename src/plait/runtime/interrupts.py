@@ -7,11 +7,17 @@ let it pass: a pool of threads waits for its work. So the run is stopped by the 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any
 
 from plait.runtime.stops import StopList
+
+# The functions that `signal` wraps. Each wrapper looks for an enum of the handler, and learns by an
+# error that there is none: that made 1 % of a short run.
+_signals: Any = sys.modules.get("_signal", signal)
+_SIGINT = int(signal.SIGINT)
 
 
 class InterruptHandler:
@@ -26,8 +32,8 @@ class InterruptHandler:
 
     def remove(self) -> None:
         """Restore the handler that was there, unless code of the run has put another in place."""
-        if signal.getsignal(signal.SIGINT) is self:
-            signal.signal(signal.SIGINT, self._before)
+        if _signals.getsignal(_SIGINT) is self:
+            _signals.signal(_SIGINT, self._before)
 
 
 def handle_interrupts(stops: StopList) -> InterruptHandler | None:
@@ -36,9 +42,9 @@ def handle_interrupts(stops: StopList) -> InterruptHandler | None:
     """
     if threading.current_thread() is not threading.main_thread():
         return None
-    before = signal.getsignal(signal.SIGINT)
+    before = _signals.getsignal(_SIGINT)
     if before is not signal.default_int_handler and not isinstance(before, InterruptHandler):
         return None
     handler = InterruptHandler(stops, before)
-    signal.signal(signal.SIGINT, handler)
+    _signals.signal(_SIGINT, handler)
     return handler
