@@ -37,7 +37,7 @@ def _no_run() -> Code | None:
     return None
 
 
-class Piece:
+class PieceOfWork:
     """A piece of work of a thread that does other work before and after it."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Piece:
 class _ThreadWork(threading.local):
     """The present work of a thread."""
 
-    piece: Piece | None = None  # None: all that the thread does
+    piece: PieceOfWork | None = None  # None: all that the thread does
     handed: Context | None = None  # the context of the code of a run that gave it this work
 
 
@@ -163,7 +163,7 @@ def enter_code() -> Context | None:
 @contextmanager
 def working() -> Generator[None]:
     """Do one piece of the work of this thread within."""
-    piece = _work.piece = Piece()
+    piece = _work.piece = PieceOfWork()
     try:
         yield
     finally:
@@ -171,7 +171,7 @@ def working() -> Generator[None]:
         piece.end()
 
 
-def present_work() -> Piece | threading.Thread:
+def present_work() -> PieceOfWork | threading.Thread:
     """Return the work that is done here: the thread, or its present piece of work."""
     return _work.piece or threading.current_thread()
 

@@ -14,7 +14,7 @@ from plait.errors import InvalidValue
 from plait.event import Body
 from plait.event.kinds import ForkedFrom, Place, SessionOpened
 from plait.ids import LogId, derive_id
-from plait.inside import Piece, present_work
+from plait.inside import PieceOfWork, present_work
 from plait.store import Store
 
 
@@ -25,7 +25,7 @@ class Branches:
         self._lock = Lock()
         self._parents: dict[LogId, LogId] = {}
         self._counts: Counter[tuple[str, ...]] = Counter()
-        self._works: dict[tuple[str, ...], Thread | Piece] = {}  # the last that named each
+        self._works: dict[tuple[str, ...], Thread | PieceOfWork] = {}  # the last that named each
 
     def add(self, log: LogId, parent: LogId) -> None:
         with self._lock:
