@@ -1,8 +1,8 @@
 """Threads for work: each does one piece of work after another.
 
-A thread that is new is dear: the allocator, the compressor and SQLite set up memory for it, which
-costs more than most of the work. So a thread that is done is kept for a while. There is no bound at
-which work waits for a thread, since work may wait for other work.
+A thread that is new is dear: besides its start, the compressor makes contexts for it, and a call on
+a store on disk costs a tenth more in it. So a thread that is done is kept for a while. There is no
+bound at which work waits for a thread, since work may wait for other work.
 """
 
 from __future__ import annotations
