@@ -78,7 +78,7 @@ def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = Fa
     """Run a function in a thread that does nothing else meanwhile.
 
     `apart`: it is code in its own right, a tool or a branch, and not work that the caller would do
-    itself if it could block.
+    itself if it could block. It has a new thread, with nothing in it of other code.
     """
     future: Future[T] = Future()
     context = copy_context()
@@ -95,7 +95,10 @@ def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = Fa
         except BaseException as error:
             future.set_exception(error)
 
-    start_work(name, marked_work(target))
+    if apart:
+        start_thread(Thread(target=marked_work(target), name=name, daemon=True))
+    else:
+        start_work(name, marked_work(target))
     return future
 
 
