@@ -131,9 +131,10 @@ def test_a_list_of_models_that_is_empty_or_has_two_of_one_name(models: Any) -> N
 def test_an_accept_without_a_difference() -> None:
     waiting = parked_session(lambda: Asks()(Session("x")))
     done, fresh = chat()(Session("x")), Session("x")
-    for session, workflow in ((waiting, Asks()), (done, chat())):
-        act: Act = lambda s=session, w=workflow: resume(s, w, accept="reworded")  # noqa: E731
-        refused(act, session, NothingToAccept, "go on without accept=")
+    unchanged: Act = lambda: resume(waiting, Asks(), accept="reworded")  # noqa: E731
+    refused(unchanged, waiting, NothingToAccept, "go on without accept=")
+    finished: Act = lambda: resume(done, chat(), accept="reworded")  # noqa: E731
+    refused(finished, done, NothingToAccept, "start another run")
     refused(lambda: resume(waiting, accept=" "), waiting, InvalidValue, "say what changed")
     refused(lambda: resume(fresh, chat(), accept="x"), fresh, NothingToResume, "start one")
 
