@@ -20,7 +20,7 @@ import sys
 import sysconfig
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -200,13 +200,16 @@ def check_arguments(
 ) -> None:
     """Raise if the `forward` of a program cannot be called with these besides the session."""
     try:
-        inspect.signature(original(type(program))).bind(program, session, *args, **kwargs)
+        _signature_of(original(type(program))).bind(program, session, *args, **kwargs)
     except TypeError as error:
         raise InvalidValue(
             type(program).__qualname__,
             f"its forward does not take that: {error}",
             "pass what forward takes besides the session",
         ) from error
+
+
+_signature_of = lru_cache(256)(inspect.signature)  # every turn asks
 
 
 def _recorded_arguments(
