@@ -40,6 +40,7 @@ from plait.runtime.agent_settings import (
     tools_by_name,
     warn_of_undescribed,
 )
+from plait.runtime.answer_text import AnswerText
 from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
 from plait.runtime.counting import TokenCount, count_prompt
 from plait.runtime.delegation import Takes, WorkflowTool
@@ -48,7 +49,6 @@ from plait.runtime.drivers.on_loop import AsyncWaiter, adrive, run_in_thread
 from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
 from plait.runtime.failures import text_of_error
 from plait.runtime.guards import (
-    REJECTED,
     Guard,
     GuardVerdict,
     check_guards,
@@ -117,6 +117,8 @@ class Agent(Workflow):
         before: Iterable[Guard] = (),
         after: Iterable[Guard] = (),
         guard_retries: int = 2,  # answers that may be rejected before the call fails
+        # its text is streamed when `after` has passed it; False: as it comes
+        hold_back: bool = True,
     ) -> None:
         check_instruction(instruction)
         check_count("steps_max", steps_max, "steps")
@@ -145,7 +147,7 @@ class Agent(Workflow):
         tools_by_name([source for source in self._sources if isinstance(source, Tool)])
         warn_of_undescribed(self._sources)
         check_count("guard_retries", guard_retries + 1, "retries")
-        self.guard_retries = guard_retries
+        self.guard_retries, self.hold_back = guard_retries, hold_back
         self._before, self._after = self._guards("before", before), self._guards("after", after)
         self._handoffs: tuple[Agent, ...] = ()
         if handoffs is not None:
@@ -347,6 +349,8 @@ class Agent(Workflow):
         return msgspec.structs.replace(
             call,
             agent=call.name,
+            is_judged=bool(self._after),
+            is_silent=bool(self._after) and self.hold_back,
             setup=self._encode_setup,
             # a subclass may have a forward of its own
             forward_on_loop=self._forward_on_loop if call.forward is _FORWARD else None,
@@ -387,6 +391,8 @@ class Agent(Workflow):
             session, _ = yield Recall(session, self.memory, prompt, actor, path, frame.purpose)
         choice, forced = choice_of(self.tool_choice)
         ask = AskModel(session, prompt, model, actor, path, tools, choice, forced, self.retry)
+        told = AnswerText(run.listeners, path, is_held=bool(self._after) and self.hold_back)
+        ask = ask._replace(text=told)
         desk = desk_of(self, session) if self._handoffs else None
         handing = None
         if desk is not None:
@@ -403,13 +409,13 @@ class Agent(Workflow):
         session, is_handed = yield from turn(ask, self.steps_max, check, self._type, fit, handing)
         rejected = 0
         while self._after and not is_handed:
-            session, why = pass_answer(self._after, session, path, actor)
+            session, why = pass_answer(self._after, session, actor, told)
             if why is None:
                 break
             rejected += 1
             if rejected > self.guard_retries and not is_tried_again(session):
                 raise GuardRefused(path, why.guard, "answer", why.reason, session)
-            session, _ = yield Tell(session, REJECTED.format(why=why.reason))
+            session, _ = yield why.note(session)
             again = ask._replace(session=session, choice="auto", forced="")
             session, is_handed = yield from turn(
                 again, self.steps_max, check, self._type, fit, handing
@@ -491,10 +497,13 @@ def turn(
                 if not is_tried_again(session):
                     raise ResultInvalid(ask.path, name_of(type_), why, session)
                 misses = step = 0
+            if ask.text is not None:
+                ask.text.refuse(why)
             session, _ = yield Tell(
                 session,
                 f"That answer does not have the shape that was asked for: {why}. Answer again, in"
                 " that shape.",
+                refused=(answer.id,),
             )
         else:
             break
