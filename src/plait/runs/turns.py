@@ -20,6 +20,7 @@ import msgspec
 
 from plait.errors import (
     InvalidValue,
+    KeyTaken,
     PlaitError,
     RunHeld,
     RunLost,
@@ -30,6 +31,7 @@ from plait.errors import (
 )
 from plait.event import Event
 from plait.event import kinds as k
+from plait.event.hidden import without_secrets
 from plait.ids import Digest
 from plait.inside import Stop
 from plait.journal.recorded_run import RecordedRun, last_run
@@ -175,9 +177,13 @@ class TurnClient:
         event = next(self.store.read(here.id, seq, seq))
         body = event.body
         if isinstance(body, k.RunFailed):
-            raise TurnFailed(here.short, seq, f"{body.failure.kind}: {body.failure.message}")
+            last = last_run(here)
+            is_last = last is not None and last.id == event.header.run
+            why = f"{body.failure.kind}: {body.failure.message}"
+            raise TurnFailed(here.short, seq, why, can_resume=is_last)
         if isinstance(body, k.RunCancelled):
-            raise TurnFailed(here.short, seq, f"{body.by} cancelled it")
+            reason = f": {body.reason}" if body.reason else ""
+            raise TurnFailed(here.short, seq, f"{body.by} cancelled it{reason}")
         return session_at(Position(here.store, here.id, seq, event.id))
 
     # ── a step ───────────────────────────────────────────────────────────────────────────────
@@ -259,6 +265,7 @@ class TurnClient:
             raise InvalidValue("content", "nothing is said", "pass a text")
         store = store_at(session.store)
         if key and (known := turn_with_key(store, session.id, key)) is not None:
+            _check_same_words(session, known, key, parts)
             return cls(session, known, workflow, watch)
         client, lock = _new_lock(store, session)
         try:
@@ -267,6 +274,7 @@ class TurnClient:
             (turn,) = post(session.store, session.id, [draft], blobs=blobs, check=check)
         except _KeyIsKnown as found:
             lock.release()
+            _check_same_words(session, found.turn, key, parts)
             return cls(session, found.turn, workflow, watch)
         except BaseException:
             lock.release()
@@ -317,6 +325,14 @@ def _check_key(store: Store, session: Session, key: str) -> Callable[[object], N
             raise _KeyIsKnown(known)
 
     return check
+
+
+def _check_same_words(session: Session, turn: Digest, key: str, parts: k.Parts) -> None:
+    """Raise if the turn that has this key says something else: a retry says the same."""
+    body = store_at(session.store).event(turn).body
+    assert isinstance(body, k.TurnPosted)
+    if body.parts != without_secrets(k.TurnPosted(parts, "")).parts:
+        raise KeyTaken(session.short, key, turn)
 
 
 def _new_lock(store: Store, session: Session) -> tuple[str, RunLock]:

@@ -326,7 +326,7 @@ class ModelAsk:
         body = asked.body
         usage = body.reserved if isinstance(body, k.ModelAsked) else None
         price = count_lost_ask(self.session, self._effect.model, usage)
-        why = "the process ended before the answer was recorded"
+        why = "it was stopped, or its process ended, before the answer was recorded"
         fault = Fault(
             PROCESS_ENDED, why, retryable=True, retry_after_s=0.0, usage=usage, price=price
         )

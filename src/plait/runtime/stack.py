@@ -144,12 +144,8 @@ class CallStack:
         one handed the conversation are not the other one's.
         """
         frames = self.frames(log)
-        is_handed = [frame.how == "handoff" for frame in frames[1:]]
-        return [
-            frame
-            for frame, gone in zip(frames, [*is_handed, False], strict=bool(frames))
-            if not gone
-        ]
+        has_handed = [*(frame.how == "handoff" for frame in frames[1:]), False]
+        return [frame for frame, gone in zip(frames, has_handed, strict=False) if not gone]
 
     # ── threads and tools ────────────────────────────────────────────────────────────────────
 
