@@ -102,8 +102,9 @@ async def approve(request: Request) -> Response:
 async def resolve(request: Request) -> Response:
     """Write down what became of a call whose outcome is not known."""
     chat, ask = await opened(request), request.path_params["ask"]
-    verdict: Any = (await request.body()).decode()  # happened, did_not_happen or compensated
-    await to_thread(chat.inbox.resolve, ask, verdict, actor="human:ann")
+    given = await request.json()  # the verdict, and the value that the tool returned, if it did
+    verdict, value = given.get("verdict"), given.get("value")
+    await to_thread(chat.inbox.resolve, ask, verdict, value, actor="human:ann")
     return Response(status_code=204)
 
 
@@ -127,5 +128,6 @@ app = Starlette(
         UnknownRevision: not_found,
         SessionError: refused,  # an ask that is not there, was answered, or is of another kind
         InvalidInput: refused,
+        json.JSONDecodeError: refused,
     },
 )

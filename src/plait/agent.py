@@ -10,6 +10,7 @@ once, before its first ask in a call, for the last message that is not its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Self, get_args
 
 import msgspec
@@ -20,10 +21,10 @@ from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
 from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
-from plait.inside import ends_run
 from plait.model.base import Model, Spec
 from plait.model.fallback import Models, check_models, name_of_models
 from plait.runtime.agent_settings import (
+    answer_fault,
     answer_schema,
     check_choice,
     check_count,
@@ -47,7 +48,6 @@ from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive, run_in_thread
 from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
-from plait.runtime.failures import text_of_error
 from plait.runtime.guards import (
     Guard,
     GuardVerdict,
@@ -71,7 +71,7 @@ from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.runtime.turn import play
 from plait.session import Session
-from plait.session.typed import name_of, to_type
+from plait.session.typed import name_of
 from plait.tool import Tool, ToolSource, as_tool
 from plait.workflow import Nested, Workflow, original
 
@@ -405,7 +405,7 @@ class Agent(Workflow):
             if self.context_max is not None
             else None
         )
-        check = self._check if self._type is not None else None
+        check = partial(answer_fault, type_=self._type) if self._type is not None else None
         session, is_handed = yield from turn(ask, self.steps_max, check, self._type, fit, handing)
         rejected = 0
         while self._after and not is_handed:
@@ -426,19 +426,6 @@ class Agent(Workflow):
     def _way(self, path: str, model: Model) -> Way:
         way = self.compactor.way(path) if self.compactor is not None else Way(model)
         return way._replace(memory=way.memory or self.memory)
-
-    def _check(self, value: Any) -> str | None:
-        """Return why an answer does not have the type; None: it has."""
-        try:
-            to_type(value, self._type)
-        except (ValueError, TypeError) as error:
-            return str(error)
-        # a type of the program's own, which checks its values itself
-        except BaseException as error:
-            if ends_run(error):
-                raise
-            return f"{type(error).__name__}: {text_of_error(error)}"
-        return None
 
 
 _FORWARD = original(Agent)

@@ -197,8 +197,10 @@ def test_a_call_whose_outcome_is_not_known_is_resolved(chat: _Chat) -> None:
     assert (name, doubt["kind"], doubt["tool"]) == ("waiting", "unknown", "refund")
     assert httpx.post(f"{post}/{doubt['id']}/approve", timeout=60).status_code == 409
     resolve = f"{post}/{doubt['id']}/resolve"
-    assert httpx.post(resolve, content="perhaps", timeout=60).status_code == 409
-    assert httpx.post(resolve, content="happened", timeout=60).status_code == 204
+    for wrong in ("perhaps", '{"verdict": "perhaps"}', '{"verdict": "happened"}'):
+        assert httpx.post(resolve, content=wrong, timeout=60).status_code == 409
+    verdict = {"verdict": "happened", "value": "40 euros sent"}
+    assert httpx.post(resolve, json=verdict, timeout=60).status_code == 204
     assert chat.say("refund", key="r-1")[-1] == ("done", "you said refund")
     assert chat.counts()["ToolReturned"] == 0, "it was not run again"
 

@@ -126,7 +126,7 @@ def test_agents_that_take_over_have_their_own_guards() -> None:
     billing = Agent(
         "Bill.", model=ScriptedModel(["Ann has paid the whole bill already."]), name="b"
     )
-    desk = guarded(ToolCall("to_b", reason="a bill"), handoffs=[billing])
+    desk = guarded(ToolCall("hand_off_to_b", reason="a bill"), handoffs=[billing])
     *items, session = desk.stream(Session("Pay?"))
     assert "".join(map(str, spoken(items))) == session.text == shown(session)[-1][1]
 
