@@ -162,7 +162,7 @@ def find_program_call(
     if program is None:
         program = recorded_program(session.short, first.workflow, first.environment)
     if args or kwargs:
-        _check_arguments(session, program, args, kwargs)
+        check_arguments(session, program, args, kwargs)
         return ProgramCall(program, args, kwargs)
     args, kwargs = _recorded_arguments(session, first)
     if is_live:
@@ -170,9 +170,10 @@ def find_program_call(
     return ProgramCall(program, args, kwargs)
 
 
-def _check_arguments(
+def check_arguments(
     session: Session, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
+    """Raise if the `forward` of a program cannot be called with these besides the session."""
     try:
         inspect.signature(original(type(program))).bind(program, session, *args, **kwargs)
     except TypeError as error:

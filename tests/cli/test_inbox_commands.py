@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from plait import Memory, Session
-from plait.cli.terminal import clean, visible
 from plait.event import Json
 from plait.event.kinds import (
     ApprovalRequested,
@@ -21,6 +20,7 @@ from plait.event.kinds import (
     ToolUnknown,
 )
 from plait.ids import Digest, inbox_of
+from plait.session.safe_text import clean, visible
 from tests.cli.shell import Shell, on_a_terminal, shell
 from tests.support import record
 

@@ -30,7 +30,7 @@ from plait.ids import LogId
 from plait.journal.recorded_run import unmerged_branches
 from plait.journal.stops import Halted
 from plait.journal.writer import direct_writer
-from plait.runs.resume import write_resumed
+from plait.runs.take_up import write_resumed
 from plait.runtime.appends import append_around_run
 from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.run import Run

@@ -37,7 +37,7 @@ LONG = "That is a very long answer indeed."
 
 def guarded(*script: Any, **more: Any) -> Agent:
     model = ScriptedModel(list(script))
-    given = {"after": [brief, no_names], "tools": [read], **more}
+    given: dict[str, Any] = {"after": [brief, no_names], "tools": [read], **more}
     return Agent("Help.", model=model, name="a", **given)
 
 
@@ -54,19 +54,25 @@ def spoken(items: list[Any]) -> list[str | None]:
     ]
 
 
+def streamed(workflow: Workflow, session: Session) -> tuple[list[Any], Session]:
+    *items, last = workflow.stream(session)
+    assert isinstance(last, Session)
+    return items, last
+
+
 def test_people_see_neither_refused_answers_nor_notes() -> None:
     made = guarded(LONG, ToolCall("read", name="a"), "Ask Ann.", before=[no_names])
-    *items, session = made.stream(Session("Whom, says Ann?"))
+    items, session = streamed(made, Session("Whom, says Ann?"))
     assert shown(session) == [("user", "Whom, says Ann?"), ("assistant", "Ask [name].")]
     assert spoken(items) == ["Ask [name]."] and len(session.messages) == 7
     assert_replays(session, made)
-    *items, session = made.stream(session.say("Again?"))
+    items, session = streamed(made, session.say("Again?"))
     assert shown(session)[2:] == [("user", "Again?"), ("assistant", session.text)]
 
 
 def test_text_that_is_not_held_back_is_taken_back() -> None:
     made = guarded(LONG, "Ask Ann.", hold_back=False)
-    *items, session = made.stream(Session("Whom?"))
+    items, _ = streamed(made, Session("Whom?"))
     texts = spoken(items)
     assert "".join(text or "|" for text in texts) == f"{LONG}|Ask Ann.|Ask [name]."
     whys = [item.why for item in items if isinstance(item, Restarted)]
@@ -90,9 +96,7 @@ def test_an_answer_is_not_seen_while_its_guards_judge_it() -> None:
     go_on.set()
     work.join()
     assert seen == (["Well?", "Fine."], [("user", "Well?")], [])
-    assert (
-        shown(session.reload())[-1] == ("assistant", "Fine.") and "".join(spoken(heard)) == "Fine."
-    )  # type: ignore[arg-type]
+    assert shown(session.reload())[-1] == ("assistant", "Fine.") and spoken(heard) == ["Fine."]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", [GuardRefused, GuardFailed])
@@ -115,7 +119,7 @@ def test_text_of_guards_and_of_agents_at_work_is_not_heard() -> None:
     lead = guarded(
         calls, "Ask.", tools=[helper.as_tool(takes="all")], before=[judge], after=[judge]
     )
-    *items, session = lead.stream(Session("Whom?"))
+    items, session = streamed(lead, Session("Whom?"))
     assert spoken(items) == ["Ask."] and shown(session) == [
         ("user", "Whom?"),
         ("assistant", "Ask."),
@@ -127,7 +131,7 @@ def test_agents_that_take_over_have_their_own_guards() -> None:
         "Bill.", model=ScriptedModel(["Ann has paid the whole bill already."]), name="b"
     )
     desk = guarded(ToolCall("hand_off_to_b", reason="a bill"), handoffs=[billing])
-    *items, session = desk.stream(Session("Pay?"))
+    items, session = streamed(desk, Session("Pay?"))
     assert "".join(map(str, spoken(items))) == session.text == shown(session)[-1][1]
 
 
@@ -139,7 +143,7 @@ def test_answers_of_the_wrong_shape_and_words_of_programs_are_not_seen() -> None
         def forward(self, session: Session) -> Session:
             return self.agent(session.say("Count the words."))
 
-    *items, session = Counts().stream(Session("How many?"))
+    items, session = streamed(Counts(), Session("How many?"))
     assert shown(session) == [("user", "How many?"), ("assistant", "3")]
     assert spoken(items) == ["many", None, "3"]
     session = session.turn("And now?", Counts(), actor="service:web")

@@ -17,7 +17,7 @@ import msgspec
 
 from plait.cli.documents import Document, event_document
 from plait.cli.render import BAD, DIM, STRONG, Cell, Out, count_text
-from plait.cli.terminal import visible, when
+from plait.cli.terminal import when
 from plait.event import Event, Json
 from plait.event.kinds import ToolRequested
 from plait.ids import short
@@ -25,6 +25,7 @@ from plait.session import Waiting
 from plait.session.asks import ask_of, is_late
 from plait.session.event_text import event_text
 from plait.session.inbox import failed_verdict, root_of, with_request
+from plait.session.safe_text import visible
 from plait.store import Store
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from plait.cli.exits import INTERRUPTED, NO_BUDGET, WAITING, ShellError, code_of
 from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
-from plait.cli.terminal import clean, cut_text
+from plait.cli.terminal import cut_text
 from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
 from plait.event import Event
 from plait.event.kinds import ToolRequested
@@ -29,6 +29,7 @@ from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
+from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]

@@ -19,11 +19,11 @@ from plait.cli.documents import (
 from plait.cli.exits import ShellError, code_of
 from plait.cli.files import SessionPath, print_patch
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
-from plait.cli.terminal import clean
 from plait.errors import BisectAborted, EndsAgree
 from plait.event.kinds import Merged
 from plait.session import Session
 from plait.session.event_text import event_text
+from plait.session.safe_text import clean
 
 if TYPE_CHECKING:
     from plait.runs.bisect import Bisection, StepTest

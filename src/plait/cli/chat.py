@@ -18,9 +18,9 @@ from plait.cli.divergence import missing_program_error
 from plait.cli.exits import INTERRUPTED, WAITING, ShellError
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out
-from plait.cli.terminal import clean
 from plait.errors import InvalidValue, NeedsWorkflow, NoModel, PlaitError, RunHeld
 from plait.session import Session
+from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 from plait.cli.common import Options, command_line
 from plait.cli.exits import DIVERGED, FAILED, ShellError
 from plait.cli.render import Out, cell_width
-from plait.cli.terminal import visible
 from plait.errors import NeedsWorkflow, ReplayDiverged
+from plait.session.safe_text import visible
 
 
 def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.terminal import clean
 from plait.errors import InvalidValue, PlaitError
+from plait.session.safe_text import clean
 
 if TYPE_CHECKING:
     from plait.workflow import Workflow

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.cli.terminal import age, clean, console, cut_text, when
+from plait.cli.terminal import age, console, cut_text, when
 from plait.event import Json
 from plait.ids import LogId, Micros
 from plait.runtime.live import Live
+from plait.session.safe_text import clean
 
 ACCENT, DIM, STRONG, BAD = "cyan", "dim", "bold", "red"
 

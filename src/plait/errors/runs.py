@@ -165,12 +165,18 @@ _ACCEPT = (
 
 
 class NothingToAccept(SessionError):
-    """The program makes every recorded step: there is no change to accept. Nothing was written."""
+    """There is no change to accept: the program makes every recorded step, or the run is over.
+    Nothing was written.
+    """
 
-    def __init__(self, session: str, run: str) -> None:
-        self.session, self.run = session, run
+    def __init__(self, session: str, run: str, *, is_finished: bool = False) -> None:
+        self.session, self.run, self.is_finished = session, run, is_finished
         super().__init__(
-            f"the program makes every recorded step of run {run[:13]} of session {session}: an"
+            f"run {run[:13]} of session {session} has finished: no step of it is left for a changed"
+            " program. Nothing was written; start another run: workflow(session), or change a step"
+            f" of this one in a branch: plait whatif {session}@K."
+            if is_finished
+            else f"the program makes every recorded step of run {run[:13]} of session {session}: an"
             " accept without a difference. Nothing was written; go on without accept="
             f" (`plait resume {session}`)."
         )

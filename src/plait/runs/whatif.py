@@ -24,7 +24,7 @@ from plait.journal.writer import direct_writer
 from plait.program import check_workflow, find_program_call
 from plait.runs.kept_hits import keep_hits
 from plait.runs.overrides import check_overrides, describe_overrides, policies_for
-from plait.runs.resume import TakenRun, call_program
+from plait.runs.take_up import TakenRun, call_program
 from plait.runtime.attendants import Watch
 from plait.runtime.end import outside
 from plait.runtime.listeners import OnEvent

@@ -8,37 +8,40 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from plait.runtime.stops import StopList
-
 
 class InterruptHandler:
-    """Handles SIGINT for as long as a run goes on in the main thread."""
+    """Handles SIGINT for as long as the main thread attends to a run."""
 
-    def __init__(self, stops: StopList, before: Any) -> None:
-        self._stops, self._before = stops, before
+    def __init__(self, interrupt: Callable[[], object], before: Any) -> None:
+        self._interrupt, self._before = interrupt, before
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._stops.interrupt()
+        self._interrupt()
         self._before(number, frame)
 
     def remove(self) -> None:
         """Restore the handler that was there, unless code of the run has put another in place."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # a stream that another thread closes: no other thread may change handlers
         if signal.getsignal(signal.SIGINT) is self:
             signal.signal(signal.SIGINT, self._before)
 
 
-def handle_interrupts(stops: StopList) -> InterruptHandler | None:
-    """Let Ctrl-C stop a run. None: this is not the main thread, or the program has its own answer
-    to Ctrl-C, as a web server has.
+def handle_interrupts(interrupt: Callable[[], object]) -> InterruptHandler | None:
+    """Let Ctrl-C stop a run: it calls `interrupt`, which may take no lock.
+
+    None: this is not the main thread, or the program has its own answer to Ctrl-C, as a web server
+    has.
     """
     if threading.current_thread() is not threading.main_thread():
         return None
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler and not isinstance(before, InterruptHandler):
         return None
-    handler = InterruptHandler(stops, before)
+    handler = InterruptHandler(interrupt, before)
     signal.signal(signal.SIGINT, handler)
     return handler

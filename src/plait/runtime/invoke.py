@@ -107,7 +107,7 @@ def invoke(call: Invocation) -> Session:
     handler: InterruptHandler | None = None
     try:
         if entered.is_outermost:
-            handler = handle_interrupts(entered.run.stops)
+            handler = handle_interrupts(entered.run.stops.interrupt)
         run_here, call_here, calls_here = (
             running.set(entered.run),
             acting.set(entered.frame),
@@ -240,8 +240,8 @@ def _listening(on_event: OnEvent, entered: EnteredCall) -> Generator[None]:
 # ── entering ─────────────────────────────────────────────────────────────────────────────────
 
 
-def enter(call: Invocation) -> EnteredCall:
-    """Begin a call, and a run if there is none."""
+def check_call(call: Invocation) -> bytes | None:
+    """Raise, before anything is written, if a call cannot be made; return the setup of an agent."""
     setup = call.setup(call.name) if call.setup is not None else None
     session = call.session
     if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
@@ -260,6 +260,12 @@ def enter(call: Invocation) -> EnteredCall:
     if status in ("paused", "closed", "archived"):
         step = "unpause() it first" if status == "paused" else "go on in a fork of it"
         raise WrongStatus(session.short, status, "run a workflow", step)
+    return setup
+
+
+def enter(call: Invocation) -> EnteredCall:
+    """Begin a call, and a run if there is none."""
+    setup, session = check_call(call), call.session
     run = run_of(session)
     is_outermost = run is None or run is call.resumed
     if run is None:

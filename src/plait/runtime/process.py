@@ -49,9 +49,9 @@ class ProcessTables:
         # returns the run that the code in this context belongs to; runtime.run binds it
         self.find_running: Callable[[], Any] = lambda: None
         self.is_audit_hook_installed = False
-        # runs.turns: by turn, a function that wakes the client that waits for it; and the tasks
-        # of turns whose callers may have gone
+        # runs.turn_queue: by turn, a function that wakes the client that waits for it
         self.waking: dict[str, Callable[[], object]] = {}
+        # runs.turn_drivers: the tasks of turns whose callers may have gone
         self.turn_tasks: set[Any] = set()
         self._in_child: list[Callable[[], object]] = []
 
