@@ -647,6 +647,29 @@ def test_asking_at_the_terminal(
         assert denied.reason == "not today"
 
 
+GUARDED = """
+from plait import Agent, Correct, Reject, ScriptedModel, Workflow
+
+def judge(session, text):
+    return Reject("too long") if len(text) > 12 else Correct(text.replace("Ann", "[name]"))
+
+class Guarded(Workflow):
+    def __init__(self):
+        self.first = Agent("x", model=ScriptedModel(["Too many words.", "Ask Ann."]), after=[judge])
+        self.last = Agent("y", model=ScriptedModel(["Done."]))
+
+    def forward(self, session):
+        return self.last(self.first(session))
+"""
+
+
+def test_text_that_guards_refuse_is_not_on_the_terminal(folder: Path) -> None:
+    (folder / "guarded.py").write_text(GUARDED)
+    code, text = at_a_terminal("run", "guarded.py:Guarded", "-i", "x", keys=[])
+    assert code == 0 and "Too many" not in text and "Ask Ann" not in text
+    assert "Ask [name].\r\n" in text and text.count("[name]") == text.count("Done.") == 1, text
+
+
 def test_editing_at_the_terminal(shell: Shell, folder: Path) -> None:
     (folder / "edit.sh").write_text(
         '#!/bin/sh\ncp "$1" seen.json\necho \'{"text": "better"}\' > "$1"\ntouch -d "2001-01-01"'

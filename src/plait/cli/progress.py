@@ -125,12 +125,16 @@ class Progress:
         body = event.body
         if isinstance(body, k.ModelReplied):
             if self._streams:
-                self._scroll.end_text(path, text_of(body.parts))
+                # what guards have yet to pass comes in pieces after it, if they do
+                whole = text_of(body.parts) if not body.judged_in else ""
+                self._scroll.end_text(path, whole)
             elif not self._redraws or body.parts:
                 usage = body.usage
                 tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
                 counts = f"  ({_estimate_mark(usage)}{tokens})"
                 self._print_step(event, path, f"step {self.steps}", counts)
+        elif isinstance(body, k.CallFinished) and event.actor.startswith("agent:"):
+            self._scroll.end_text(path)
         elif isinstance(body, k.ModelFailed):
             self._scroll.end_text(path, is_void=True)
             if self._redraws and body.failure.kind == PROCESS_ENDED:
