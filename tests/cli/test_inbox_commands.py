@@ -71,8 +71,8 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
     )
     text = shell("inbox")
     for part in (
-        f"approval {session.inbox.waiting[0].event[:12]}  in {session.short}@5",
-        "asked by agent:coder on behalf of human:ana",
+        f"approval {session.inbox.waiting[0].event[:12]}  {session.short}@5",
+        "by agent:coder for human:ana",
         "delete",
         "v-17",
         '{"path": "a.txt"}',

@@ -55,11 +55,11 @@ def print_ask(
 
     `brief` leaves out the values that say nothing to a person: the digests and the effect class.
     """
-    behalf = f" on behalf of {visible(ask.behalf)}" if ask.behalf and not brief else ""
+    behalf = f" for {visible(ask.behalf)}" if ask.behalf and not brief else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(
         Cell(f"{ask.kind} {ask.event[:12]}", STRONG),
-        Cell(f"  in {ask.session}@{ask.seq}  asked by {who}", DIM),
+        Cell(f"  {ask.session}@{ask.seq}  by {who}", DIM),
     )
     print_fields(out, store, ask, full, brief=brief)
     for hint in hints_of(ask) if hints else ():
@@ -128,7 +128,7 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
         said = f"[m:{memory[:8]}] {text}"
         yield "CAUTION", visible(f"it was recalled before this, and is {change}: {said}"), BAD
     if ask.kind == "approval":
-        yield from _approval_fields(request_of(store, ask), ask.shown)
+        yield from _approval_fields(request_of(store, ask), _shown_below(ask))
         yield "binding", ask.binding or "", DIM
         if ask.expires is not None:
             late = is_late(ask, now)
@@ -165,6 +165,18 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
             yield "signal", visible(ask.name), ""
 
 
+def _shown_below(ask: Waiting) -> Json:
+    """Return the fields of an ask without those that its first line tells."""
+    if not isinstance(ask.shown, dict):
+        return ask.shown
+    above = {("actor", ask.actor), ("behalf", ask.behalf)}
+    return {
+        name: value
+        for name, value in ask.shown.items()
+        if name not in ("actor", "behalf") or (name, value) not in above
+    }
+
+
 def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, str, str]]:
     """Yield the fields of the request, then the others that the ask shows. A field that contradicts
     the request is marked as such.
@@ -192,6 +204,8 @@ def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, 
     for name in sorted(told, key=lambda name: _LAST.index(name) if name in _LAST else -1):
         value = told[name]
         if name in known and value == known[name]:
+            continue
+        if name == "why" and value == told.get("rule"):
             continue
         if name in known and name in _BOUND:
             yield (

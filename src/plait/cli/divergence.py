@@ -102,11 +102,13 @@ def _wrap_cells(text: str, width: int) -> list[str]:
     return [*pieces, piece][:20]
 
 
-def missing_program_error(given: Options, error: NeedsWorkflow, verb: str = "resume") -> ShellError:
+def missing_program_error(given: Options, error: NeedsWorkflow) -> ShellError:
     name = error.workflow.rpartition(":")[2] or "NAME"
-    step = f"Name it: {command_line(given, verb, error.session)} --workflow FILE.py:{name}"
-    if error.more:
-        step = f"Pass it in Python: resume(session, {name}(…), {error.more})"
+    step = f"Name it: {command_line(given, error.verb, error.session)} --workflow FILE.py:{name}"
+    if error.step:
+        step = f"{error.step}."
+    elif error.more:
+        step = f"Pass it in Python: {error.call}"
     return ShellError(
         error,
         [f"the run of session {error.session} is of {error.workflow}, and {error.why}.", step],

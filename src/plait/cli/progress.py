@@ -194,9 +194,8 @@ class Progress:
     @property
     def summary(self) -> str:
         usage = self.spent.usage
-        tokens = (
-            f"{_estimate_mark(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-        )
+        total = usage.input_tokens + usage.output_tokens
+        tokens = f"{_estimate_mark(usage)}{count_text(total, 'token')}"
         return ", ".join(
             [
                 count_text(self.steps, "step"),

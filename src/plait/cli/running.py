@@ -368,7 +368,7 @@ def replay_command(given: Options, name: str, target: str | None) -> None:
     except ReplayDiverged as error:
         raise divergence_error(given, error) from error
     except NeedsWorkflow as error:
-        raise missing_program_error(given, error, "replay") from error
+        raise missing_program_error(given, error) from error
     run = session.runs[-1]
     count = ended.seq - run.first + 1
     if given.form != "text":

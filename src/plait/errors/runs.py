@@ -107,13 +107,24 @@ class NothingToDebug(SessionError):
 class NeedsWorkflow(SessionError):
     """A run says which program it is of, and that cannot be found or made from here."""
 
-    def __init__(self, session: str, workflow: str, why: str, more: str = "") -> None:
-        """`more`: the arguments to pass besides the workflow, as in `key=…`."""
+    def __init__(
+        self,
+        session: str,
+        workflow: str,
+        why: str,
+        more: str = "",
+        verb: str = "resume",
+        step: str = "",
+    ) -> None:
+        """`more`: the arguments to pass besides the workflow, as in `key=…`. `verb`: the function
+        that needs it. `step`: the next step, if it is another one than passing the workflow.
+        """
         self.session, self.workflow, self.why, self.more = session, workflow, why, more
         call = f"{workflow.rpartition(':')[2] or 'Workflow'}(…){', ' + more if more else ''}"
+        self.verb, self.call, self.step = verb, f"{verb}(session, {call})", step
         super().__init__(
-            f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session,"
-            f" {call})."
+            f"the run of session {session} is of {workflow}, and {why}."
+            f" {step or f'Pass it: {self.call}'}."
         )
 
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from plait.event import Event
-from plait.inside import marked_work, start_thread
 from plait.model.base import Delta
 from plait.runs.take_up import aresume_run, resume_run
 from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, WaitFor
@@ -23,6 +22,7 @@ from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
 from plait.runtime.interrupts import handle_interrupts
 from plait.runtime.invoke import EnteredCall, ainvoke, invoke
 from plait.runtime.process import THIS_PROCESS
+from plait.runtime.workers import start_lasting_work
 from plait.session import Session
 from plait.streaming import hear_also
 from plait.workflow import Workflow
@@ -128,7 +128,7 @@ def _drive_apart(client: TurnClient, on_end: Callable[[Session | BaseException],
         except BaseException as error:
             on_end(error)
 
-    start_thread(threading.Thread(target=marked_work(work), name="plait-turn", daemon=False))
+    start_lasting_work(work)
 
 
 def _task_of(post: Callable[[], TurnClient]) -> asyncio.Task[Session]:

@@ -7,10 +7,16 @@ let it pass: a pool of threads waits for its work. So the run is stopped by the 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
+
+# The functions that `signal` wraps. Each wrapper looks for an enum of the handler, and learns by an
+# error that there is none: that made 1 % of a short run.
+_signals: Any = sys.modules.get("_signal", signal)
+_SIGINT = int(signal.SIGINT)
 
 
 class InterruptHandler:
@@ -27,8 +33,8 @@ class InterruptHandler:
         """Restore the handler that was there, unless code of the run has put another in place."""
         if threading.current_thread() is not threading.main_thread():
             return  # a stream that another thread closes: no other thread may change handlers
-        if signal.getsignal(signal.SIGINT) is self:
-            signal.signal(signal.SIGINT, self._before)
+        if _signals.getsignal(_SIGINT) is self:
+            _signals.signal(_SIGINT, self._before)
 
 
 def handle_interrupts(interrupt: Callable[[], object]) -> InterruptHandler | None:
@@ -39,9 +45,9 @@ def handle_interrupts(interrupt: Callable[[], object]) -> InterruptHandler | Non
     """
     if threading.current_thread() is not threading.main_thread():
         return None
-    before = signal.getsignal(signal.SIGINT)
+    before = _signals.getsignal(_SIGINT)
     if before is not signal.default_int_handler and not isinstance(before, InterruptHandler):
         return None
     handler = InterruptHandler(interrupt, before)
-    signal.signal(signal.SIGINT, handler)
+    _signals.signal(_SIGINT, handler)
     return handler

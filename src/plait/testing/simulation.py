@@ -338,7 +338,10 @@ class _LaneBatch:
         )
         job = lane.pop(0)
         if self._over:
-            return Done(job.number, failure=Failure("Cancelled", "not run: the turn was cancelled"))
+            return Done(
+                job.number,
+                failure=Failure("Cancelled", "not run: the call of its agent was cancelled"),
+            )
         return self._waiter.run_job(job)
 
     def add(self, job: Job) -> None:
