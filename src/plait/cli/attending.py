@@ -186,7 +186,8 @@ class RunAttendant:
         """Print the asks for which a run waits, and the commands that answer them."""
         session, out = outcome.session, self.progress.out
         for ask in asks_of(session):
-            print_ask(out, store_at(session.store), ask, full=False, hints=False)
+            if ask.event not in self.progress.seen_asks:
+                print_ask(out, store_at(session.store), ask, full=False, hints=False)
             for hint in hints_of(ask):
                 out.line(Cell(f"  {hint}{store_option(self.given)}", DIM))
         out.line(Cell(session.short, ACCENT), f"  waits: {outcome.why}")

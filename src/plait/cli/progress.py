@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import unquote
 
+from plait.calls.model_call import PROCESS_ENDED
 from plait.cli.documents import Document
 from plait.cli.render import BAD, DIM, Cell, Out, as_json, cell_width, count_text
 from plait.cli.scroll import Scroll
@@ -58,6 +59,7 @@ class Progress:
         self._running: dict[str, _ToolAtWork] = {}  # by call
         self._known: dict[str, _ToolAtWork] = {}  # requested before this run was taken up
         self._path = self._doing = ""
+        self.seen_asks: set[str] = set()  # that a person was shown in full, and put off
         self.steps = self.tool_calls = 0
         self.spent = NOTHING
 
@@ -123,15 +125,22 @@ class Progress:
         body = event.body
         if isinstance(body, k.ModelReplied):
             if self._streams:
-                self._scroll.end_text(path, text_of(body.parts))
+                # what guards have yet to pass comes in pieces after it, if they do
+                whole = text_of(body.parts) if not body.judged_in else ""
+                self._scroll.end_text(path, whole)
             elif not self._redraws or body.parts:
                 usage = body.usage
                 tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
                 counts = f"  ({_estimate_mark(usage)}{tokens})"
                 self._print_step(event, path, f"step {self.steps}", counts)
+        elif isinstance(body, k.CallFinished) and event.actor.startswith("agent:"):
+            self._scroll.end_text(path)
         elif isinstance(body, k.ModelFailed):
             self._scroll.end_text(path, is_void=True)
-            if self._redraws:
+            if self._redraws and body.failure.kind == PROCESS_ENDED:
+                again = Cell("  · asks again: the answer was stopped, or its process ended", DIM)
+                self._scroll.add_lines(path, lambda: self.out.print_brief(again))
+            elif self._redraws:
                 mark, why = Cell("  · ", DIM), Cell(event_text(event), BAD)
                 self._scroll.add_lines(path, lambda: self.out.print_brief(mark, why))
             else:
@@ -231,6 +240,8 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._is_open, self._began = True, _now()
+        with self._lock:  # of a run before this one, which was stopped
+            self._running, self._path, self._doing = {}, "", ""
         self._show_line()
         return self
 

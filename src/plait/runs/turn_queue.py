@@ -107,7 +107,7 @@ class QueueClient:
                 return None
             if not first["taken"]:
                 return TakeTurn(session, self.event_of(first))
-            if _is_last_run(session, str(first["run"])):  # its process let go of it
+            if is_last_run(session, str(first["run"])):  # its process let go of it
                 return self._take_up()
             if is_own:
                 why = "its process let go of it, and another run began since"
@@ -301,7 +301,7 @@ def check_turns_allowed(session: Session) -> None:
         raise WrongStatus(session.short, status, "take turns", "unpause() it first")
 
 
-def _is_last_run(session: Session, run: str) -> bool:
+def is_last_run(session: Session, run: str) -> bool:
     """True if no other run began in a session since this one."""
     last = last_run(session)
     return last is not None and last.id == run

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Self, cast
 
-from plait.errors import InvalidValue, RunHeld, RunOpen, TurnFailed
+from plait.errors import InvalidValue, KeyTaken, RunHeld, RunOpen, TurnFailed
 from plait.event import Event
 from plait.event import kinds as k
+from plait.event.hidden import without_secrets
 from plait.ids import Digest
 from plait.journal.writer import direct_writer
 from plait.program import check_arguments, check_workflow
@@ -29,6 +30,7 @@ from plait.runs.turn_queue import (
     TakeUp,
     WaitFor,
     check_turns_allowed,
+    is_last_run,
 )
 from plait.runtime.attendants import Watch, note_heard_events
 from plait.runtime.end import outside
@@ -108,9 +110,12 @@ class TurnClient(QueueClient):
         event = next(self.store.read(here.id, seq, seq))
         body = event.body
         if isinstance(body, k.RunFailed):
-            raise TurnFailed(here.short, seq, f"{body.failure.kind}: {body.failure.message}")
+            is_last = is_last_run(here, event.header.run or "")
+            why = f"{body.failure.kind}: {body.failure.message}"
+            raise TurnFailed(here.short, seq, why, can_resume=is_last)
         if isinstance(body, k.RunCancelled):
-            raise TurnFailed(here.short, seq, f"{body.by} cancelled it")
+            reason = f": {body.reason}" if body.reason else ""
+            raise TurnFailed(here.short, seq, f"{body.by} cancelled it{reason}")
         return session_at(Position(here.store, here.id, seq, event.id))
 
     def _follow_run(self) -> None:
@@ -150,6 +155,7 @@ class TurnClient(QueueClient):
             raise InvalidValue("content", "nothing is said", "pass a text")
         store = store_at(session.store)
         if key and (known := turn_with_key(store, session.id, key)) is not None:
+            _check_same_words(session, known, key, parts)
             return cls(session, known, workflow, watch)
         check_arguments(session, workflow, (), {})
         check_call(workflow.invocation(session, watch=watch))
@@ -162,6 +168,7 @@ class TurnClient(QueueClient):
             (turn,) = post(session.store, session.id, [draft], blobs=blobs, check=check)
         except _KeyIsKnown as found:
             lock.release()
+            _check_same_words(session, found.turn, key, parts)
             return cls(session, found.turn, workflow, watch)
         except BaseException:
             lock.release()
@@ -222,6 +229,14 @@ def _check_key(store: Store, session: Session, key: str) -> Callable[[object], N
             raise _KeyIsKnown(known)
 
     return check
+
+
+def _check_same_words(session: Session, turn: Digest, key: str, parts: k.Parts) -> None:
+    """Raise if the turn that has this key says something else: a retry says the same."""
+    body = store_at(session.store).event(turn).body
+    assert isinstance(body, k.TurnPosted)
+    if body.parts != without_secrets(k.TurnPosted(parts, "")).parts:
+        raise KeyTaken(session.short, key, turn)
 
 
 def _new_lock(store: Store, session: Session) -> tuple[str, RunLock]:
