@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from plait.session.graph import family
 from plait.session.house import house_events
 from plait.session.listing import session_row
 from plait.session.ports import store_at
+from plait.session.run_branches import branches_of_runs, logs_with_branches
 from plait.session.times import parse_when
 from plait.session.value import counted_logs
 from plait.store import Store
@@ -35,6 +37,7 @@ from plait.store import Store
 # on a terminal, unless a number is given: the newest come first and must not scroll away
 SHOWN = 50
 FOUND = 50
+BRANCHES = 3  # that are named below a log
 MARKS = {Merged.__name__: "◆", ForkedFrom.__name__: "○", Rewound.__name__: "↺"}
 
 
@@ -62,6 +65,11 @@ class Filter(NamedTuple):
             parse_when(since, last, "since") if since is not None else 0,
             parse_when(until, last, "until") if until is not None else 2**63,
         )
+
+    @property
+    def is_search(self) -> bool:
+        """True if it leaves out some events."""
+        return self != Filter(None, None, 0, 2**63)
 
     def __call__(self, event: Event) -> bool:
         header = event.header
@@ -154,6 +162,8 @@ def log(
         _print_graph(graphed, number, oneline)
     else:
         _print_log(value.short, events, number, oneline, value.short)
+        if before is None:
+            _print_branches(value, wanted)
 
 
 def _show_house(
@@ -208,6 +218,27 @@ def _print_log(
     )
     if next(left, None) is not None:
         out.hint(f"… and older ones: plait log {asked} -n 1000")
+
+
+def _print_branches(session: Session, wanted: Filter) -> None:
+    """Tell how many more events stand in branches of the session's runs. A search that leaves them
+    out says so also in a pipe, on stderr.
+    """
+    store, counts = store_of(session), dict[LogId, int]()
+    for log in branches_of_runs(session):
+        events = store.read(log, store.log(log).place + 1, kinds=wanted.kinds)
+        if count := sum(map(wanted, events)):
+            counts[log] = count
+    if not counts:
+        return
+    names = names_of(store, counts)
+    shown = ", ".join(f"plait log {names[log]}" for log in list(counts)[:BRANCHES])
+    more = f", and {len(counts) - BRANCHES} more" if len(counts) > BRANCHES else ""
+    told = f"{sum(counts.values()):,} more in branches: {shown}{more}"
+    if Out().tty:
+        Out().hint(told)
+    elif wanted.is_search:
+        Out(stderr=True).line(told)
 
 
 def _mark_rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
@@ -341,7 +372,11 @@ def _graph_row(
 
 @click.command()
 @click.argument("text", default="")
-@click.option("--session", metavar="S", help="Only in this session, as seen from there.")
+@click.option(
+    "--session",
+    metavar="S",
+    help="Only in this session, as seen from there, and in its runs' branches.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -382,7 +417,7 @@ def find(
             checked_path(path) if path is not None else None,
             outcome,
             which["by"],
-            counted_logs(value) if value is not None else None,
+            logs_with_branches(value) if value is not None else None,
             times.first,
             times.last,
         )
@@ -408,9 +443,17 @@ def find(
 def _read_backwards(
     store: Store, session: Session | None, kinds: set[str] | None
 ) -> Iterator[Event]:
-    if session is not None:
-        return store.read(session.id, 1, session.seq, kinds=kinds, reverse=True)
-    return (event for _, event in store.feed(kinds=kinds, reverse=True))
+    """Yield the events of a session and of the branches of its runs, or of the store; the newest
+    first.
+    """
+    if session is None:
+        return (event for _, event in store.feed(kinds=kinds, reverse=True))
+    own = store.read(session.id, 1, session.seq, kinds=kinds, reverse=True)
+    branches = [
+        store.read(log, store.log(log).place + 1, kinds=kinds, reverse=True)
+        for log in branches_of_runs(session)
+    ]
+    return merge(own, *branches, key=lambda event: event.time, reverse=True)
 
 
 def _contains(store: Store, event: Event, text: str) -> bool:
