@@ -215,8 +215,8 @@ def _recording_of(
     if source is not None:
         before, ends = _source_steps(store, source)
         merged = counted_logs(session_at(_position_of(store, source)))
+    check_start_stands(session, run)
     events = list(store.read(session.id, run.started.seq + 1, session.seq))
-    _check_start_stands(session, run, events)
     steps, loose, restated = steps_of(run.id, events), len(before), 0
     if is_tried:
         reopen(steps)
@@ -250,10 +250,11 @@ def _recording_of(
     return recording
 
 
-def _check_start_stands(session: Session, run: RecordedRun, events: list[Event]) -> None:
+def check_start_stands(session: Session, run: RecordedRun) -> None:
     """Raise if another writer rewound the session to before the run began."""
-    for event in events:
-        body = event.body if event.kind == k.Rewound.__name__ else None
+    first, store = run.started.seq + 1, store_at(session.store)
+    for event in store.read(session.id, first, session.seq, kinds={k.Rewound.__name__}):
+        body = event.body
         if isinstance(body, k.Rewound) and event.header.run != run.id and body.to < run.started.seq:
             why = f"it was rewound to before run {run.id[:13]} began"
             step = "end that run: session.inbox.cancel(), or go on in a fork"

@@ -15,6 +15,7 @@ from plait.ids import LogId
 from plait.journal.abandoned import read_abandoned
 from plait.journal.recorded_run import (
     RecordedRun,
+    check_start_stands,
     follow_recording,
     last_run,
     root_session,
@@ -177,6 +178,7 @@ def take_run(
         raise NothingToResume(
             session.short, f"{ended.by} cancelled its run", "start another: workflow(session)"
         )
+    check_start_stands(session, recorded)
     call = find_program_call(session, recorded, workflow, args, kwargs)
     if is_going_on(recorded.id):
         raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
