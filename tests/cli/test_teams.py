@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def write(path: str, content: str) -> ToolCall:
     return ToolCall("write_file", path=path, content=content)
 
 
-def scripted(*script: object) -> ScriptedModel:
+def scripted(*script: Any) -> ScriptedModel:
     return ScriptedModel(list(script))
 
 
