@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from plait import Agent, Budget, ScriptedModel, Session, tool
+from plait import Agent, Budget, ScriptedModel, Session
 from plait.errors import InvalidValue, NoModel, NoRun, StaleHead
 
 
@@ -44,13 +45,21 @@ def test_the_right_spelling(act: Callable[[], Any], error: type[Exception], word
         act()
 
 
-def test_a_tool_without_a_docstring_is_warned_of() -> None:
-    @tool
+def test_a_tool_without_a_docstring_is_warned_of_once_at_its_line() -> None:
     def count(words: str) -> int:
         return len(words.split())
 
-    with pytest.warns(UserWarning, match="the tool count has no docstring: .* description="):
-        Agent("x", model=ScriptedModel(["y"]), tools=[count])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            Agent("x", model=ScriptedModel(["y"]), tools=[count])
+    (warning,) = found
+    assert str(warning.message) == (
+        "the tool count has no docstring: a model is told its name alone. Write a docstring, or"
+        " pass description= to @tool."
+    )
+    where = warning.filename, warning.lineno
+    assert where == (count.__code__.co_filename, count.__code__.co_firstlineno)
 
 
 def test_a_class_of_its_own_has_arguments_of_its_own() -> None:

@@ -82,7 +82,7 @@ class SessionPath(NamedTuple):
             raise ShellError(
                 error,
                 [
-                    f"{self.name} has no files: it was not placed there. Place it with: plait to"
+                    f"{self.name} has no files: it was not placed. Place it: plait to"
                     f" {error.session} local FOLDER"
                 ],
             ) from error

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, cast
-from warnings import warn
+from warnings import warn, warn_explicit
 
 from plait.errors import InstructionFailed, InvalidValue, NoModel
 from plait.errors.base import spelling_step
@@ -70,12 +71,23 @@ class UndescribedTool(UserWarning):
 
 
 def warn_of_undescribed(tools: Iterable[object]) -> None:
-    """Warn of tools without a docstring: a model decides by it when to call them."""
+    """Warn of tools without a docstring: a model decides by it when to call them.
+
+    The warning is for the line of the function, so it is printed once for each function.
+    """
     for tool in tools:
         if isinstance(tool, Tool) and not tool.description:
-            step = "write a docstring, or pass description= to @tool"
-            text = f"the tool {tool.name} has no docstring: a model is told its name alone; {step}"
-            warn(text, UndescribedTool, stacklevel=3)
+            step = "Write a docstring, or pass description= to @tool."
+            text = f"the tool {tool.name} has no docstring: a model is told its name alone. {step}"
+            given: Any = cast("Tool[..., Any]", tool).function
+            function = inspect.unwrap(getattr(given, "__func__", given))
+            if not inspect.isfunction(function):
+                warn(text, UndescribedTool, stacklevel=3)
+                continue
+            code, names = function.__code__, function.__globals__
+            seen = names.setdefault("__warningregistry__", {})
+            where = code.co_filename, code.co_firstlineno, function.__module__
+            warn_explicit(text, UndescribedTool, *where, seen, names)
 
 
 def check_instruction(instruction: object) -> None:
