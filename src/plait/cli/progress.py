@@ -2,8 +2,8 @@
 
 On a terminal the text of models is shown as it comes, each call of a tool is a line, and the last
 line, which is redrawn, tells what goes on now; it is gone when the run is over. Without a terminal
-every reply of a model and every outcome of a tool is a line on stderr, so that the result on stdout
-can be piped on. All of it is taken from the run's own events and deltas.
+every reply of a model, every heartbeat and every outcome of a tool is a line on stderr, so that the
+result on stdout can be piped on. All of it is taken from the run's own events and deltas.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Progress:
         self._known: dict[str, _ToolAtWork] = {}  # requested before this run was taken up
         self._path = self._doing = ""
         self.seen_asks: set[str] = set()  # that a person was shown in full, and put off
+        self._beats: dict[str, str] = {}  # the last detail of a heartbeat, by tool
         self.steps = self.tool_calls = 0
         self.spent = NOTHING
 
@@ -86,10 +87,18 @@ class Progress:
         with self._lock:
             self._path = item.agent
             self._doing = _delta_text(item) or self._doing
-        if self._streams and item.text:
+        if tool := getattr(item, "heartbeat_of", ""):
+            self._hear_beat(item.agent, tool, getattr(item, "output", "").strip())
+        elif self._streams and item.text:
             self._scroll.hear(item.agent, item.text)
         elif self._streams and _is_restart(item):
             self._scroll.end_text(item.agent, is_void=True)
+
+    def _hear_beat(self, agent: str, tool: str, detail: str) -> None:
+        with self._lock:
+            is_new, self._beats[tool] = self._beats.get(tool) != detail, detail
+        if is_new and not self._redraws and not self._quiet:
+            self._print_line(agent, "", f"{tool}: {detail}")
 
     def _count_event(self, event: Event) -> tuple[str, _ToolAtWork | None]:
         """Count an event; return the agent that it is of, and the tool that it ends."""
@@ -111,7 +120,10 @@ class Progress:
             self._path = body.path or self._path
             self._running[call] = _at_work(body)
         elif isinstance(body, _OVER):
-            return self._path, self._running.pop(call, None) or self._known.get(call)
+            ended = self._running.pop(call, None) or self._known.get(call)
+            if ended is not None:
+                self._beats.pop(ended.tool, None)
+            return self._path, ended
         return self._path, None
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
@@ -155,7 +167,10 @@ class Progress:
     def _print_step(
         self, event: Event, path: str, name: str, more: str = "", before: str = ""
     ) -> None:
-        said = cut_text(clean(f"{before}{event_text(event)}"), SAID)
+        self._print_line(path, name, f"{before}{event_text(event)}", more)
+
+    def _print_line(self, path: str, name: str, text: str, more: str = "") -> None:
+        said = cut_text(clean(text), SAID)
         head = Cell(f"{self.elapsed_text:>7}  {name:<8}  {path}  ", DIM)
         self._scroll.add_lines(path, lambda: self.out.print_brief(head, f"{said}{more}"))
 
@@ -224,7 +239,7 @@ class Progress:
         """
         with self._lock:
             tools = dict.fromkeys(each.tool for each in self._running.values())
-            doing = ", ".join(tools) or self._doing
+            doing = ", ".join(map(self._tool_text, tools)) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
             usage, cost = self.spent.usage, self.spent.cost
             mark, unpriced = _estimate_mark(usage), "+?" if cost.unpriced else ""
@@ -235,6 +250,10 @@ class Progress:
             if cell_width(told) + len(DOT) + min(cell_width(where), 20) > width:
                 told = DOT.join([str(self.steps), money, self.elapsed_text])
             return cut_text(f"{told}{DOT}{where}" if where else told, width)
+
+    def _tool_text(self, tool: str) -> str:
+        detail = self._beats.get(tool)
+        return f"{tool}: {detail}" if detail else tool
 
     # ── the line that is drawn anew ──────────────────────────────────────────────────────────
 
