@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from plait import Agent, Event, Parked, PlaitError, Session, Workflow, tool
-from plait.errors import UnknownRevision
+from plait.errors import InvalidInput, SessionError, UnknownRevision
 from plait.event.kinds import ToolRequested
-from plait.model.base import TextDelta
+from plait.model.base import Restarted, TextDelta
 from plait.policy import Ask, Policy
 
 
@@ -61,6 +61,8 @@ async def answer(chat: Session, text: str, key: str) -> AsyncIterator[str]:
         async for item in desk.astream_turn(chat, text, key=key):
             if isinstance(item, TextDelta):
                 yield sent("text", item.text)
+            elif isinstance(item, Restarted):
+                yield sent("restart", "")  # the text so far does not count
             elif isinstance(item, Session):
                 yield sent("done", item.text)
             elif isinstance(item, Event) and isinstance(item.body, ToolRequested):
@@ -77,13 +79,13 @@ def sent(name: str, data: Any) -> str:
 
 def open_asks(chat: Session) -> list[dict[str, Any]]:
     return [
-        {"id": ask.event, "tool": ask.tool, "arguments": ask.arguments}
+        {"id": ask.event, "kind": ask.kind, "tool": ask.tool, "arguments": ask.arguments}
         for ask in chat.inbox.waiting
     ]
 
 
 def view(chat: Session) -> dict[str, Any]:
-    said = [{"role": each.role, "text": each.text} for each in chat.messages if each.text]
+    said = [{"role": each.role, "text": each.text} for each in chat.messages.shown]
     return {"messages": said, "waiting": open_asks(chat)}
 
 
@@ -97,8 +99,21 @@ async def approve(request: Request) -> Response:
     return Response(status_code=204)
 
 
+async def resolve(request: Request) -> Response:
+    """Write down what became of a call whose outcome is not known."""
+    chat, ask = await opened(request), request.path_params["ask"]
+    given = await request.json()  # the verdict, and the value that the tool returned, if it did
+    verdict, value = given.get("verdict"), given.get("value")
+    await to_thread(chat.inbox.resolve, ask, verdict, value, actor="human:ann")
+    return Response(status_code=204)
+
+
 async def not_found(request: Request, error: Exception) -> Response:
     return PlainTextResponse("there is no such chat", 404)
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), 409)  # nothing was written, and the text says why
 
 
 app = Starlette(
@@ -107,6 +122,12 @@ app = Starlette(
         Route("/chats/{chat:uuid}", show),
         Route("/chats/{chat:uuid}/messages", say, methods=["POST"]),
         Route("/chats/{chat:uuid}/asks/{ask}/approve", approve, methods=["POST"]),
+        Route("/chats/{chat:uuid}/asks/{ask}/resolve", resolve, methods=["POST"]),
     ],
-    exception_handlers={UnknownRevision: not_found},
+    exception_handlers={
+        UnknownRevision: not_found,
+        SessionError: refused,  # an ask that is not there, was answered, or is of another kind
+        InvalidInput: refused,
+        json.JSONDecodeError: refused,
+    },
 )

@@ -10,6 +10,7 @@ once, before its first ask in a call, for the last message that is not its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Self, get_args
 
 import msgspec
@@ -20,11 +21,11 @@ from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
 from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
-from plait.inside import ends_run
 from plait.model.base import Model, Spec
 from plait.model.fallback import Models, check_models, name_of_models
 from plait.runtime.agent_loop import ask_and_act
 from plait.runtime.agent_settings import (
+    answer_fault,
     answer_schema,
     check_choice,
     check_count,
@@ -41,16 +42,15 @@ from plait.runtime.agent_settings import (
     tools_by_name,
     warn_of_undescribed,
 )
+from plait.runtime.answer_text import AnswerText
 from plait.runtime.compaction import Compacting, Way, compact_before_ask
 from plait.runtime.counting import TokenCount, count_prompt
 from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive, run_in_thread
 from plait.runtime.effect_loop import perform_effects
-from plait.runtime.effects import AgentMemory, AskModel, EffectGenerator, Recall, Tell
-from plait.runtime.failures import text_of_error
+from plait.runtime.effects import AgentMemory, AskModel, EffectGenerator, Recall
 from plait.runtime.guards import (
-    REJECTED,
     Guard,
     GuardVerdict,
     check_guards,
@@ -71,7 +71,7 @@ from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.session import Session
-from plait.session.typed import name_of, to_type
+from plait.session.typed import name_of
 from plait.tool import Tool, ToolSource, as_tool
 from plait.workflow import Nested, Workflow, original
 
@@ -116,6 +116,8 @@ class Agent(Workflow):
         before: Iterable[Guard] = (),
         after: Iterable[Guard] = (),
         guard_retries: int = 2,  # answers that may be rejected before the call fails
+        # its text is streamed when `after` has passed it; False: as it comes
+        hold_back: bool = True,
     ) -> None:
         check_instruction(instruction)
         check_count("steps_max", steps_max, "steps")
@@ -144,7 +146,7 @@ class Agent(Workflow):
         tools_by_name([source for source in self._sources if isinstance(source, Tool)])
         warn_of_undescribed(self._sources)
         check_count("guard_retries", guard_retries + 1, "retries")
-        self.guard_retries = guard_retries
+        self.guard_retries, self.hold_back = guard_retries, hold_back
         self._before, self._after = self._guards("before", before), self._guards("after", after)
         self._handoffs: tuple[Agent, ...] = ()
         if handoffs is not None:
@@ -351,6 +353,8 @@ class Agent(Workflow):
         return msgspec.structs.replace(
             call,
             agent=call.name,
+            is_judged=bool(self._after),
+            is_silent=bool(self._after) and self.hold_back,
             is_desk=bool(self._handoffs),
             setup=self._encode_setup,
             # a subclass may have a forward of its own
@@ -393,6 +397,8 @@ class Agent(Workflow):
             session, _ = yield Recall(session, self.memory, prompt, actor, path, frame.purpose)
         choice, forced = choice_of(self.tool_choice)
         ask = AskModel(session, prompt, model, actor, path, tools, choice, forced, self.retry)
+        told = AnswerText(run.listeners, path, is_held=bool(self._after) and self.hold_back)
+        ask = ask._replace(text=told)
         desk = desk_of(self, session) if self._handoffs else None
         handing = None
         if desk is not None:
@@ -405,19 +411,19 @@ class Agent(Workflow):
             if self.context_max is not None
             else None
         )
-        check = self._check if self._type is not None else None
+        check = partial(answer_fault, type_=self._type) if self._type is not None else None
         session, is_handed = yield from ask_and_act(
             ask, self.steps_max, check, self._type, fit, handing
         )
         rejected = 0
         while self._after and not is_handed:
-            session, why = pass_answer(self._after, session, path, actor)
+            session, why = pass_answer(self._after, session, actor, told)
             if why is None:
                 break
             rejected += 1
             if rejected > self.guard_retries and not is_tried_again(session):
                 raise GuardRefused(path, why.guard, "answer", why.reason, session)
-            session, _ = yield Tell(session, REJECTED.format(why=why.reason))
+            session, _ = yield why.note(session)
             again = ask._replace(session=session, choice="auto", forced="")
             session, is_handed = yield from ask_and_act(
                 again, self.steps_max, check, self._type, fit, handing
@@ -428,19 +434,6 @@ class Agent(Workflow):
     def _way(self, path: str, model: Model) -> Way:
         way = self.compactor.way(path) if self.compactor is not None else Way(model)
         return way._replace(memory=way.memory or self.memory)
-
-    def _check(self, value: Any) -> str | None:
-        """Return why an answer does not have the type; None: it has."""
-        try:
-            to_type(value, self._type)
-        except (ValueError, TypeError) as error:
-            return str(error)
-        # a type of the program's own, which checks its values itself
-        except BaseException as error:
-            if ends_run(error):
-                raise
-            return f"{type(error).__name__}: {text_of_error(error)}"
-        return None
 
 
 _FORWARD = original(Agent)

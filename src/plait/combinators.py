@@ -82,6 +82,7 @@ class Parallel(Workflow):
             for name in forks
         }
         run = run_of(session)
+        self._stop_unbegun(session, forks)
         start_all: Callable[..., Any] = getattr(
             run.io if run is not None else None, "start_all", loop.start_all
         )
@@ -116,6 +117,7 @@ class Parallel(Workflow):
 
     async def _forward_on_loop(self, session: Session) -> Session:
         forks = await run_in_thread(lambda: {name: session.fork(name) for name in self._branches})
+        self._stop_unbegun(session, forks)
         tasks = {
             name: asyncio.ensure_future(acall_as(name, self._branches[name], fork))
             for name, fork in forks.items()
@@ -143,6 +145,13 @@ class Parallel(Workflow):
         run = run_of(session)
         for name, fork in forks.items():
             if run is not None and name != but:
+                run.stops.stop(fork.id)
+
+    def _stop_unbegun(self, session: Session, forks: Mapping[str, Session]) -> None:
+        """Stop the branches that were stopped before their first step when this was recorded."""
+        run = run_of(session)
+        for fork in forks.values():
+            if run is not None and run.journal.was_left_behind(fork.id, is_unbegun=True):
                 run.stops.stop(fork.id)
 
     def _merge(

@@ -86,7 +86,8 @@ def test_cost_of_everything(shell: Shell, spent: Session) -> None:
 
 def test_cost_for_programs(shell: Shell, spent: Session) -> None:
     document = shell.json("cost", "--by", "user,tag:team")
-    assert set(document) == {"session", "since", "until", "by", "rows", "total"}
+    fields = {"session", "since", "until", "by", "rows", "total", "not_merged"}
+    assert set(document) == fields and document["not_merged"] is None
     assert document["by"] == ["user", "tag:team"] and document["session"] is None
     assert [
         (row["user"], row["tag:team"], row["cost_usd"], row["unpriced"]) for row in document["rows"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.ids import LogId, short
-from plait.session.ledger import costs
+from plait.session.ledger import costs, spent_in_branches
 from plait.session.ports import store_at
 from tests.cli.shell import Shell, shell
 
@@ -40,9 +40,11 @@ def test_losing_branches_count_in_rows_of_their_own(shell: Shell) -> None:
     session = Contest()(Session("go", store=shell.address))
     wanted = {"": (2, 2), "not merged": (2, 3)}
     assert by_run(session, session.store) == by_run(None, session.store) == wanted
-    total = costs(store_at(session.store), session=session).total
-    # without --by run: what the session covers
-    assert (total.model_calls, total.tool_calls) == (2, 2)
+    found = costs(store_at(session.store), session=session)
+    assert (found.total.model_calls, found.total.tool_calls) == (4, 5)
+    left = spent_in_branches(session)
+    assert found.not_merged == left
+    assert (left.model_calls, left.tool_calls) == wanted["not merged"]
 
 
 def test_each_run_has_its_rows(shell: Shell) -> None:

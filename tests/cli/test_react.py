@@ -20,7 +20,9 @@ from rich.cells import cell_len
 
 from plait import (
     Agent,
+    Correct,
     Parallel,
+    Reject,
     ScriptedModel,
     Selector,
     Session,
@@ -63,6 +65,7 @@ STEP = {
     "requested",
     "observed",
     "answer",
+    "refused",
 }
 SEEDS = 200
 
@@ -548,6 +551,22 @@ def test_an_answer_without_words_and_one_of_data(shell: Shell) -> None:
         Session("x")
     )
     assert [step["answer"] for step in react_steps(shell, session)] == ["[1,2]"]
+
+
+def test_answers_that_guards_refused_are_named_as_such(shell: Shell) -> None:
+    def judge(session: Session, text: str) -> Correct | Reject | None:
+        return Reject("too long") if len(text) > 9 else Correct("Ask [name].")
+
+    session = run("A long answer.", "Ask Ann.", after=[judge])
+    told = rows(shell("log", session.id, "--react", "--oneline"))
+    assert [line[1:] for line in told] == [
+        ("refused", "A long answer."),
+        ("refused", "Ask Ann."),
+        ("answer", "Ask [name]."),
+    ]
+    steps = json.loads(shell("log", session.id, "--react", "--json"))["steps"]
+    answers = [(step["answer"], step["refused"]) for step in steps]
+    assert answers == [(None, "A long answer."), ("Ask [name].", "Ask Ann.")]
 
 
 def test_long_results_are_whole_for_programs(shell: Shell, folder: Path) -> None:

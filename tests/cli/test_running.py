@@ -618,7 +618,7 @@ def at_a_terminal(
         ([b"\n", b"yes\n"], 0, 1, {"ApprovalGranted"}),
         ([b"n\n"], 0, 0, {"ApprovalDenied", "ToolFailed"}),
         ([b"not today\n"], 0, 0, {"ApprovalDenied", "ToolFailed"}),
-        ([b"l\n"], 4, 0, {"ApprovalRequested"}),
+        ([b"d\n", b"l\n"], 4, 0, {"ApprovalRequested"}),
         ([b"\x04"], 4, 0, {"ApprovalRequested"}),
     ],
     ids=["yes", "nothing is no answer", "no", "why not", "later", "end of input"],
@@ -633,15 +633,41 @@ def test_asking_at_the_terminal(
         and "\x1b]0;" not in text
         and "\u202e" not in text
     )
-    assert all(
-        word in text for word in ("agent:asks/coder", "at_most_once", "tool send", "version")
-    )
+    assert "agent:asks/coder" in text and "tool send" in " ".join(text.split())
+    with_details = keys[0].startswith(b"d")
+    assert [text.count(word) for word in ("at_most_once", "version", "binding")] == (
+        [with_details] * 3
+    ), "a yes or no needs no digests"
+    assert text.count(r"\u202eevil") == 1 + with_details or code == 0, "once, if it is put off"
     assert len(sent(folder)) == done and recorded <= set(kinds(latest(shell).reload()))
     if b"today" in keys[0]:
         denied = next(
             event.body for event in latest(shell).events if isinstance(event.body, k.ApprovalDenied)
         )
         assert denied.reason == "not today"
+
+
+GUARDED = """
+from plait import Agent, Correct, Reject, ScriptedModel, Workflow
+
+def judge(session, text):
+    return Reject("too long") if len(text) > 12 else Correct(text.replace("Ann", "[name]"))
+
+class Guarded(Workflow):
+    def __init__(self):
+        self.first = Agent("x", model=ScriptedModel(["Too many words.", "Ask Ann."]), after=[judge])
+        self.last = Agent("y", model=ScriptedModel(["Done."]))
+
+    def forward(self, session):
+        return self.last(self.first(session))
+"""
+
+
+def test_text_that_guards_refuse_is_not_on_the_terminal(folder: Path) -> None:
+    (folder / "guarded.py").write_text(GUARDED)
+    code, text = at_a_terminal("run", "guarded.py:Guarded", "-i", "x", keys=[])
+    assert code == 0 and "Too many" not in text and "Ask Ann" not in text
+    assert "Ask [name].\r\n" in text and text.count("[name]") == text.count("Done.") == 1, text
 
 
 def test_editing_at_the_terminal(shell: Shell, folder: Path) -> None:

@@ -329,6 +329,7 @@ def test_show_in_json(family: tuple[Shell, str]) -> None:
             "budget",
             "left",
             "usage",
+            "not_merged",
             "gates",
             "validation",
         ),

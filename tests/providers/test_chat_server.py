@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +152,8 @@ def test_a_client_that_goes_away_leaves_a_turn_that_ends(chat: _Chat) -> None:
 def test_a_retry_is_the_same_turn(chat: _Chat) -> None:
     first = chat.say("one", key="r-1")
     assert chat.say("one", key="r-1") == [("done", "you said one")] == first[-1:]
+    name, why = chat.say("two", key="r-1")[-1]
+    assert name == "error" and "with a key of its own" in why
     assert chat.texts() == ["one", "you said one"]
 
 
@@ -162,6 +166,9 @@ def test_an_approval_in_the_middle_of_a_chat(chat: _Chat) -> None:
     assert httpx.post(approval, timeout=60).status_code == 204
     items = chat.say("refund", key="r-1")
     assert items[-1] == ("done", "you said refund") and items[0][0] == "text"
+    assert httpx.post(approval, timeout=60).status_code == 409, "it was answered"
+    wrong = approval.replace(asks[0]["id"], "0" * 64)
+    assert (got := httpx.post(wrong, timeout=60)).status_code == 409 and "plait inbox" in got.text
     assert chat.say("bye")[-1] == ("done", "you said bye"), "and answers what stood before"
     assert chat.texts()[-4:] == ["still there?", "you said still there?", "bye", "you said bye"]
     assert chat.counts()["ToolReturned"] == 1 and chat.shown()["waiting"] == []
@@ -177,6 +184,46 @@ def test_a_worker_that_is_killed(chat: _Chat) -> None:
     assert chat.texts() == ["slow", "you said slow", "next", "you said next"]
     assert chat.say("slow", key="r-1")[-1] == ("done", "you said slow")
     assert chat.counts()["RunFailed"] == 0
+
+
+def test_a_call_whose_outcome_is_not_known_is_resolved(chat: _Chat) -> None:
+    """The record of a worker that was killed inside of the tool, without a worker to kill."""
+    ask = chat.say("refund", key="r-1")[-1][1][0]
+    assert ask["kind"] == "approval"
+    post = f"{chat.url}/chats/{chat.id}/asks"
+    assert httpx.post(f"{post}/{ask['id']}/approve", timeout=60).status_code == 204
+    _die_in_the_tool(chat)
+    name, (doubt,) = chat.say("refund", key="r-1")[-1]
+    assert (name, doubt["kind"], doubt["tool"]) == ("waiting", "unknown", "refund")
+    assert httpx.post(f"{post}/{doubt['id']}/approve", timeout=60).status_code == 409
+    resolve = f"{post}/{doubt['id']}/resolve"
+    for wrong in ("perhaps", '{"verdict": "perhaps"}', '{"verdict": "happened"}'):
+        assert httpx.post(resolve, content=wrong, timeout=60).status_code == 409
+    verdict = {"verdict": "happened", "value": "40 euros sent"}
+    assert httpx.post(resolve, json=verdict, timeout=60).status_code == 204
+    assert chat.say("refund", key="r-1")[-1] == ("done", "you said refund")
+    assert chat.counts()["ToolReturned"] == 0, "it was not run again"
+
+
+def _die_in_the_tool(chat: _Chat) -> None:
+    """Resume the run in a process that is killed when the tool is at work."""
+    code = (
+        "import os, signal, sys, threading, chat_server as server\n"
+        "from plait import Session, resume\n"
+        "def die(frame, *_):\n"  # the function itself stays as it was approved
+        "    if frame.f_code is server.refund.function.__code__:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "threading.setprofile(die)\n"
+        "sys.setprofile(die)\n"
+        f"resume(Session.open({chat.id!r}), server.desk)\n"
+    )
+    settings = {"PLAIT_MODEL": f"{chat.model.url}/v1#any", "PLAIT_STORE": chat.store.address}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **settings, "PYTHONPATH": f"{ROOT}/examples:{ROOT}/src"},
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL
 
 
 def test_no_such_chat(chat: _Chat) -> None:

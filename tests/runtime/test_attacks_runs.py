@@ -7,7 +7,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -40,6 +43,7 @@ from plait.errors import (
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.policy import Ask, Policy, Refuse
 from plait.program import load
+from plait.runtime import loop
 from plait.runtime.registry import run_of
 from plait.session import verify
 from tests.support import RAN, parked_session, python
@@ -430,30 +434,57 @@ def test_a_run_that_was_cancelled_while_a_branch_waited_is_replayed() -> None:
     assert replay(session, both).head == session.head
 
 
+class _Both(Workflow):
+    """Two branches that fail, and a failure after that as long as it is `broken`."""
+
+    def __init__(self) -> None:
+        self.both, self.broken = Parallel(one=_Use(1), two=_Use(2)), True
+
+    def forward(self, session: Session) -> Session:
+        try:
+            return self.both(session)
+        except BranchFailed as error:
+            session = session.reload().fact("failed", error.branch)
+        if self.broken:
+            raise RuntimeError("later")
+        return session
+
+
+def _run_and_resume_both(start: Callable[..., Any] = loop.start_all) -> Session:
+    session, program = new(), _Both()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(loop, "start_all", start)
+        program(session)
+    program.broken = False
+    session = resume(session, program)
+    assert replay(session, program).head == session.head
+    return session
+
+
 def test_of_several_branches_that_fail_it_is_always_the_first_that_is_named() -> None:
-    later = [True]
-
-    class Both(Workflow):
-        def __init__(self) -> None:
-            self.both = Parallel(one=_Use(1), two=_Use(2))
-
-        def forward(self, session: Session) -> Session:
-            try:
-                return self.both(session)
-            except BranchFailed as error:
-                session = session.reload().fact("failed", error.branch)
-            if later:
-                raise RuntimeError("later")
-            return session
-
     for _ in range(10):
-        later[:] = [True]
-        session, program = new(), Both()
-        with pytest.raises(RuntimeError):
-            program(session)
-        later.clear()
-        session = resume(session, program)
-        assert replay(session, program).head == session.head
+        _run_and_resume_both()
+
+
+def test_a_branch_that_was_stopped_before_it_began_is_not_begun_by_a_resume() -> None:
+    """The run went on without it: begun later, it would act, and be the one that is named."""
+    start_all = loop.start_all
+
+    def start_one_late(works: dict[str, Callable[[], Any]]) -> Any:
+        may_begin, one = Event(), works["one"]
+        started, next_done = start_all({**works, "one": lambda: may_begin.wait() and one()})
+        seen: list[str] = []
+
+        def next_seen() -> str:
+            if seen:  # the failure of the other was heeded
+                may_begin.set()
+            seen.append(next_done())
+            return seen[-1]
+
+        return started, next_seen
+
+    session = _run_and_resume_both(start_one_late)
+    assert session.facts["failed"] == "two"
 
 
 def test_a_refusal_is_over_when_the_call_was_made_after_all() -> None:

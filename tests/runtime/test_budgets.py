@@ -149,6 +149,19 @@ def test_tool_calls_are_never_more_and_the_model_is_told() -> None:
     assert_replays(session, agent)
 
 
+def test_a_refusal_says_who_needs_what_and_where_the_rest_is() -> None:
+    agent = Agent("Look.", model=Counting(), name="searcher", parameters={"tokens_max": 40})
+    with pytest.raises(BudgetExceeded) as caught:
+        agent(Session("go", budget=Budget(tokens_max=30)))
+    told = str(caught.value)
+    (refused,) = bodies(caught.value.session, BudgetRefused)
+    prompt = int(refused.asked) - 40
+    assert f"searcher needs {prompt + 40} tokens ({prompt} for its prompt, 40 for its" in told
+    assert "27 of 30 tokens are left: 3 kept for a final answer" in told
+    assert 'a smaller parameters={"tokens_max": …}' in told and "plait grant" in told
+    assert refused.why in told and refused.final
+
+
 class Uses(Workflow):
     def forward(self, session: Session) -> Session:
         for n in range(3):

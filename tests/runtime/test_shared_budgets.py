@@ -509,3 +509,15 @@ def test_a_price_is_by_the_list_free_where_nobody_is_paid_and_never_made_up() ->
         "",
     ):
         assert price_of(unknown, usage) is None
+
+
+def test_a_budget_tells_what_is_used_set_aside_and_kept() -> None:
+    budget = SharedBudget(Budget(tokens_max=250, tool_calls_max=1), clock=lambda: 0.0)
+    budget.count(Spent(Usage(20, 2)))
+    assert isinstance(budget.reserve(tokens=190), Reservation)
+    refusal = budget.reserve(tokens=190)
+    assert isinstance(refusal, Refusal) and (refusal.asked, refusal.left) == (190, 13)
+    uses = "22 used, 190 set aside for asks under way, 25 kept for a final answer"
+    assert refusal.reason == f"13 of 250 tokens are left: {uses}"
+    refusal = budget.reserve(tool_calls=2)
+    assert isinstance(refusal, Refusal) and refusal.reason == "1 of 1 tool calls are left"

@@ -36,6 +36,7 @@ FOLDED = 600  # characters that are shown of it
 PATCH_LINES = 60  # of a patch, likewise
 PATCH = "patch"
 _BOUND = ("tool", "version", "arguments")
+_DETAILS = ("version", "effect", "binding")
 
 
 def recorded_ask(store: Store, ask: Waiting) -> Waiting:
@@ -47,15 +48,20 @@ def recorded_ask(store: Store, ask: Waiting) -> Waiting:
     return with_request(store, found)
 
 
-def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = True) -> None:
-    """Print one ask for people: every value it binds, and the commands that answer it."""
-    behalf = f" for {visible(ask.behalf)}" if ask.behalf else ""
+def print_ask(
+    out: Out, store: Store, ask: Waiting, full: bool, hints: bool = True, *, brief: bool = False
+) -> None:
+    """Print one ask for people: every value it binds, and the commands that answer it.
+
+    `brief` leaves out the values that say nothing to a person: the digests and the effect class.
+    """
+    behalf = f" for {visible(ask.behalf)}" if ask.behalf and not brief else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(
         Cell(f"{ask.kind} {ask.event[:12]}", STRONG),
         Cell(f"  {ask.session}@{ask.seq}  by {who}", DIM),
     )
-    print_fields(out, store, ask, full)
+    print_fields(out, store, ask, full, brief=brief)
     for hint in hints_of(ask) if hints else ():
         out.hint(f"  {hint}")
 
@@ -68,8 +74,10 @@ def _lapses(store: Store, ask: Waiting) -> list[Lapse]:
     return lapses_behind(store, store.event(ask.event)) if is_of_program else []
 
 
-def print_fields(out: Out, store: Store, ask: Waiting, full: bool) -> None:
+def print_fields(out: Out, store: Store, ask: Waiting, full: bool, *, brief: bool = False) -> None:
     for name, value, style in _ask_fields(store, ask, out.now):
+        if brief and name in _DETAILS:
+            continue
         if value in ("", "[]", "null", '""') and name not in ("arguments",):
             continue
         if name == PATCH:

@@ -29,6 +29,7 @@ from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
+from plait.session.run_branches import branches_of_runs
 from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
@@ -92,7 +93,7 @@ class RunAttendant:
 
         now = now or session.reload
         before = session.reload()
-        self.progress.know_calls(_requests_of_open_run(before))
+        self.progress.know_calls(_requests_of_last_run(before))
         with self.progress as progress:
             try:
                 return RunEnd(
@@ -188,7 +189,8 @@ class RunAttendant:
         """Print the asks for which a run waits, and the commands that answer them."""
         session, out = outcome.session, self.progress.out
         for ask in asks_of(session):
-            print_ask(out, store_at(session.store), ask, full=False, hints=False)
+            if ask.event not in self.progress.seen_asks:
+                print_ask(out, store_at(session.store), ask, full=False, hints=False)
             for hint in hints_of(ask):
                 out.line(Cell(f"  {hint}{store_option(self.given)}", DIM))
         out.line(Cell(session.short, ACCENT), f"  waits: {outcome.why}")
@@ -252,12 +254,17 @@ def asks_of(session: Session) -> list[Waiting]:
     ]
 
 
-def _requests_of_open_run(session: Session) -> Iterator[Event]:
-    """Yield the calls of tools that the open run of a session has requested."""
-    if open_run_of(session) is not None:
-        first = session.runs[-1].first
-        kinds = {ToolRequested.__name__}
-        yield from store_at(session.store).read(session.id, first, session.seq, kinds=kinds)
+def _requests_of_last_run(session: Session) -> Iterator[Event]:
+    """Yield the calls of tools that the last run of a session has requested, also in its branches,
+    if it may go on.
+    """
+    runs, kinds = session.runs, {ToolRequested.__name__}
+    if not runs or runs[-1].status == "finished":
+        return
+    store = store_at(session.store)
+    yield from store.read(session.id, runs[-1].first, session.seq, kinds=kinds)
+    for log in branches_of_runs(session):
+        yield from store.read(log, store.log(log).place + 1, kinds=kinds)
 
 
 def last_reply(session: Session) -> str | None:

@@ -37,6 +37,7 @@ def _call_document(call: FoundCall) -> Document:
         "call": call.call,
         "tool": call.tool,
         "outcome": call.outcome,
+        "why": call.why or None,
         "actor": call.actor,
         "time": call.time,
         "run": call.run,
@@ -52,7 +53,7 @@ def _print_table(found: Iterator[FoundCall], most: int) -> None:
         Column("actor", aside=True),
         Column("tool"),
         Column("outcome"),
-        Column("paths", flex=True, least=PATHS_MIN),
+        Column("paths, or why", flex=True, least=PATHS_MIN),
     ]
     count = out.table(
         columns,
@@ -63,7 +64,7 @@ def _print_table(found: Iterator[FoundCall], most: int) -> None:
                 Cell(call.actor, DIM),
                 Cell(call.tool),
                 Cell(call.outcome, _STYLES.get(call.outcome, "")),
-                Cell(" ".join(call.paths)),
+                Cell("  ".join(filter(None, [" ".join(call.paths), call.why]))),
             ]
             for call in found
         ),

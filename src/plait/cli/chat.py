@@ -173,13 +173,14 @@ class Chat:
         import readline  # it takes over input(): history and keys
 
         session = self._session
-        for message in session.messages if session is not None else ():
+        shown = session.messages.shown if session is not None else []
+        for message in shown:
             if message.role == "user" and "\n" not in message.text:
                 readline.add_history(message.text)
         if session is None:
             self._out.line(Cell("a new session; /help lists the commands, Ctrl-D leaves", DIM))
             return
-        for message in session.messages[-2:]:
+        for message in shown[-2:]:
             head = PROMPT if message.role == "user" else ""
             click.echo(f"{head}{clean(message.text, lines=True)}")
         self._tell_unfinished(session)

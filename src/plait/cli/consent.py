@@ -1,8 +1,9 @@
 """Asks at the terminal: for consent to an agent's requests, and for answers.
 
-The prompt shows exactly the values that are bound, nothing folded and nothing hidden. Consent is
-typed after that: earlier input is thrown away. Any answer but a clear yes is a refusal or a
-question back, and `later` leaves the ask in the inbox.
+The prompt shows the tool, its arguments, the reason and the asking agent, nothing folded and
+nothing hidden; `details` shows the digests and the effect class, too. Consent is typed after that:
+earlier input is thrown away. Any answer but a clear yes is a refusal or a question back, and
+`later` leaves the ask in the inbox.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["ask", "park", "all"]
 YES, NO, EDIT, LATER = ("y", "yes"), ("n", "no"), ("e", "edit"), ("l", "later")
+DETAILS = ("d", "details")
 
 
 def mode_of(given: Mode | None) -> Mode:
@@ -83,15 +85,17 @@ class Terminal:
         session: Session = approval.session
         asked = next(ask for ask in session.inbox.waiting if ask.binding == approval.binding)
         out.line()
-        print_ask(out, store_at(session.store), asked, full=True, hints=False)
+        store = store_at(session.store)
+        print_ask(out, store, asked, full=True, hints=False, brief=True)
         edited: Json = None
         while True:
             said = self._read(
-                f"Allow it{' as edited' if edited is not None else ''}? [y]es [n]o [e]dit [l]ater,"
-                " or why not: "
+                f"Allow it{' as edited' if edited is not None else ''}? [y]es [n]o [e]dit [d]etails"
+                " [l]ater, or why not: "
             )
             word = said.strip().lower() if said is not None else LATER[0]
             if word in LATER:
+                self._progress.seen_asks.add(asked.event)
                 raise self._parked_error(
                     session, f"consent was put off: plait approve {asked.event[:12]}"
                 )
@@ -99,7 +103,9 @@ class Terminal:
                 return Granted(edited)
             if word in NO:
                 return Denied()
-            if word in EDIT:
+            if word in DETAILS:
+                print_ask(out, store, asked, full=True, hints=False)
+            elif word in EDIT:
                 edited = _edit_arguments(
                     out, _arguments(approval) if edited is None else edited, edited
                 )
@@ -107,8 +113,8 @@ class Terminal:
                 return Denied((said or "").strip())
             else:
                 out.line(
-                    "y allows it, n does not, e edits the arguments, l leaves it for later; a"
-                    " sentence is why not"
+                    "y allows it, n does not, e edits the arguments, d shows all that it binds, l"
+                    " leaves it for later; a sentence is why not"
                 )
 
     @staticmethod

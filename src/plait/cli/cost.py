@@ -15,7 +15,7 @@ from plait.ids import LogId, short
 from plait.session.ledger import BRANCH, Costs, costs
 from plait.session.ports import store_at
 from plait.session.safe_text import clean
-from plait.session.state import Spent, dollars_text
+from plait.session.state import NOTHING, Spent, dollars_text
 from plait.store import Store
 
 NAME_MIN = 8  # cells of the first column: a short id fits
@@ -61,9 +61,9 @@ def cost(
 ) -> None:
     """Sum up what models and tools were used, and what that cost.
 
-    Of all sessions, or of S and everything it covers: what it was forked from and what was merged
-    into it. Each call counts once. By run, branches of S that were never merged count too, in rows
-    of their own.
+    Of all sessions, or of S: what it was forked from, what was merged into it, and the branches
+    that its runs opened, as those of agents that are tools. Each call counts once. The last line,
+    and with --by run rows of their own, tell the cost of branches that were not merged.
     """
     if as_csv and given.form != "text":
         raise click.UsageError("--csv excludes --json and --jsonl.")
@@ -83,6 +83,9 @@ def cost(
                 "by": list(found.by),
                 "rows": [_row_document(found.by, key, spent) for key, spent in found.rows],
                 "total": spent_document(found.total),
+                "not_merged": None
+                if found.not_merged is None
+                else spent_document(found.not_merged),
             }
         )
     else:
@@ -150,12 +153,20 @@ def _print_table(store: Store, found: Costs) -> None:
         ]
         for key, spent in (found.rows if found.by else ())
     ]
-    total = [
-        Cell("total", STRONG),
-        *[Cell("")] * (len(found.by) - 1),
-        *(Cell(cell.text, STRONG) for cell in _figures(found.total, out.tty)),
+    sums = [_sum_row("total", STRONG, len(found.by), _figures(found.total, out.tty))]
+    if found.not_merged is not None and found.not_merged != NOTHING:
+        figures = _figures(found.not_merged, out.tty)
+        sums.append(_sum_row("of it not merged", DIM, len(found.by), figures))
+    out.table(columns, [*rows, *sums], heads=True)
+
+
+def _sum_row(name: str, style: str, names: int, figures: Sequence[Cell]) -> list[Cell]:
+    """Return a row below the others, which have so many names."""
+    return [
+        Cell(name, style),
+        *[Cell("")] * (names - 1),
+        *(Cell(cell.text, style) for cell in figures),
     ]
-    out.table(columns, [*rows, total], heads=True)
 
 
 def _name(what: str, value: str, sessions: dict[LogId, str]) -> Cell:

@@ -21,6 +21,7 @@ from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
 from plait.session.branching import durability_of
 from plait.session.graph import Edge, Node
+from plait.session.ledger import spent_in_branches
 from plait.session.ports import store_at
 from plait.session.state import Spent
 from plait.session.trace import Step, Trace
@@ -130,6 +131,7 @@ def show_document(session: Session, messages: int | None) -> Document:
     """Return a session and all it knows. `messages` counts those from the end; None: all."""
     facts, said = session.facts, session.messages
     known = {key: facts.of(key) for key in facts}
+    not_merged = spent_in_branches(session)
     return {
         **session_document(session),
         "opened": session.lineage.statuses[0].time,
@@ -154,7 +156,8 @@ def show_document(session: Session, messages: int | None) -> Document:
         },
         "budget": _full_document(session.budget.limits),
         "left": _full_document(session.budget.left_now),
-        "usage": spent_document(session.budget.used),
+        "usage": spent_document(session.budget.used + not_merged),
+        "not_merged": spent_document(not_merged),
         "gates": {
             name: {"by": gate.by, **_ref_document(gate.at)}
             for name, gate in session.checks.gates.items()

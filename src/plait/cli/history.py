@@ -1,4 +1,4 @@
-"""The events of sessions: `log`, also as a picture, and `find`."""
+"""The events of sessions: `log`, also as a picture."""
 
 from __future__ import annotations
 
@@ -10,31 +10,27 @@ from typing import Any, NamedTuple
 
 import click
 
-from plait.cli.calls import print_calls
 from plait.cli.common import Options, filters, listing, names_of, store_of
 from plait.cli.documents import event_document, print_json, print_jsonl, session_document
 from plait.cli.lanes import Dot, draw, order
 from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.event import Event
-from plait.event.kinds import FactRecorded, ForkedFrom, Merged, MessageSaid, ModelReplied, Rewound
+from plait.event.kinds import ForkedFrom, Merged, Rewound
 from plait.ids import Digest, LogId, house_of, short
 from plait.session import Session
-from plait.session.content import text_of, unpack
-from plait.session.effect_rows import OUTCOMES, CallFilter, Outcome, checked_path
 from plait.session.event_text import event_text
 from plait.session.events import kind_names
 from plait.session.graph import family
 from plait.session.house import house_events
-from plait.session.listing import session_row
 from plait.session.ports import store_at
+from plait.session.run_branches import branches_of_runs
 from plait.session.times import parse_when
 from plait.session.value import counted_logs
-from plait.store import Store
 
 # on a terminal, unless a number is given: the newest come first and must not scroll away
 SHOWN = 50
-FOUND = 50
+BRANCHES = 3  # that are named below a log
 MARKS = {Merged.__name__: "◆", ForkedFrom.__name__: "○", Rewound.__name__: "↺"}
 
 
@@ -62,6 +58,11 @@ class Filter(NamedTuple):
             parse_when(since, last, "since") if since is not None else 0,
             parse_when(until, last, "until") if until is not None else 2**63,
         )
+
+    @property
+    def is_search(self) -> bool:
+        """True if it leaves out some events."""
+        return self != Filter(None, None, 0, 2**63)
 
     def __call__(self, event: Event) -> bool:
         header = event.header
@@ -154,6 +155,8 @@ def log(
         _print_graph(graphed, number, oneline)
     else:
         _print_log(value.short, events, number, oneline, value.short)
+        if before is None:
+            _print_branches(value, wanted)
 
 
 def _show_house(
@@ -208,6 +211,27 @@ def _print_log(
     )
     if next(left, None) is not None:
         out.hint(f"… and older ones: plait log {asked} -n 1000")
+
+
+def _print_branches(session: Session, wanted: Filter) -> None:
+    """Tell how many more events stand in branches of the session's runs. A search that leaves them
+    out says so also in a pipe, on stderr.
+    """
+    store, counts = store_of(session), dict[LogId, int]()
+    for log in branches_of_runs(session):
+        events = store.read(log, store.log(log).place + 1, kinds=wanted.kinds)
+        if count := sum(map(wanted, events)):
+            counts[log] = count
+    if not counts:
+        return
+    names = names_of(store, counts)
+    shown = ", ".join(f"plait log {names[log]}" for log in list(counts)[:BRANCHES])
+    more = f", and {len(counts) - BRANCHES} more" if len(counts) > BRANCHES else ""
+    told = f"{sum(counts.values()):,} more in branches: {shown}{more}"
+    if Out().tty:
+        Out().hint(told)
+    elif wanted.is_search:
+        Out(stderr=True).line(told)
 
 
 def _mark_rewound(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
@@ -334,126 +358,3 @@ def _graph_row(
         [] if oneline else [Cell(event.header.actor, DIM), Cell(out.time(event.header.time), DIM)]
     )
     return [Cell(margin), name, Cell(event_text(event)), *more]
-
-
-# ── find ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@click.command()
-@click.argument("text", default="")
-@click.option("--session", metavar="S", help="Only in this session, as seen from there.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help=f"At most so many; else {FOUND} on a terminal or of calls, and all elsewhere.",
-)
-@click.option("--tool", metavar="NAME", help="Only calls of this tool.")
-@click.option("--path", metavar="PATH", help="Only calls that changed this file, or this folder.")
-@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only calls with this outcome.")
-@filters
-@listing
-def find(
-    given: Options,
-    text: str,
-    session: str | None,
-    limit: int | None,
-    tool: str | None,
-    path: str | None,
-    outcome: Outcome | None,
-    **which: Any,
-) -> None:
-    """Search what was said and recorded, in the whole store.
-
-    The newest come first; capitals do not matter. With --tool, --path or --outcome, tool calls are
-    searched instead, by index: one line for each, with the paths that it changed.
-    """
-    store = store_at(given.store)
-    value = given.open(session) if session is not None else None
-    if tool is not None or path is not None or outcome is not None:
-        if text or which["kinds"]:
-            raise click.UsageError(
-                "--tool, --path and --outcome search tool calls: leave out TEXT and --kind, or"
-                " them."
-            )
-        last = next(_read_backwards(store, None, None), None)
-        times = Filter.of((), None, which["since"], which["until"], last.time if last else 0)
-        wanted = CallFilter(
-            tool,
-            checked_path(path) if path is not None else None,
-            outcome,
-            which["by"],
-            counted_logs(value) if value is not None else None,
-            times.first,
-            times.last,
-        )
-        return print_calls(given, store, wanted, limit)
-    last = next(_read_backwards(store, value, None), None)
-    wanted = Filter.of(
-        which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0
-    )
-    hits = (
-        event
-        for event in _read_backwards(store, value, wanted.kinds)
-        if wanted(event) and _contains(store, event, text.casefold())
-    )
-    found = islice(hits, FOUND if limit is None and given.form == "text" and Out().tty else limit)
-    if given.form == "jsonl":
-        print_jsonl(map(event_document, found))
-    elif given.form == "json":
-        print_json({"text": text, "events": [event_document(event) for event in found]})
-    else:
-        _print_found(store, found, text)
-
-
-def _read_backwards(
-    store: Store, session: Session | None, kinds: set[str] | None
-) -> Iterator[Event]:
-    if session is not None:
-        return store.read(session.id, 1, session.seq, kinds=kinds, reverse=True)
-    return (event for _, event in store.feed(kinds=kinds, reverse=True))
-
-
-def _contains(store: Store, event: Event, text: str) -> bool:
-    return (
-        not text
-        or text in event_text(event).casefold()
-        or text in _full_text(store, event).casefold()
-    )
-
-
-def _full_text(store: Store, event: Event) -> str:
-    """Return the text that `event_text` shortens or quotes: long messages, and texts of facts."""
-    if event.kind in (MessageSaid.__name__, ModelReplied.__name__):
-        body = event.body
-        assert isinstance(body, (MessageSaid, ModelReplied))
-        return text_of(unpack(body.parts, store.get_blob)) if body.refs() else ""
-    if event.kind == FactRecorded.__name__:
-        body = event.body
-        assert isinstance(body, FactRecorded)
-        return body.value if isinstance(body.value, str) else ""
-    return ""
-
-
-def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
-    out, names = Out(), dict[LogId, str]()
-
-    def row(event: Event) -> list[Cell]:
-        name = names.setdefault(event.log, str(session_row(store, event.log).get("label") or ""))
-        where = Cell(f"{short(event.log)}@{event.seq}", ACCENT)
-        header = event.header
-        return [
-            where,
-            Cell(name),
-            Cell(out.time(header.time), DIM),
-            Cell(header.actor, DIM),
-            Cell(_excerpt_around(out, event_text(event), text)),
-        ]
-
-    if not out.table([Column(), *[Column(aside=True)] * 3, Column(flex=True)], map(row, events)):
-        out.hint("Nothing was found.")
-
-
-def _excerpt_around(out: Out, says: str, text: str) -> str:
-    """Return the saying from shortly before the found text, if a terminal would cut that off."""
-    at = says.casefold().find(text.casefold()) if text else 0
-    return f"…{says[at - 20 :]}" if out.tty and at + len(text) > max(out.width - 50, 30) else says

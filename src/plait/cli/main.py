@@ -17,7 +17,8 @@ from plait.cli.doctor import doctor
 from plait.cli.exits import CommandGroup
 from plait.cli.feedback import feedback
 from plait.cli.files import blame_command, cat, checkout, files_command
-from plait.cli.history import find, log
+from plait.cli.finding import find
+from plait.cli.history import log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
 from plait.cli.listing import ls, runs
 from plait.cli.memory import memory

@@ -2,8 +2,8 @@
 
 On a terminal the text of models is shown as it comes, each call of a tool is a line, and the last
 line, which is redrawn, tells what goes on now; it is gone when the run is over. Without a terminal
-every reply of a model and every outcome of a tool is a line on stderr, so that the result on stdout
-can be piped on. All of it is taken from the run's own events and deltas.
+every reply of a model, every heartbeat and every outcome of a tool is a line on stderr, so that the
+result on stdout can be piped on. All of it is taken from the run's own events and deltas.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import unquote
 
+from plait.calls.model_call import PROCESS_ENDED
 from plait.cli.documents import Document
 from plait.cli.render import BAD, DIM, Cell, Out, as_json, cell_width, count_text
 from plait.cli.scroll import Scroll
@@ -58,6 +59,8 @@ class Progress:
         self._running: dict[str, _ToolAtWork] = {}  # by call
         self._known: dict[str, _ToolAtWork] = {}  # requested before this run was taken up
         self._path = self._doing = ""
+        self.seen_asks: set[str] = set()  # that a person was shown in full, and put off
+        self._beats: dict[str, str] = {}  # the last detail of a heartbeat, by tool
         self.steps = self.tool_calls = 0
         self.spent = NOTHING
 
@@ -84,10 +87,18 @@ class Progress:
         with self._lock:
             self._path = item.agent
             self._doing = _delta_text(item) or self._doing
-        if self._streams and item.text:
+        if tool := getattr(item, "heartbeat_of", ""):
+            self._hear_beat(item.agent, tool, getattr(item, "output", "").strip())
+        elif self._streams and item.text:
             self._scroll.hear(item.agent, item.text)
         elif self._streams and _is_restart(item):
             self._scroll.end_text(item.agent, is_void=True)
+
+    def _hear_beat(self, agent: str, tool: str, detail: str) -> None:
+        with self._lock:
+            is_new, self._beats[tool] = self._beats.get(tool) != detail, detail
+        if is_new and not self._redraws and not self._quiet:
+            self._print_line(agent, "", f"{tool}: {detail}")
 
     def _count_event(self, event: Event) -> tuple[str, _ToolAtWork | None]:
         """Count an event; return the agent that it is of, and the tool that it ends."""
@@ -109,7 +120,10 @@ class Progress:
             self._path = body.path or self._path
             self._running[call] = _at_work(body)
         elif isinstance(body, _OVER):
-            return self._path, self._running.pop(call, None) or self._known.get(call)
+            ended = self._running.pop(call, None) or self._known.get(call)
+            if ended is not None:
+                self._beats.pop(ended.tool, None)
+            return self._path, ended
         return self._path, None
 
     def _spend(self, usage: k.Usage, price: k.Price | None) -> None:
@@ -123,15 +137,22 @@ class Progress:
         body = event.body
         if isinstance(body, k.ModelReplied):
             if self._streams:
-                self._scroll.end_text(path, text_of(body.parts))
+                # what guards have yet to pass comes in pieces after it, if they do
+                whole = text_of(body.parts) if not body.judged_in else ""
+                self._scroll.end_text(path, whole)
             elif not self._redraws or body.parts:
                 usage = body.usage
                 tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
                 counts = f"  ({_estimate_mark(usage)}{tokens})"
                 self._print_step(event, path, f"step {self.steps}", counts)
+        elif isinstance(body, k.CallFinished) and event.actor.startswith("agent:"):
+            self._scroll.end_text(path)
         elif isinstance(body, k.ModelFailed):
             self._scroll.end_text(path, is_void=True)
-            if self._redraws:
+            if self._redraws and body.failure.kind == PROCESS_ENDED:
+                again = Cell("  · asks again: the answer was stopped, or its process ended", DIM)
+                self._scroll.add_lines(path, lambda: self.out.print_brief(again))
+            elif self._redraws:
                 mark, why = Cell("  · ", DIM), Cell(event_text(event), BAD)
                 self._scroll.add_lines(path, lambda: self.out.print_brief(mark, why))
             else:
@@ -146,7 +167,10 @@ class Progress:
     def _print_step(
         self, event: Event, path: str, name: str, more: str = "", before: str = ""
     ) -> None:
-        said = cut_text(clean(f"{before}{event_text(event)}"), SAID)
+        self._print_line(path, name, f"{before}{event_text(event)}", more)
+
+    def _print_line(self, path: str, name: str, text: str, more: str = "") -> None:
+        said = cut_text(clean(text), SAID)
         head = Cell(f"{self.elapsed_text:>7}  {name:<8}  {path}  ", DIM)
         self._scroll.add_lines(path, lambda: self.out.print_brief(head, f"{said}{more}"))
 
@@ -215,7 +239,7 @@ class Progress:
         """
         with self._lock:
             tools = dict.fromkeys(each.tool for each in self._running.values())
-            doing = ", ".join(tools) or self._doing
+            doing = ", ".join(map(self._tool_text, tools)) or self._doing
             where = clean(DOT.join(filter(None, (self._path, doing))))
             usage, cost = self.spent.usage, self.spent.cost
             mark, unpriced = _estimate_mark(usage), "+?" if cost.unpriced else ""
@@ -227,10 +251,16 @@ class Progress:
                 told = DOT.join([str(self.steps), money, self.elapsed_text])
             return cut_text(f"{told}{DOT}{where}" if where else told, width)
 
+    def _tool_text(self, tool: str) -> str:
+        detail = self._beats.get(tool)
+        return f"{tool}: {detail}" if detail else tool
+
     # ── the line that is drawn anew ──────────────────────────────────────────────────────────
 
     def __enter__(self) -> Self:
         self._is_open, self._began = True, _now()
+        with self._lock:  # of a run before this one, which was stopped
+            self._running, self._path, self._doing = {}, "", ""
         self._show_line()
         return self
 

@@ -46,6 +46,8 @@ class Thought(NamedTuple):
     reasoning: str
     text: str
     calls: tuple[k.Action, ...]
+    # of an answer: the text that a guard put in its place; None: it did not pass
+    passed: str | None = None
 
     @property
     def words(self) -> str:
@@ -101,6 +103,13 @@ class _Trail:
         self._requests: dict[str, Event] = {}
         self._outcomes: dict[str, Event] = {}
         self._seen: set[Digest] = set()  # outcomes on the path
+        messages = session.messages
+        self._shown = {message.id for message in messages.shown}
+        self._corrected = {
+            body.instead_of.head: message.text
+            for message in messages
+            if isinstance(body := message.event.body, k.MessageSaid) and body.instead_of is not None
+        }
         # the calls that a reply caused, as their requests declare
         self._asked: dict[Digest, list[str]] = {}
         for _, event in walk_path(session, _KINDS):
@@ -157,7 +166,9 @@ class _Trail:
                 self._outcome_of(call, request),
             )
         if not calls:
-            yield thought
+            is_shown = thought.event.id in self._shown or not thought.text
+            passed = thought.text if is_shown else self._corrected.get(thought.event.id)
+            yield thought._replace(passed=passed)
 
     def _outcome_of(self, call: str, request: Event | None) -> Observation:
         if (outcome := self._outcomes.get(call)) is not None:
@@ -225,7 +236,8 @@ def react_document(each: StepOrAnswer) -> Document:
             "thought": thought.reasoning or None,
             "same_thought": False,
             **nothing,
-            "answer": each.text,
+            "answer": each.passed,
+            "refused": each.text if each.text != each.passed else None,
         }
     observed = each.observed
     return {
@@ -242,6 +254,7 @@ def react_document(each: StepOrAnswer) -> Document:
         "requested": _event_place(each.request),
         "observed": _event_place(observed.event),
         "answer": None,
+        "refused": None,
     }
 
 
@@ -289,7 +302,10 @@ def _step_lines(each: StepOrAnswer) -> Iterator[tuple[Event | None, str, Cell]]:
     if isinstance(each, Thought):
         if thought.reasoning:
             yield thought.event, "thought", Cell(thought.reasoning)
-        yield thought.event, "answer", Cell(thought.text or WORDLESS)
+        if each.text != each.passed:
+            yield thought.event, "refused", Cell(each.text, DIM)
+        if each.passed is not None:
+            yield thought.event, "answer", Cell(each.passed or WORDLESS)
         return
     yield thought.event, "thought", Cell(SAME, DIM) if each.same else Cell(thought.words)
     yield each.request, "action", Cell(f"{each.tool} {as_json(each.arguments)}")

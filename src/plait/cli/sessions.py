@@ -24,6 +24,7 @@ from plait.session import Facts, Message, Session
 from plait.session.accessors.checks import FEEDBACK
 from plait.session.branching import durability_of
 from plait.session.event_text import event_text, short_sandbox
+from plait.session.ledger import spent_in_branches
 from plait.session.state import Spent
 from plait.session.value import open_run_of
 from plait.session.views import Validation
@@ -110,6 +111,7 @@ class _SessionPage:
 
     def _print_details(self) -> None:
         session, first = self.session, self.session.lineage.statuses[0]
+        not_merged = spent_in_branches(session)
         tags = " ".join(f"{key}={value}" for key, value in session.tags.items())
         rows = [
             ("session", f"{session.short}@{session.seq}", ACCENT),
@@ -131,7 +133,8 @@ class _SessionPage:
             ("placement", _placement_text(session.files.placement), ""),
             ("files", f"tree {session.files.tree[:12]}" if session.files.tree else None, DIM),
             ("budget", _budget_text(session.budget.limits, session.budget.left_now), ""),
-            ("used", _usage_text(session.budget.used), ""),
+            ("used", _usage_text(session.budget.used + not_merged), ""),
+            ("of it", _not_merged_text(not_merged), ""),
             ("memories", _lost_text(session), BAD),
         ]
         columns = [Column(), Column(flex=True)]
@@ -346,6 +349,11 @@ def _lost_text(session: Session) -> str | None:
     more = f" and {len(lost) - LOST:,} more" if len(lost) > LOST else ""
     names = " ".join(memory[:8] for memory in lost[:LOST])
     return f"no longer hold: {names}{more} (plait memory used {session.short})"
+
+
+def _not_merged_text(spent: Spent) -> str | None:
+    used = _usage_text(spent)
+    return None if used is None else f"{used}, in branches of runs that were not merged"
 
 
 def _usage_text(spent: Spent) -> str | None:

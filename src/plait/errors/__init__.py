@@ -28,6 +28,7 @@
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
     │   ├── TurnFailed           a turn that another process took has no answer
+    │   ├── KeyTaken             another message was sent under the key of a turn
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NothingToDebug       no code of a program was at work at that step
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
@@ -171,6 +172,7 @@ from plait.errors.memories import (
 from plait.errors.runs import (
     BisectAborted,
     EndsAgree,
+    KeyTaken,
     NeedsWorkflow,
     NothingToAccept,
     NothingToDebug,
@@ -376,6 +378,7 @@ __all__ = (
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
+    "KeyTaken",
     "TurnFailed",
     "UnknownAsk",
     "UnknownBackend",

@@ -125,14 +125,14 @@ class BudgetExceeded(EffectError):
         self, limit: str, asked: float, left: float, session: Any = None, why: str = ""
     ) -> None:
         self.limit, self.asked, self.left, self.session, self.why = limit, asked, left, session, why
-        # more would not help
-        step = (
-            ""
-            if why
-            else (
-                "grant more, with session.budget.grant(Budget(…)) or `plait grant`, and resume; or "
-            )
+        is_unpriced = limit == "cost_usd" and not asked  # more would not help
+        less = (
+            'ask for less, with a shorter prompt or a smaller parameters={"tokens_max": …}; or '
+            if limit in ("tokens", "cost_usd")
+            else ""
         )
+        more = "grant more, with session.budget.grant(Budget(…)) or `plait grant`, and resume; or "
+        step = "" if is_unpriced else f"{more}{less}"
         super().__init__(
             "the budget does not allow it:"
             f" {why or f'{limit}, {asked:g} asked for and {left:g} left'}. It is recorded; {step}go"

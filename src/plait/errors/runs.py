@@ -62,12 +62,25 @@ class RunLost(SessionError):
 class TurnFailed(SessionError):
     """A turn that another process took did not come to an answer. It is on record."""
 
-    def __init__(self, session: str, at: int, why: str) -> None:
-        self.session, self.at, self.why = session, at, why
+    def __init__(self, session: str, at: int, why: str, *, can_resume: bool = False) -> None:
+        self.session, self.at, self.why, self.can_resume = session, at, why, can_resume
+        again = "say it again, with another key or none"
+        step = f"{again}, or resume it: plait resume {session}" if can_resume else again
         super().__init__(
             f"the turn of session {session} that ended at {at} has no answer: {why}. Look at it"
-            f" with `plait show {session}@{at}`; say it again, or resume it: plait resume"
-            f" {session}."
+            f" with `plait show {session}@{at}`; {step}."
+        )
+
+
+class KeyTaken(SessionError):
+    """Another message was sent under this key. Nothing was written."""
+
+    def __init__(self, session: str, key: str, turn: str) -> None:
+        self.session, self.key, self.turn = session, key, turn
+        super().__init__(
+            f"session {session}: the key {key!r} belongs to another message, {turn[:12]}. Nothing"
+            " was written; send each message with a key of its own, and a retry with the same"
+            " words."
         )
 
 

@@ -143,10 +143,17 @@ class RecordedSteps:
         """True if the recording shows the parent of a stopped branch going on."""
         return self._recording.strict or self.has_more(self.branches.parent_of(log) or self.root)
 
-    def was_left_behind(self, log: LogId) -> bool:
-        """True if the recording of a branch ends where it was stopped, and its parent went on."""
+    def was_left_behind(self, log: LogId, *, is_unbegun: bool = False) -> bool:
+        """True if the recording of a branch ends where it was stopped, and its parent went on.
+
+        `is_unbegun`: no step of it was made so far, and none is recorded if it was stopped before.
+        """
         cursor = self._recording.cursors.get(log)
-        return cursor is not None and cursor.stopped and self._went_on_without(log)
+        if cursor is None:
+            return False
+        if is_unbegun:
+            return cursor.is_over and self.has_more(self.branches.parent_of(log) or self.root)
+        return cursor.stopped and self._went_on_without(log)
 
     def held_s(self, log: LogId) -> float:
         """Return for how many seconds earlier processes held a branch."""

@@ -236,13 +236,14 @@ class Unseen(msgspec.Struct, frozen=True):
 
 
 class OutputDelta(msgspec.Struct, frozen=True):
-    """A piece of the output of a command that is running.
+    """A piece of the output of a command that is running, or the detail of a heartbeat.
 
     It is shown and forgotten: the whole output is recorded.
     """
 
     output: str
     agent: str = ""  # the agent that uses the tool
+    heartbeat_of: str = ""  # the tool that called `heartbeat`; "": a command wrote it
 
     @property
     def text(self) -> str:

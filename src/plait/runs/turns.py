@@ -17,10 +17,12 @@ from itertools import count
 from typing import Any, Self, cast
 
 from plait import secrets
-from plait.errors import InvalidValue, RunHeld, RunOpen, TurnFailed
+from plait.errors import InvalidValue, KeyTaken, RunHeld, RunOpen, TurnFailed
 from plait.event import Event
 from plait.event import kinds as k
+from plait.event.hidden import without_secrets
 from plait.ids import Digest
+from plait.journal.recorded_run import last_run
 from plait.journal.writer import direct_writer
 from plait.program import check_arguments, check_workflow
 from plait.runs.turn_queue import (
@@ -115,9 +117,12 @@ class TurnClient(QueueClient):
         event = next(self.store.read(here.id, seq, seq))
         body = event.body
         if isinstance(body, k.RunFailed):
-            raise TurnFailed(here.short, seq, f"{body.failure.kind}: {body.failure.message}")
+            is_last = _is_last_run(here, event.header.run or "")
+            why = f"{body.failure.kind}: {body.failure.message}"
+            raise TurnFailed(here.short, seq, why, can_resume=is_last)
         if isinstance(body, k.RunCancelled):
-            why = f"{body.by} cancelled it"
+            reason = f": {body.reason}" if body.reason else ""
+            why = f"{body.by} cancelled it{reason}"
             if not body.by:
                 why = "its process let go of it, and the session went on without it"
             raise TurnFailed(here.short, seq, why)
@@ -161,6 +166,7 @@ class TurnClient(QueueClient):
         store = store_at(session.store)
         key = secrets.hide_text(key)  # as it is stored
         if key and (known := _turn_with_key(session, key)) is not None:
+            _check_same_words(session, known, key, parts)
             return cls(session, known, workflow, watch)
         check_arguments(session, workflow, (), {})
         check_call(workflow.invocation(session, watch=watch))
@@ -173,11 +179,18 @@ class TurnClient(QueueClient):
             (turn,) = post(session.store, session.id, [draft], blobs=blobs, check=check)
         except _KeyIsKnown as found:
             lock.release()
+            _check_same_words(session, found.turn, key, parts)
             return cls(session, found.turn, workflow, watch)
         except BaseException:
             lock.release()
             raise
         return cls(session, turn.id, workflow, watch, lock, turn)
+
+
+def _is_last_run(session: Session, run: str) -> bool:
+    """True if no other run began in a session since this one."""
+    last = last_run(session)
+    return last is not None and last.id == run
 
 
 class _ToldEvents:
@@ -265,6 +278,14 @@ def _check_key(session: Session, key: str) -> Callable[[object], None]:
             raise _KeyIsKnown(known)
 
     return check
+
+
+def _check_same_words(session: Session, turn: Digest, key: str, parts: k.Parts) -> None:
+    """Raise if the turn that has this key says something else: a retry says the same."""
+    body = store_at(session.store).event(turn).body
+    assert isinstance(body, k.TurnPosted)
+    if body.parts != without_secrets(k.TurnPosted(parts, "")).parts:
+        raise KeyTaken(session.short, key, turn)
 
 
 def _new_lock(store: Store, session: Session) -> tuple[str, RunLock]:

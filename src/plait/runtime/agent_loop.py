@@ -72,10 +72,13 @@ def ask_and_act(
                 if not is_tried_again(session):
                     raise ResultInvalid(ask.path, name_of(type_), why, session)
                 misses = step = 0
+            if ask.text is not None:
+                ask.text.refuse(why)
             session, _ = yield Tell(
                 session,
                 f"That answer does not have the shape that was asked for: {why}. Answer again, in"
                 " that shape.",
+                refused=(answer.id,),
             )
         else:
             break

@@ -27,7 +27,7 @@ from plait.runtime.replies import WRAPPED, WRAPPER
 from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.ports import Act, Draft
-from plait.session.typed import schema_of
+from plait.session.typed import schema_of, to_type
 from plait.tool import Tool
 
 Instruction = str | Callable[[Session], str]
@@ -134,6 +134,20 @@ def check_choice(choice: object, tools: Mapping[str, Tool[..., Any]]) -> None:
         raise InvalidValue("tool_choice", f"{choice!r:.80} is not one", f"use one of {known}")
     if choice == "required" and not tools:
         raise InvalidValue("tool_choice", "there is no tool to call", "pass tools=[…]")
+
+
+def answer_fault(value: Any, type_: Any) -> str | None:
+    """Return why an answer does not have a type; None: it has."""
+    try:
+        to_type(value, type_)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    # a type of the program's own, which checks its values itself
+    except BaseException as error:
+        if ends_run(error):
+            raise
+        return f"{type(error).__name__}: {text_of_error(error)}"
+    return None
 
 
 def answer_schema(type_: Any) -> Json:

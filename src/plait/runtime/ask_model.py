@@ -49,7 +49,7 @@ from plait.runtime.spend import (
     estimated_tokens,
     settle_ask,
 )
-from plait.runtime.telling import DeltaTeller, tell_unseen_parts
+from plait.runtime.telling import DeltaTeller, is_unheard, tell_unseen_parts, teller_of
 from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Answering, CallModel, Pause, Wait, WaitForPlace
 from plait.session import Session
@@ -268,8 +268,7 @@ class ModelAsk:
         )
         if self.run is not None:
             tell_unseen_parts(self.run, effect, self._turns, request.blob)
-        if self.run is not None and self.run.listeners:
-            self._teller = DeltaTeller(self.run, effect.path)
+            self._teller = teller_of(self.run, effect, self.session.id)
         return CallModel(effect.model, request, self._teller, self.call.id, self.call.attempt)
 
     @property
@@ -328,7 +327,7 @@ class ModelAsk:
         body = asked.body
         usage = body.reserved if isinstance(body, k.ModelAsked) else None
         price = count_lost_ask(self.session, self._effect.model, usage)
-        why = "the process ended before the answer was recorded"
+        why = "it was stopped, or its process ended, before the answer was recorded"
         fault = Fault(
             PROCESS_ENDED, why, retryable=True, retry_after_s=0.0, usage=usage, price=price
         )
@@ -355,6 +354,8 @@ class ModelAsk:
         """Tell the listeners that what they heard of the reply counts no more."""
         run, outcome = self.run, self.call.outcome
         if run is None or outcome is None or not run.listeners:
+            return
+        if is_unheard(run, self._effect, self.session.id):
             return
         if run.journal.standing_of(outcome) is Standing.LIVE:
             text = failure_text(failure.kind, failure.message)

@@ -76,7 +76,8 @@ class Refusal(NamedTuple):
     limit: str
     asked: float
     left: float  # without the share that is kept for a final answer, unless this is one
-    reason: str
+    reason: str  # the account of the limit: left, used, set aside and kept
+    is_unpriced: bool = False  # True: no price is known, and more would not help
 
 
 class _Limit(NamedTuple):
@@ -247,17 +248,27 @@ class SharedBudget:
             wanted = getattr(asked, "cost_usd_nano" if limit.name == "cost_usd" else limit.name)
             left = limit.most - self._amount_drawn(limit) - (0 if final else limit.kept)
             if limit.name == "cost_usd" and not priced:
-                return _refusal(
-                    limit,
-                    0,
-                    left,
-                    "no price is known, so nobody can say whether it stays within cost_usd_max",
-                )
+                why = "no price is known, so cost_usd_max cannot be kept"
+                return Refusal(limit.name, 0, max(0, left) / limit.unit, why, is_unpriced=True)
             # A spend that takes nothing of a limit is not refused for it: a tool call can be made
             # when the tokens are gone.
             if wanted and wanted > left:
-                return _refusal(limit, wanted, left)
+                reason = self._account(limit, max(0, left), final)
+                return Refusal(limit.name, wanted / limit.unit, max(0, left) / limit.unit, reason)
         return self._refuses_time(final)
+
+    def _account(self, limit: _Limit, left: int, final: bool) -> str:
+        """Return where a limit has gone: "13 of 250 tokens are left: 22 used, …"."""
+        field = "cost_usd_nano" if limit.name == "cost_usd" else limit.name
+        uses = (
+            (getattr(self._spent, field), "used"),
+            (getattr(self._reserved, field), "set aside for asks under way"),
+            (0 if final else limit.kept, "kept for a final answer"),
+        )
+        told = ", ".join(f"{amount / limit.unit:,g} {use}" for amount, use in uses if amount)
+        name = limit.name.replace("_", " ").replace("cost usd", "US dollars")
+        account = f"{left / limit.unit:,g} of {limit.most / limit.unit:,g} {name} are left"
+        return f"{account}: {told}" if told else account
 
     def _refuses_time(self, final: bool) -> Refusal | None:
         most = self.limits.wall_s_max
@@ -305,16 +316,6 @@ def _limits_of(budget: Budget) -> tuple[_Limit, ...]:
 def _final_share(most: int) -> int:
     """A tenth, rounded up: also of a small limit there is something left to end with."""
     return -(-most // round(1 / RESERVE))
-
-
-def _refusal(limit: _Limit, asked: int, left: int, reason: str = "") -> Refusal:
-    remains = max(0, left) / limit.unit
-    return Refusal(
-        limit.name,
-        asked / limit.unit,
-        remains,
-        reason or f"{asked / limit.unit:g} {limit.name} asked for, {remains:g} left",
-    )
 
 
 def _check(amount: Amount) -> None:

@@ -15,7 +15,14 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import msgspec
 
 from plait.calls.tool_call import STOPPED, ToolCallState
-from plait.errors import BadTool, DelegationRefused, PlaitError, ResultInvalid, StaleHead
+from plait.errors import (
+    BadTool,
+    BudgetExceeded,
+    DelegationRefused,
+    PlaitError,
+    ResultInvalid,
+    StaleHead,
+)
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.kinds import EffectClass, Failure
@@ -255,7 +262,12 @@ def record_stop(session: Session, call: ToolCallState, actor: str) -> Session:
 
 def _failed_draft(call: ToolCallState, done: Done, end: BranchEnd, act: Act) -> Draft:
     assert end.error is not None
-    failed = k.ToolFailed(failure_of(end.error), attempt=call.attempt, duration_us=done.duration_us)
+    failure = failure_of(end.error)
+    if isinstance(end.error, BudgetExceeded) and end.error.why:
+        # a model reads it, for which the next steps of a program are tokens without use
+        told = f"the budget does not allow it: {end.error.why}"
+        failure = msgspec.structs.replace(failure, message=told)
+    failed = k.ToolFailed(failure, attempt=call.attempt, duration_us=done.duration_us)
     return Draft(failed, act._replace(causes=failure_causes(end.error)))
 
 

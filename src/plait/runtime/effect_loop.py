@@ -81,5 +81,5 @@ def _write(effect: Tell | Remember | Record) -> tuple[Session, Any]:
     if isinstance(effect, Record):
         return append_events(effect.session, effect.drafts, effect.blobs)
     body = k.MessageSaid(effect.role, (k.Text(effect.text),), "plait", bool(effect.aside))
-    draft = Draft(body, Act(effect.aside or SERVICE, "program"))
+    draft = Draft(body, Act(effect.aside or SERVICE, "program", causes=effect.refused))
     return append_events(safe_point(effect.session), [draft])[0], None

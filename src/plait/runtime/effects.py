@@ -15,6 +15,7 @@ from plait.event.kinds import Action, Data, MemoryKind, Purpose, Scope
 from plait.ids import Digest
 from plait.memory.recall import Finder
 from plait.model.base import Choice, Model
+from plait.runtime.answer_text import AnswerText
 from plait.runtime.extraction import Extract
 from plait.runtime.prompt.prompt import Prompt
 from plait.session import Session
@@ -41,6 +42,7 @@ class AskModel(NamedTuple):
     aside: bool = False  # not part of the conversation: only the asking program sees the reply
     # a model that was put in its place has answered nothing of what was there before
     fresh: bool = False
+    text: AnswerText | None = None  # the way of its text to the listeners; None: there is no check
 
 
 class Answer(NamedTuple):
@@ -81,6 +83,7 @@ class Tell(NamedTuple):
     text: str
     role: Literal["user", "assistant"] = "user"
     aside: str = ""  # the one agent who is to see it; "": it is part of the conversation
+    refused: tuple[Digest, ...] = ()  # the answers that it refuses: people do not see them
 
 
 @runtime_checkable

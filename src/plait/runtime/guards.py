@@ -18,8 +18,10 @@ from plait.errors import GuardFailed, GuardRefused, InvalidValue
 from plait.event import kinds as k
 from plait.ids import Digest
 from plait.inside import ends_run
+from plait.runtime.answer_text import AnswerText
 from plait.runtime.appends import append_events
 from plait.runtime.delegation import CallableWorkflow
+from plait.runtime.effects import Tell
 from plait.runtime.failures import text_of_error
 from plait.runtime.invoke import Invocation, invoke
 from plait.runtime.names import principal_of
@@ -137,6 +139,7 @@ def _ask_guard(guard: Guard, session: Session, text: str, what: str) -> tuple[Se
         name=name,
         workflow=f"{where}:{kind}",
         purpose="validate",
+        is_silent=True,
     )
     session = invoke(call)
     return session, found[-1]
@@ -209,10 +212,15 @@ REJECTED = "That answer was rejected: {why}. Answer again, without that."
 
 
 class Rejection(NamedTuple):
-    """The guard that rejected an answer, and its reason."""
+    """The guard that rejected an answer, its reason, and the answer."""
 
     guard: str
     reason: str
+    answer: Digest
+
+    def note(self, session: Session) -> Tell:
+        """Tell the agent why it is asked again."""
+        return Tell(session, REJECTED.format(why=self.reason), refused=(self.answer,))
 
 
 def pass_input(guards: tuple[Guard, ...], session: Session, path: str) -> Session:
@@ -230,21 +238,26 @@ def pass_input(guards: tuple[Guard, ...], session: Session, path: str) -> Sessio
 
 
 def pass_answer(
-    guards: tuple[Guard, ...], session: Session, path: str, actor: str
+    guards: tuple[Guard, ...], session: Session, actor: str, told: AnswerText
 ) -> tuple[Session, Rejection | None]:
     """Return the session with the answer as the guards let it pass, and the rejection if they do
-    not.
+    not. `told` is the way of the text to the listeners.
     """
-    session, guard, verdict = judge(guards, session, session.text, "answer")
-    if isinstance(verdict, Reject):
-        return session, Rejection(guard, verdict.reason)
-    if verdict is None:
-        return session, None
     last = last_message(session)
-    if last is not None and any(isinstance(part, k.Data) for part in last.parts):
+    assert last is not None, "guards judge an answer that is there"
+    session, guard, verdict = judge(guards, session, last.text, "answer")
+    if isinstance(verdict, Reject):
+        told.refuse(f"{guard} rejects the answer: {verdict.reason}")
+        return session, Rejection(guard, verdict.reason, last.id)
+    if verdict is None:
+        told.let_pass()
+        return session, None
+    if any(isinstance(part, k.Data) for part in last.parts):
         why = "it corrects an answer that is data; reject it, with the reason"
         raise GuardFailed(guard, why, session)
-    return _replace_message(session, verdict.text, actor, "assistant"), None
+    session = _replace_message(session, verdict.text, actor, "assistant")
+    told.correct(verdict.text, f"{guard} corrects the answer")
+    return session, None
 
 
 def _replace_message(

@@ -84,6 +84,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     # reads of its code count for the caller, which is handed more than a session
     is_read_by_caller: bool = False
     how: How = ""
+    is_judged: bool = False  # guards decide if people see its answers
+    is_silent: bool = False  # listeners do not hear the texts of the calls inside it
 
 
 class EnteredCall(NamedTuple):
@@ -334,6 +336,8 @@ def _push_frame(run: Run, session: Session, call: Invocation, callers: tuple[Fra
         scope,
         policies if call.policy is None else (*policies, call.policy),
         call.how,
+        call.is_judged,
+        call.is_silent,
     )
     run.stack.set_frames(session.id, (*callers, frame))
     if call.agent is not None and not call.is_desk:

@@ -69,6 +69,7 @@ def record_reply(
             for index, each in enumerate(asks)
         ]
     )
+    live = run_of(session)
     stop = reply.stop if calls or reply.stop != "calls" else "end"
     body = k.ModelReplied(
         parts,
@@ -79,6 +80,7 @@ def record_reply(
         reply.price,
         latency_us,
         effect.aside,
+        live.stack.judging_call(session.id) if live is not None and not effect.aside else "",
     )
     act = Act(effect.actor, "model", call=call, causes=(asked,))
     text = text_of(said)

@@ -60,11 +60,10 @@ def run_calls(
         # the recording ends here, and nothing may be run beyond it
         raise run.journal.end_of_recording(session)
     _check_stopped(session, calls, user)
-    hear = _listener(run, user)
-    site, jobs = BatchSandbox(session, hear), list[Job]()
+    site, jobs = BatchSandbox(session, _listener(run, user)), list[Job]()
     for call in calls.values():
         try:
-            jobs.append(_job(session, call, site)._replace(on_beat=hear))
+            jobs.append(_job(session, call, site)._replace(on_beat=_listener(run, user, call)))
         except WrongArguments as error:  # a type of the program's own, which took them before
             failure = Failure("WrongArguments", f"{error}. It was not run")
             session = append_to_call(
@@ -128,7 +127,7 @@ def run_calls(
                 *_with_place(call, done, _unfit_draft(call, done, user.actor, error), {}),
             )
         if again:
-            again_job = _job(session, call, site)._replace(on_beat=hear)
+            again_job = _job(session, call, site)._replace(on_beat=_listener(run, user, call))
             scopes[call.number] = _scope_of(again_job)
             batch.add(again_job)
         else:
@@ -277,13 +276,18 @@ def _with_sources(
     return [*before, Draft(body, act._replace(origin=origin, causes=(*act.causes, *read.causes)))]
 
 
-def _listener(run: Run | None, user: User) -> Callable[[str], object] | None:
-    """Return a function that tells listeners the output of commands; None if none listens."""
+def _listener(
+    run: Run | None, user: User, beats: ToolCallState | None = None
+) -> Callable[[str], object] | None:
+    """Return a function that tells listeners the output of commands, or the heartbeats of a call;
+    None if none listens.
+    """
     if run is None or not run.listeners:
         return None
+    name = beats.tool.name if beats is not None else ""
 
     def hear(text: str) -> None:
-        run.listeners.tell(OutputDelta(text, user.path))
+        run.listeners.tell(OutputDelta(text, user.path, name))
 
     return hear
 

@@ -154,7 +154,7 @@ def afford(session: Session, effect: AskModel) -> Afforded:
         found.asked,
         found.left,
         isinstance(last, Refusal),
-        _refusal_reason(found, effect.model, cost),
+        _refusal_text(found, effect, usage),
     )
     afforded = _record_refusal(session, effect, body)
     return afforded._replace(
@@ -198,7 +198,7 @@ def afford_again(session: Session, effect: AskModel) -> Afforded:
     tokens, cost = usage.input_tokens + usage.output_tokens, _cost_of(effect.model, usage)
     found = budget.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
     if isinstance(found, Refusal):
-        why = _refusal_reason(found, effect.model, cost)
+        why = _refusal_text(found, effect, usage)
         return _record_refusal(
             session, effect, k.BudgetRefused(found.limit, found.asked, found.left, True, why)
         )
@@ -262,18 +262,24 @@ def _written_price(model: Model, usage: Usage) -> Price | None:
     return price.price_of(usage)
 
 
-def _refusal_reason(refusal: Refusal, model: Model, cost: int | None) -> str:
-    """Return the next step where a limit in dollars cannot be kept; "": there is simply not enough
-    left.
-    """
-    if refusal.limit != "cost_usd" or cost is not None:
-        return ""
-    step = (
-        f'give it one, price = [0.5, 1.5] under [models."{model.name}"] in plait.toml or'
-        " ChatModel(…, price=(0.5, 1.5)), in dollars per million tokens, or set tokens_max or"
-        " steps_max instead"
-    )
-    return f"no price is known for {model.name}, so cost_usd_max cannot be kept; {step}"
+def _refusal_text(refusal: Refusal, effect: AskModel, usage: Usage) -> str:
+    """Return why an ask is refused: who asks, for how much, and where the budget has gone."""
+    model = effect.model.name
+    if refusal.is_unpriced:
+        step = (
+            f'give it one, price = [0.5, 1.5] under [models."{model}"] in plait.toml or'
+            " ChatModel(…, price=(0.5, 1.5)), in dollars per million tokens, or set tokens_max or"
+            " steps_max instead"
+        )
+        return f"no price is known for {model}, so cost_usd_max cannot be kept; {step}"
+    if refusal.limit not in ("tokens", "cost_usd"):
+        return f"{effect.path} asks {model}, and {refusal.reason}"
+    prompt, answer = usage.input_tokens, usage.output_tokens
+    parts = f"{prompt:,} for its prompt, {answer:,} for its answer by tokens_max"
+    if not answer:
+        parts = "for its prompt; its answer has no tokens_max"
+    cost = f"${refusal.asked:.4g} for " if refusal.limit == "cost_usd" else ""
+    return f"{effect.path} needs {cost}{prompt + answer:,} tokens ({parts}); {refusal.reason}"
 
 
 # ── providers that do not count ──────────────────────────────────────────────────────────────
@@ -367,10 +373,9 @@ def _tool_budget(session: Session, run: Run | None) -> SharedBudget | None:
 
 
 def refusal_of(refusal: Refusal) -> tuple[k.BudgetRefused, Failure]:
-    why = f"the budget does not allow it: {refusal.limit} ({refusal.left:g} left)"
-    return k.BudgetRefused(refusal.limit, refusal.asked, refusal.left), Failure(
-        "BudgetExceeded", f"{why}. It was not run"
-    )
+    body = k.BudgetRefused(refusal.limit, refusal.asked, refusal.left, why=refusal.reason)
+    why = f"the budget does not allow it: {refusal.reason}. It was not run"
+    return body, Failure("BudgetExceeded", why)
 
 
 def held_seconds_of(session: Session, started: Event) -> float:

@@ -36,6 +36,8 @@ class Frame(NamedTuple):
         Policy, ...
     ] = ()  # its callers' and its own: a call may no more than its caller
     how: How = ""
+    is_judged: bool = False  # guards decide if people see its answers
+    is_silent: bool = False  # listeners do not hear the texts of the calls inside it
 
 
 class CallStack:
@@ -128,6 +130,26 @@ class CallStack:
         with self._lock:
             self._counts[log, scope] += 1
             return self._counts[log, scope]
+
+    # ── texts ────────────────────────────────────────────────────────────────────────────────
+
+    def judging_call(self, log: LogId) -> str:
+        """Return the outermost call whose guards decide if people see the replies in a log; "":
+        there is none.
+        """
+        return next((frame.call for frame in self._answering(log) if frame.is_judged), "")
+
+    def is_silenced(self, log: LogId) -> bool:
+        """True if listeners do not hear the texts of the innermost call that has a log in hand."""
+        return any([frame.is_silent for frame in self._answering(log)[:-1]])
+
+    def _answering(self, log: LogId) -> list[Frame]:
+        """Return the calls to which the replies in a log belong. Those of an agent to which another
+        one handed the conversation are not the other one's.
+        """
+        frames = self.frames(log)
+        has_handed = [*(frame.how == "handoff" for frame in frames[1:]), False]
+        return [frame for frame, gone in zip(frames, has_handed, strict=False) if not gone]
 
     # ── threads and tools ────────────────────────────────────────────────────────────────────
 

@@ -10,9 +10,10 @@ import msgspec
 
 from plait import secrets
 from plait.event.kinds import File
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.model.base import Delta, ReasoningDelta, TextDelta, ToolDelta, Turn, Unseen
 from plait.model.files import unseen_parts
+from plait.runtime.answer_text import SPOKEN
 from plait.runtime.effects import AskModel
 from plait.runtime.run import Run
 from plait.secrets import HiddenPieces
@@ -23,14 +24,14 @@ class UnseenWarning(UserWarning):
 
 
 class DeltaTeller:
-    """Hands the deltas of one attempt to the listeners of a run.
+    """Hands on the deltas of one attempt, to the listeners of a run.
 
     A secret can lie across deltas, so of each text that grows (the answer, its reasoning, the
     arguments of each call) the end is held back while it could be the beginning of one.
     """
 
-    def __init__(self, run: Run, path: str) -> None:
-        self._run, self._path = run, path
+    def __init__(self, path: str, tell: Callable[[Delta], object]) -> None:
+        self._path, self._tell = path, tell
         self._pieces: dict[tuple[type[Delta], int], tuple[HiddenPieces, Delta]] = {}
 
     def __call__(self, delta: Delta) -> None:
@@ -38,7 +39,7 @@ class DeltaTeller:
         field = _GROWING.get(type(delta))
         text = getattr(delta, field) if field else ""
         if not field or not text or not secrets.is_armed():
-            self._run.listeners.tell(delta)
+            self._tell(delta)
             return
         key = type(delta), getattr(delta, "index", 0)
         pieces = self._pieces[key][0] if key in self._pieces else HiddenPieces()
@@ -53,7 +54,30 @@ class DeltaTeller:
 
     def _show(self, delta: Delta, field: str, text: str) -> None:
         if text:
-            self._run.listeners.tell(msgspec.structs.replace(delta, **{field: text}))
+            self._tell(msgspec.structs.replace(delta, **{field: text}))
+
+
+def teller_of(run: Run, effect: AskModel, log: LogId) -> DeltaTeller | None:
+    """Return the teller of an attempt. None: there are no listeners.
+
+    Texts that are no part of the conversation are not told: those of guards, of selectors, and of
+    agents that work for an agent which holds its text back.
+    """
+    if effect.text is not None:
+        effect.text.begin_reply()
+    if not run.listeners:
+        return None
+    tell = effect.text.tell if effect.text is not None else run.listeners.tell
+    if not is_unheard(run, effect, log):
+        return DeltaTeller(effect.path, tell)
+    return DeltaTeller(
+        effect.path, lambda delta: None if isinstance(delta, SPOKEN) else tell(delta)
+    )
+
+
+def is_unheard(run: Run, effect: AskModel, log: LogId) -> bool:
+    """True if listeners do not hear the text of an ask."""
+    return effect.aside or run.stack.is_silenced(log)
 
 
 def tell_unseen_parts(

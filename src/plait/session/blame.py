@@ -1,7 +1,8 @@
 """The event that wrote each line of a file: its versions along a story, and the lines of each.
 
 Every event that left a tree is a version of the file, after the one before it in its log; a merge
-comes after one version of each of its branches. A line belongs to the first version that has it.
+comes after one version of each of its branches, and so does the outcome of an agent as a tool whose
+files were taken. A line belongs to the first version that has it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from plait.event.kinds import ForkedFrom, Merged, ToolFailed, ToolRequested, Too
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.events import path_events
 from plait.session.files import TREE_KINDS, tree_left_by
+from plait.session.fold import state_at
 from plait.session.state import State
 from plait.store import Store
 from plait.workspace.base import CHANGED_MAX, TreeEntry
@@ -78,6 +80,7 @@ class _RecordedTree(msgspec.Struct):
     tree: Digest
     tool: str
     branch: str
+    taken: Event | None = None  # the last event of a branch whose files the event took over
 
 
 def path_in_tree(path: str) -> str:
@@ -103,7 +106,7 @@ def blame(store: Store, state: State, name: str, path: str) -> Blame:
         raise NoSuchFile(path)
     if last.kind != "file":
         raise NotAFile(path, f"a {last.kind}")
-    history = _History(store, reader, path, _recorded_trees(store, state, path))
+    history = _History(store, reader, path, _recorded_trees(store, state, path, set()))
     lines = [
         _blame_line(number, tag, text.removesuffix(b"\n").decode("utf-8", "replace"))
         for number, (tag, text) in enumerate(
@@ -129,20 +132,46 @@ def _blame_line(number: int, written: _RecordedTree, text: str) -> Line:
     )
 
 
-def _recorded_trees(store: Store, state: State, path: str) -> Iterator[_RecordedTree]:
-    """Yield every tree on the path that may have another version of this file."""
+def _recorded_trees(
+    store: Store, state: State, path: str, seen: set[Digest], branch: str = ""
+) -> Iterator[_RecordedTree]:
+    """Yield every tree on the path, and on those of branches whose files were taken, that may have
+    another version of this file; each once.
+    """
     tools: dict[str | None, str] = {}
     readable = shown_path(path)
     for span, event in path_events(store, state.story.path, _KINDS):
-        body, tree = event.body, tree_left_by(event)
+        body, tree, taken = event.body, tree_left_by(event), None
         if isinstance(body, ToolRequested):
             tools[event.header.call] = body.tool
         elif isinstance(body, (ToolReturned, ToolFailed)) and body.trees is not None:
             changed = body.trees.changed
             if readable not in changed and len(changed) < CHANGED_MAX:
                 tree = None
-        if tree is not None:
-            yield _RecordedTree(event, tree, tools.get(event.header.call, ""), span.branch or "")
+        if tree is None or event.id in seen:
+            continue
+        seen.add(event.id)
+        if isinstance(body, ToolReturned) and (taken := _taken_branch(store, event)) is not None:
+            there = state_at(store, taken.log, taken.seq)
+            yield from _recorded_trees(store, there, path, seen, there.label or branch)
+        tool = tools.get(event.header.call, "")
+        yield _RecordedTree(event, tree, tool, span.branch or branch, taken)
+
+
+def _taken_branch(store: Store, outcome: Event) -> Event | None:
+    """Return the last event of the branch in which a workflow carried out a call, by the outcome of
+    the call. None: no workflow did.
+    """
+    for cause in outcome.header.causes:
+        last = store.event(cause)
+        if last.log == outcome.log:
+            continue
+        first = store.log(last.log).place + 1
+        forked = next(store.read(last.log, first, first))
+        asked = [store.event(each).header.call for each in forked.header.causes]
+        if isinstance(forked.body, ForkedFrom) and outcome.header.call in asked:
+            return last
+    return None
 
 
 class _History:
@@ -171,9 +200,7 @@ class _History:
         open = [last] if last is not None else []
         while open:
             above = [
-                each
-                for each in self._trees_before(open[-1].event)
-                if each.event.id not in self._known
+                each for each in self._trees_before(open[-1]) if each.event.id not in self._known
             ]
             if above:
                 open += above
@@ -187,7 +214,7 @@ class _History:
         entry = self._reader.find(written.tree, self._path)
         entry = entry if entry is not None and entry.kind == "file" else None
         above = list(
-            dict.fromkeys(self._known[each.event.id] for each in self._trees_before(written.event))
+            dict.fromkeys(self._known[each.event.id] for each in self._trees_before(written))
         )
         same = next((at for at in above if _is_same_content(self._entries[at], entry)), None)
         if same is None:
@@ -198,10 +225,13 @@ class _History:
             self._entries.append(entry)
         self._known[written.event.id] = same
 
-    def _trees_before(self, event: Event) -> Iterator[_RecordedTree]:
+    def _trees_before(self, written: _RecordedTree) -> Iterator[_RecordedTree]:
+        event, taken = written.event, written.taken
         places = [(event.log, event.seq - 1)]
         if isinstance(event.body, Merged):
             places += [(branch.log, branch.seq) for branch in event.body.branches]
+        if taken is not None:
+            places.append((taken.log, taken.seq))
         for place in places:
             if (found := self._tree_at(*place)) is not None:
                 yield found

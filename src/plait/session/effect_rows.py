@@ -19,6 +19,7 @@ from plait.event.kinds import (
     Trees,
 )
 from plait.ids import LogId, Micros
+from plait.session.content import text_of, unpack
 from plait.store import Row, Rows, Scalar, Store, Table
 
 Outcome = Literal["open", "returned", "failed", "unknown", "undone"]
@@ -163,6 +164,7 @@ class FoundCall(msgspec.Struct, frozen=True):
     time: Micros
     run: str | None
     paths: tuple[str, ...]  # the paths that it changed, by its last outcome
+    why: str = ""  # the first line of its failure, or the reason of another odd outcome
 
 
 def find_calls(store: Store, wanted: CallFilter) -> Iterator[FoundCall]:
@@ -217,7 +219,22 @@ def _found_call(store: Store, row: Row) -> FoundCall:
         int(str(row["time"])),
         None if row["run"] is None else str(row["run"]),
         trees.changed if isinstance(trees, Trees) else (),
+        "" if body is None else _reason_of(body, store),
     )
+
+
+def _reason_of(body: Body, store: Store) -> str:
+    """Return the first line that tells why a call failed, may have happened, or was undone."""
+    if isinstance(body, ToolFailed):
+        text = body.failure.message or body.failure.kind
+    elif isinstance(body, ToolReturned) and body.exit_code:
+        said = text_of(unpack(body.parts, store.get_blob)).strip()
+        text = f"exit code {body.exit_code}: {said}" if said else f"exit code {body.exit_code}"
+    elif isinstance(body, ToolUnknown):
+        text = body.why
+    else:
+        text = body.note if isinstance(body, ToolResolved) else ""
+    return text.strip().partition("\n")[0]
 
 
 def checked_path(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -24,11 +25,21 @@ def event_text(event: Event) -> str:
         body = event.body
     except PlaitError as error:
         return f"(unreadable: {error})"
+    if isinstance(body, k.HandedOff) and _is_call_below(event, body):
+        return f"called {body.to}"
     text_of_kind = TEXTS.get(event.kind)
     text = text_of_kind(body) if text_of_kind is not None else _other_text(event.kind, body)
     if event.kind in _ABOUT_A_MEMORY and event.header.causes:
         return f"m:{event.header.causes[0][:8]} {text}"
     return text
+
+
+def _is_call_below(event: Event, body: k.HandedOff) -> bool:
+    """Return True if an agent called one below it, such as an agent as a tool: the conversation
+    stays with the first one. A model hands off, a program calls.
+    """
+    path = unquote(event.actor.partition(":")[2])
+    return event.header.origin == "program" and body.to.startswith(f"{path}/")
 
 
 # These name their memory by their first cause.

@@ -1,13 +1,13 @@
 """Costs, added up over many sessions: by user, project, agent, model, session, run, day or tag.
 
 Every event stands in the store once, however many forks and merges take it along, so each is
-counted once. The rules are those of a session's own `spent`: over all that a session covers, the
-total is the same, less tool calls that a policy refused.
+counted once. The rules are those of a session's own `spent`. The total of a session is that, less
+tool calls that a policy refused, and with the branches that its runs opened and did not merge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,9 +17,11 @@ from plait.errors import InvalidValue
 from plait.event import Event
 from plait.event.kinds import ModelAsked, ToolRequested, Usage
 from plait.ids import LogId, Micros
-from plait.session.grants import SPENDING, spent_by
+from plait.session.grants import SPENDING, spent_by, spent_in
 from plait.session.listing import session_row
+from plait.session.ports import store_at
 from plait.session.reading import Reading
+from plait.session.run_branches import branches_of_runs, is_of_run
 from plait.session.state import NOTHING, Spent
 from plait.session.times import When, parse_when
 from plait.session.value import counted_logs
@@ -39,6 +41,8 @@ class Costs(NamedTuple):
     # "": there is none, as there is no model to a call of the program's own
     rows: tuple[tuple[tuple[str, ...], Spent], ...]
     total: Spent
+    # the part of the total in branches that were not merged. None: it is not about one session
+    not_merged: Spent | None = None
     since: Micros | None = None  # None: from the beginning
     until: Micros | None = None  # None: up to the end
 
@@ -51,7 +55,8 @@ def costs(
     until: When | None = None,
     session: Reading | None = None,
 ) -> Costs:
-    """Add up the costs of the sessions of a store, or of one session and all that it covers.
+    """Add up the costs of the sessions of a store, or of one session, all that it covers, and the
+    branches of its runs.
 
     A span such as "7d" counts back from the last event.
     """
@@ -61,7 +66,8 @@ def costs(
     first, last = _time_limits(store, since, until, session)
     about = _Filing(store, session)
     sums: dict[tuple[str, ...], list[Spent]] = {}
-    for event in _events(store, session, losing="run" in names):
+    losing = list[Spent]()
+    for event in _events(store, session):
         body: Any = event.body
         about.note_model(event, body)
         if (first is None or event.time >= first) and (last is None or event.time <= last):
@@ -70,9 +76,22 @@ def costs(
                 sums.setdefault(
                     tuple([about.value(name, event, body) for name in names]), []
                 ).append(spent)
+                if session is not None and about.branch(event):
+                    losing.append(spent)
     rows = [(key, _sum_spent(parts)) for key, parts in sums.items()]
     rows.sort(key=lambda row: (-row[1].cost_usd_nano, -row[1].tokens, row[0]))
-    return Costs(names, tuple(rows), _sum_spent([spent for _, spent in rows]), first, last)
+    total, not_merged = _sum_spent([spent for _, spent in rows]), _sum_spent(losing)
+    return Costs(
+        names, tuple(rows), total, not_merged if session is not None else None, first, last
+    )
+
+
+def spent_in_branches(session: Reading) -> Spent:
+    """Return the amounts spent in branches that runs of a session opened and did not merge:
+    `session.budget.used` does not count them.
+    """
+    store, covers = store_at(session.store), counted_logs(session)
+    return spent_in(_events_of_branches(store, session, covers))
 
 
 def _is_refused(body: Any) -> bool:
@@ -113,11 +132,8 @@ def _time_limits(
     )
 
 
-def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[Event]:
-    """Yield each event that may have cost something, once.
-
-    `losing`: also of branches of its runs that the session does not cover.
-    """
+def _events(store: Store, session: Reading | None) -> Iterator[Event]:
+    """Yield each event that may have cost something, once."""
     if session is None:
         for _, event in store.feed(kinds=SPENDING):
             yield event
@@ -125,38 +141,15 @@ def _events(store: Store, session: Reading | None, *, losing: bool) -> Iterator[
     covers = counted_logs(session)
     for log, upto in covers.items():
         yield from store.read(log, store.log(log).place + 1, upto, kinds=SPENDING)
-    for log in _branches_of_runs(store, covers) if losing else ():
-        yield from store.read(
-            log, max(store.log(log).place, covers.get(log, 0)) + 1, kinds=SPENDING
-        )
+    yield from _events_of_branches(store, session, covers)
 
 
-def _branches_of_runs(store: Store, covers: Mapping[LogId, int]) -> Iterator[LogId]:
-    """Yield the logs that runs forked from these logs, and their forks, if they have events that
-    are not covered.
-    """
-    logs, seen = list(covers), set[LogId]()
-    while logs:
-        parent = logs.pop()
-        last = covers.get(parent) if not _is_of_run(store, parent) else None
-        for row in store.rows("session", "session", {"parent": parent}, limit=2**31):
-            log = LogId(str(row["log"]))
-            if (
-                log in seen
-                or (last is not None and int(row["place"] or 0) > last)
-                or not _is_of_run(store, log)
-            ):
-                continue
-            seen.add(log)
-            logs.append(log)
-            if covers.get(log, 0) < store.log(log).tip:
-                yield log
-
-
-def _is_of_run(store: Store, log: LogId) -> bool:
-    """Return True if a run made this log, as a branch of its own."""
-    first = store.log(log).place + 1
-    return next(store.read(log, first, first)).header.run is not None
+def _events_of_branches(
+    store: Store, session: Reading, covers: dict[LogId, int]
+) -> Iterator[Event]:
+    for log in branches_of_runs(session):
+        first = max(store.log(log).place, covers.get(log, 0)) + 1
+        yield from store.read(log, first, kinds=SPENDING)
 
 
 def _sum_spent(parts: Sequence[Spent]) -> Spent:
@@ -211,7 +204,7 @@ class _Filing:
             at = waiting[-1]
             merges = (
                 self._store.rows("graph", "merge", {"log": at}, limit=2**31)
-                if _is_of_run(self._store, at)
+                if is_of_run(self._store, at)
                 else None
             )
             known = [

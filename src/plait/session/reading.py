@@ -23,7 +23,7 @@ from plait.event.kinds import (
     RunResumed,
     RunStarted,
 )
-from plait.session.about import MESSAGE_KINDS, events_about, last_message, last_result
+from plait.session.about import events_about, last_message, last_result
 from plait.session.accessors import (
     SessionBudget,
     SessionChecks,
@@ -40,6 +40,7 @@ from plait.session.finding import list_values, open_value
 from plait.session.life import OPEN_RUN_STATUSES, RUN_STATUS, Status
 from plait.session.ports import host, note_read
 from plait.session.provenance import why
+from plait.session.shown import MessageList, path_messages
 from plait.session.state import Pending
 from plait.session.status import status_at
 from plait.session.trace import Trace
@@ -50,10 +51,8 @@ from plait.session.views import (
     Attachment,
     Effects,
     Facts,
-    Message,
     RunView,
     effects_of,
-    message_of,
 )
 from plait.store import Store
 
@@ -180,15 +179,12 @@ class Reading(SessionValue):
         return Events(position)
 
     @property
-    def messages(self) -> builtins.list[Message]:
-        """The transcript: its own path, and one named block per merged branch."""
+    def messages(self) -> MessageList:
+        """The transcript: its own path, and one named block per merged branch. `messages.shown`
+        are those that a person in the conversation may see.
+        """
         note_read(self._core.position)
-        store = self._core.store
-        found = (
-            message_of(event, span, store.get_blob)
-            for span, event in path_events(store, self._core.state.story.path, MESSAGE_KINDS)
-        )
-        return [message for message in found if message is not None]
+        return path_messages(self._core)
 
     def transcript(self) -> str:
         """Return the whole transcript as text, a paragraph for each message."""

@@ -116,7 +116,7 @@ class BudgetRefused(Body, frozen=True):
     asked: float
     left: float
     final: bool = False  # True: nothing is left for an answer either
-    why: str = ""  # if it is not for lack of it: the price is not known
+    why: str = ""  # who asked for how much, and where the limit has gone; or no price is known
 
 
 class Linked(Body, frozen=True):

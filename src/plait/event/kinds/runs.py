@@ -111,6 +111,8 @@ class ModelReplied(Body, frozen=True):
     price: Price | None = None  # None: no price is known for this model
     latency_us: DurationMicros = 0
     aside: bool = False  # a selector's: not part of the conversation
+    # the agent's call whose guards decide if people see it; "": it is shown as it is
+    judged_in: str = ""
 
     def refs(self) -> tuple[Digest, ...]:
         return blobs_of(self.parts)

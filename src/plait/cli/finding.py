@@ -1,0 +1,161 @@
+"""The search in the store: `find`, for events by their text, and for tool calls by index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+import click
+
+from plait.cli.calls import print_calls
+from plait.cli.common import Options, filters, listing
+from plait.cli.documents import event_document, print_json, print_jsonl
+from plait.cli.history import Filter
+from plait.cli.render import ACCENT, DIM, Cell, Column, Out
+from plait.event import Event
+from plait.event.kinds import FactRecorded, MessageSaid, ModelReplied
+from plait.ids import LogId, short
+from plait.session import Session
+from plait.session.content import text_of, unpack
+from plait.session.effect_rows import OUTCOMES, CallFilter, Outcome, checked_path
+from plait.session.event_text import event_text
+from plait.session.listing import session_row
+from plait.session.ports import store_at
+from plait.session.run_branches import branches_of_runs, logs_with_branches
+from plait.store import Store
+
+FOUND = 50  # on a terminal, unless a number is given
+
+
+@click.command()
+@click.argument("text", default="")
+@click.option(
+    "--session",
+    metavar="S",
+    help="Only in this session, as seen from there, and in its runs' branches.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"At most so many; else {FOUND} on a terminal or of calls, and all elsewhere.",
+)
+@click.option("--tool", metavar="NAME", help="Only calls of this tool.")
+@click.option("--path", metavar="PATH", help="Only calls that changed this file, or this folder.")
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only calls with this outcome.")
+@filters
+@listing
+def find(
+    given: Options,
+    text: str,
+    session: str | None,
+    limit: int | None,
+    tool: str | None,
+    path: str | None,
+    outcome: Outcome | None,
+    **which: Any,
+) -> None:
+    """Search what was said and recorded, in the whole store.
+
+    The newest come first; capitals do not matter. With --tool, --path or --outcome, tool calls are
+    searched instead, by index: one line for each, with the paths that it changed.
+    """
+    store = store_at(given.store)
+    value = given.open(session) if session is not None else None
+    if tool is not None or path is not None or outcome is not None:
+        if text or which["kinds"]:
+            raise click.UsageError(
+                "--tool, --path and --outcome search tool calls: leave out TEXT and --kind, or"
+                " them."
+            )
+        last = next(_read_backwards(store, None, None), None)
+        times = Filter.of((), None, which["since"], which["until"], last.time if last else 0)
+        wanted = CallFilter(
+            tool,
+            checked_path(path) if path is not None else None,
+            outcome,
+            which["by"],
+            logs_with_branches(value) if value is not None else None,
+            times.first,
+            times.last,
+        )
+        return print_calls(given, store, wanted, limit)
+    last = next(_read_backwards(store, value, None), None)
+    wanted = Filter.of(
+        which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0
+    )
+    hits = (
+        event
+        for event in _read_backwards(store, value, wanted.kinds)
+        if wanted(event) and _contains(store, event, text.casefold())
+    )
+    found = islice(hits, FOUND if limit is None and given.form == "text" and Out().tty else limit)
+    if given.form == "jsonl":
+        print_jsonl(map(event_document, found))
+    elif given.form == "json":
+        print_json({"text": text, "events": [event_document(event) for event in found]})
+    else:
+        _print_found(store, found, text)
+
+
+def _read_backwards(
+    store: Store, session: Session | None, kinds: set[str] | None
+) -> Iterator[Event]:
+    """Yield the events of a session and of the branches of its runs, or of the store; the newest
+    first.
+    """
+    if session is None:
+        return (event for _, event in store.feed(kinds=kinds, reverse=True))
+    own = store.read(session.id, 1, session.seq, kinds=kinds, reverse=True)
+    branches = [
+        store.read(log, store.log(log).place + 1, kinds=kinds, reverse=True)
+        for log in branches_of_runs(session)
+    ]
+    return merge(own, *branches, key=lambda event: event.time, reverse=True)
+
+
+def _contains(store: Store, event: Event, text: str) -> bool:
+    return (
+        not text
+        or text in event_text(event).casefold()
+        or text in _full_text(store, event).casefold()
+    )
+
+
+def _full_text(store: Store, event: Event) -> str:
+    """Return the text that `event_text` shortens or quotes: long messages, and texts of facts."""
+    if event.kind in (MessageSaid.__name__, ModelReplied.__name__):
+        body = event.body
+        assert isinstance(body, (MessageSaid, ModelReplied))
+        return text_of(unpack(body.parts, store.get_blob)) if body.refs() else ""
+    if event.kind == FactRecorded.__name__:
+        body = event.body
+        assert isinstance(body, FactRecorded)
+        return body.value if isinstance(body.value, str) else ""
+    return ""
+
+
+def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
+    out, names = Out(), dict[LogId, str]()
+
+    def row(event: Event) -> list[Cell]:
+        name = names.setdefault(event.log, str(session_row(store, event.log).get("label") or ""))
+        where = Cell(f"{short(event.log)}@{event.seq}", ACCENT)
+        header = event.header
+        return [
+            where,
+            Cell(name),
+            Cell(out.time(header.time), DIM),
+            Cell(header.actor, DIM),
+            Cell(_excerpt_around(out, event_text(event), text)),
+        ]
+
+    if not out.table([Column(), *[Column(aside=True)] * 3, Column(flex=True)], map(row, events)):
+        out.hint("Nothing was found.")
+
+
+def _excerpt_around(out: Out, says: str, text: str) -> str:
+    """Return the saying from shortly before the found text, if a terminal would cut that off."""
+    at = says.casefold().find(text.casefold()) if text else 0
+    return f"…{says[at - 20 :]}" if out.tty and at + len(text) > max(out.width - 50, 30) else says
