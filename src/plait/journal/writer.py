@@ -261,24 +261,13 @@ class DirectWriter:
     ) -> list[Event]:
         store = self.store(address)
         targets: list[tuple[LogId, Sequence[Draft]]] = []
-        owners: dict[LogId, LogId] = {}
         for log, drafts in posts:
-            target = house_of(store.id) if log is None else inbox_of(log)
             if log is not None:
                 check_decisions(address, log, drafts, _POSTED_DECISIONS)
-                owners[target] = log
-            targets.append((target, drafts))
-
-        def check_all(events: Sequence[Event]) -> None:
-            for event in events:
-                if event.seq == 1 and event.log in owners:
-                    # raises if there is no such log, whose inbox would never be read
-                    store.log(owners[event.log])
-            if check is not None:
-                check(events)
-
+                store.log(log)  # raises if there is no such log, whose inbox would never be read
+            targets.append((house_of(store.id) if log is None else inbox_of(log), drafts))
         return self.append_to_ends(
-            store, targets, blobs=blobs, check=check_all, run=run, fences=fences, kinds=kinds
+            store, targets, blobs=blobs, check=check, run=run, fences=fences, kinds=kinds
         )
 
     def append_to_ends(
