@@ -18,7 +18,7 @@ import os
 import stat
 import sys
 import sysconfig
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -199,17 +199,24 @@ def check_arguments(
     session: Session, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
     """Raise if the `forward` of a program cannot be called with these besides the session."""
-    try:
-        _signature_of(original(type(program))).bind(program, session, *args, **kwargs)
-    except TypeError as error:
+    if misfit := _misfit(original(type(program)), len(args), tuple(kwargs)):
         raise InvalidValue(
             type(program).__qualname__,
-            f"its forward does not take that: {error}",
+            f"its forward does not take that: {misfit}",
             "pass what forward takes besides the session",
-        ) from error
+        )
 
 
-_signature_of = lru_cache(256)(inspect.signature)  # every turn asks
+@lru_cache(256)  # every turn asks
+def _misfit(forward: Callable[..., Any], count: int, names: tuple[str, ...]) -> str:
+    """Return why a forward does not take so many arguments, and those of these names, besides the
+    session; "" if it does.
+    """
+    try:
+        inspect.signature(forward).bind(*[None] * (2 + count), **dict.fromkeys(names))
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def _recorded_arguments(

@@ -2,7 +2,7 @@
 queue, whatever happens to the clients and to the processes that run.
 
 Clients post, look and act in any order, and so do keepers of the queue; a client may go away before
-its turn, and a process may end before any write of a run. In the end all are gone: the status tells
+its turn, and a process may end, or let go of its run, before any write of a run. In the end all are gone: the status tells
 if anything is left, and a resume takes all of it.
 """
 
@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 
 from plait import Agent, ScriptedModel, Session, Workflow, open_store, resume, tool
 from plait.event import kinds as k
+from plait.journal.stops import Cancelled
 from plait.runs.take_up import resume_run
 from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp
 from plait.runs.turns import TurnClient
@@ -100,13 +101,15 @@ class Clients(RuleBasedStateMachine):
         self.looks[at] = self.clients[at].look()
 
     @precondition(lambda self: self.looks)
-    @rule(data=st.data(), ends=st.integers(-1, 12))
-    def act(self, data: st.DataObject, ends: int) -> None:
-        """Do the step that was due at the last look, up to so many writes; -1: to its end."""
+    @rule(data=st.data(), ends=st.integers(-1, 12), stop=st.sampled_from([_Ended, Cancelled]))
+    def act(self, data: st.DataObject, ends: int, stop: type[BaseException]) -> None:
+        """Do the step that was due at the last look, up to so many writes; -1: to its end. The
+        process is then killed, or lets go of the run.
+        """
         at = data.draw(st.sampled_from(sorted(self.looks)))
-        self._act(self.clients[at], self.looks.pop(at), ends)
+        self._act(self.clients[at], self.looks.pop(at), ends, stop)
 
-    def _act(self, client: QueueClient, step: object, ends: int) -> None:
+    def _act(self, client: QueueClient, step: object, ends: int, stop: type[BaseException]) -> None:
         begun: list[Run] = []
 
         def cut(entered: EnteredCall | Run) -> None:
@@ -116,7 +119,7 @@ class Clients(RuleBasedStateMachine):
 
             def on_write(moment: str, drafts: Sequence[Draft]) -> None:
                 if moment == "before" and next(left) == 0:
-                    raise _Ended
+                    raise stop
 
             run.journal.on_write = on_write if ends >= 0 else None
 
@@ -127,7 +130,7 @@ class Clients(RuleBasedStateMachine):
             elif isinstance(step, TakeUp):
                 session, workflow, watch = client.resumption_of(step)
                 resume_run(session, workflow, (), {}, watch, None, cut)
-        except _Ended:
+        except (_Ended, Cancelled):
             pass
         except BaseException as error:
             has_begun = bool(begun)
