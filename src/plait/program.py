@@ -50,24 +50,7 @@ def load(target: str) -> Workflow:
         raise InvalidValue(
             "workflow", f"{target!r} does not name one", "write FILE.py:Workflow or module:Workflow"
         )
-    file = Path(where)
-    module = (
-        _module_of(file)
-        if where.endswith(".py") or file.is_file()
-        else importlib.import_module(where)
-    )
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            there = [
-                each for each, value in vars(module).items() if _is_from(value, module.__name__)
-            ]
-            raise InvalidValue(
-                "workflow",
-                f"{where} has no {name!r}",
-                f"it has: {', '.join(there) or 'no workflows'}",
-            )
-        found = getattr(found, part)
+    found = find_code(where, name)
     if isinstance(found, Tool):  # calling it would run it
         raise InvalidValue(
             "workflow",
@@ -78,8 +61,32 @@ def load(target: str) -> Workflow:
     if not isinstance(made, Workflow):
         step = "name a Workflow, or a function that makes one"
         raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
+    file = Path(where)
     name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
     return made
+
+
+def find_code(where: str, name: str) -> Any:
+    """Return the module at FILE or MODULE, or the value of this name in it; "": the module."""
+    file = Path(where)
+    module = (
+        _module_of(file)
+        if where.endswith(".py") or file.is_file()
+        else importlib.import_module(where)
+    )
+    found: Any = module
+    for part in name.split(".") if name else ():
+        if not hasattr(found, part):
+            there = [
+                each for each, value in vars(module).items() if _is_from(value, module.__name__)
+            ]
+            raise InvalidValue(
+                "workflow",
+                f"{where} has no {name!r}",
+                f"it has: {', '.join(there) or 'no workflows'}",
+            )
+        found = getattr(found, part)
+    return found
 
 
 def recorded_program(session: str, workflow: str, environment: Mapping[str, str]) -> Workflow:

@@ -63,5 +63,5 @@ def test_ends_that_agree_and_bad_input_exit_with_2(shell: Shell) -> None:
     assert "say how to test" in shell.error(2, "bisect", name)
     told = shell.run("bisect", name, "--", "sh", "-c", "exit 255")
     assert told.exit_code == 1 and "exit with 125 where it cannot test" in told.stderr
-    assert "was not placed" in shell.error(3, "bisect", shell.new("No files."), "--", "true")[-200:]
+    assert "is not placed" in shell.error(3, "bisect", shell.new("No files."), "--", "true")[-200:]
     shell.error(3, "bisect", name, "--good", "900", "--", "true")

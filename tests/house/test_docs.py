@@ -109,6 +109,9 @@ def test_the_readme_is_a_page_and_shows_what_the_payment_prints() -> None:
     example = ast.parse((ROOT / "examples" / "payment.py").read_text())
     _, _, printed = (ast.get_docstring(example) or "").partition("prints:\n\n")
     assert shown.strip() == dedent(printed).strip() != ""
+    command = [sys.executable, str(ROOT / "examples" / "payment.py")]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert re.sub(r"\b[0-9a-f]{8}@", "cf5a85b7@", ran).strip() == shown.strip()
 
 
 def test_the_page_on_chats_shows_the_example() -> None:

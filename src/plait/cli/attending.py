@@ -31,6 +31,8 @@ from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
 from plait.session.value import open_run_of
 
+# a resume takes the run over before it calls the program
+_RESUMED = "The step was not executed; that the run was resumed is on record."
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
 Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
 
@@ -102,7 +104,7 @@ class RunAttendant:
             except Cancelled as cancelled:
                 return RunEnd("cancelled", now(), f"it was cancelled: {cancelled}", cancelled)
             except ReplayDiverged as error:
-                raise divergence_error(self.given, error) from error
+                raise divergence_error(self.given, error, _RESUMED) from error
             except NeedsWorkflow as error:
                 raise missing_program_error(self.given, error) from error
             except Exception as error:

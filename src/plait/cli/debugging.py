@@ -51,7 +51,7 @@ def debug_command(given: Options, name: str, target: str | None) -> None:
 
 
 def _print_stop(out: Out, step: Event, point: ProgramPoint) -> None:
-    out.print_brief(Cell(f"{short(step.log)}@{step.seq}", ACCENT), f"  {event_text(step)}")
+    out.print_brief(Cell(f"{short(step.log)}@{step.seq}", ACCENT), "  ", event_text(step))
     if point.is_ours:
         file = os.path.basename(point.frame.f_code.co_filename)
         out.line(Cell(f"  no code of yours is at work there: this is Plait's own, {file}", DIM))

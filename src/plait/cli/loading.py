@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +24,22 @@ def load_workflow(target: str, model: str | None = None) -> Workflow:
     from plait.workflow import name_target, target_of
 
     import_from_here()
-    where = target.rpartition(":")[0]
-    try:
+    with loading_errors(target):
         program = load(target)
+    if model is not None:
+        find(model)  # an unknown model is refused before anything is written
+        program.to(model=model)
+        # a resume asks the same model
+        name_target(program, {**target_of(program), "model": model})
+    return program
+
+
+@contextmanager
+def loading_errors(target: str) -> Generator[None]:
+    """Raise errors of loading FILE.py, MODULE or a name in it with the next step."""
+    where = target.rpartition(":")[0] or target
+    try:
+        yield
     except PlaitError:
         raise
     except SystemExit as error:
@@ -55,12 +70,6 @@ def load_workflow(target: str, model: str | None = None) -> Workflow:
             f"{target} cannot be loaded: {error_text(error)}",
             "correct it and run it again",
         ) from error
-    if model is not None:
-        find(model)  # an unknown model is refused before anything is written
-        program.to(model=model)
-        # a resume asks the same model
-        name_target(program, {**target_of(program), "model": model})
-    return program
 
 
 _MAIN = "put what a script does under if __name__ == '__main__':"

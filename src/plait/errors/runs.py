@@ -105,9 +105,9 @@ class NeedsWorkflow(SessionError):
 
 
 class ReplayDiverged(SessionError):
-    """The program wants another step than the one on record.
+    """The program wants another step than the one on record. That step was not executed.
 
-    Nothing was executed and nothing written.
+    A replay has written nothing. A resume has written that it took the run over.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class ReplayDiverged(SessionError):
                     ),
                     *sides,
                     (
-                        "Nothing was executed. Put the program back as it was, or go on live in a"
-                        f" branch: whatif(session, at={max(1, at - 1)})"
+                        "The step was not executed. Put the program back as it was, or go on live"
+                        f" in a branch: whatif(session, at={max(1, at - 1)})"
                         + (_ACCEPT.format(session=session) if log else ".")
                     ),
                 ]
