@@ -68,7 +68,7 @@ async def answer(chat: Session, text: str, key: str) -> AsyncIterator[str]:
     except Parked as parked:
         yield sent("waiting", await to_thread(open_asks, parked.session))
     except PlaitError as error:
-        yield sent("error", str(error))
+        yield sent("error", error.record_text)
 
 
 def sent(name: str, data: Any) -> str:

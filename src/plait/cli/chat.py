@@ -235,7 +235,7 @@ class Chat:
         return end
 
     def _print_error(self, error: PlaitError | ShellError) -> None:
-        first, *others = error.lines if isinstance(error, ShellError) else [str(error)]
+        first, *others = error.lines if isinstance(error, ShellError) else [error.record_text]
         self._out.line(Cell(first, BAD))
         for line in others:
             self._out.line(Cell(line, DIM))

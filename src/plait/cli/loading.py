@@ -119,7 +119,8 @@ def error_text(error: BaseException) -> str:
         if not frame.filename.startswith((ours, "<frozen"))
     ]
     at = f" ({_relative_path(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{at}"
+    text = error.record_text if isinstance(error, PlaitError) else str(error)
+    return f"{type(error).__name__}: {text}{at}"
 
 
 def _relative_path(file: str) -> str:

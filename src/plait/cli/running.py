@@ -326,7 +326,7 @@ def _resume_one(
     except ShellError as told:
         return "failed", told.lines[0]
     except PlaitError as error:
-        return "failed", str(error)
+        return "failed", error.record_text
     return outcome.status, outcome.why
 
 

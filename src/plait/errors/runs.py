@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.errors.base import brief
+from plait.errors.base import brief, without_full_stop
 from plait.errors.inputs import InvalidInput
 from plait.errors.sessions import SessionError
 
@@ -64,6 +64,7 @@ class TurnFailed(SessionError):
 
     def __init__(self, session: str, at: int, why: str) -> None:
         self.session, self.at, self.why = session, at, why
+        why = without_full_stop(why)
         super().__init__(
             f"the turn of session {session} that ended at {at} has no answer: {why}. Look at it"
             f" with `plait show {session}@{at}`; say it again, or resume it: plait resume"
