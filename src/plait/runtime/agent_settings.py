@@ -8,7 +8,7 @@ from typing import Any, cast
 from warnings import warn
 
 from plait.errors import InstructionFailed, InvalidValue, NoModel
-from plait.errors.base import spelling_step
+from plait.errors.spelling import check_argument_names
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.strict import check_text
@@ -16,7 +16,7 @@ from plait.ids import Digest
 from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Choice, Model
-from plait.model.fallback import Models, find_list, models_listed
+from plait.model.fallback import Models, find_list, models_listed, name_of_models
 from plait.model.settings import default_model
 from plait.runtime.effects import Record
 from plait.runtime.failures import text_of_error
@@ -26,11 +26,40 @@ from plait.runtime.replies import WRAPPED, WRAPPER
 from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.ports import Act, Draft
-from plait.session.typed import schema_of
+from plait.session.typed import name_of, schema_of, to_type
 from plait.tool import Tool
 
 Instruction = str | Callable[[Session], str]
 _CHOICES: Mapping[str, Choice] = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def brief_text(
+    instruction: Instruction, models: Models | None, tools: Iterable[str], returns: Any
+) -> str:
+    """Return the text between the brackets of an agent when it is printed."""
+    summary, model, names = instruction_name(instruction), name_of_models(models), ", ".join(tools)
+    parts = [repr(summary if len(summary) <= 60 else summary[:59] + "…")]
+    if model:
+        parts.append(f"model={model}")
+    if names:
+        parts.append(f"tools=[{names}]")
+    if returns is not None:
+        parts.append(f"returns={name_of(returns)}")
+    return ", ".join(parts)
+
+
+def type_fault(value: Any, type_: Any) -> str | None:
+    """Return why an answer does not have its type; None: it has."""
+    try:
+        to_type(value, type_)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    # a type of the program's own, which checks its values itself
+    except BaseException as error:
+        if ends_run(error):
+            raise
+        return f"{type(error).__name__}: {text_of_error(error)}"
+    return None
 
 
 # ── when it is made ──────────────────────────────────────────────────────────────────────────
@@ -38,13 +67,9 @@ _CHOICES: Mapping[str, Choice] = {"auto": "auto", "required": "any", "none": "no
 
 def check_spelling(given: Iterable[str], init: Callable[..., object]) -> None:
     """Raise for an argument that an agent does not have, with the name that was probably meant."""
-    names = init.__code__.co_varnames[
-        1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount
-    ]
-    for name in given:
-        if name not in names:
-            step = spelling_step(name, names, _MEANT)
-            raise InvalidValue(name, "an Agent has no such argument", step)
+    code = init.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    check_argument_names("an Agent", given, names, _MEANT)
 
 
 # Names that other libraries have for the same.
@@ -66,16 +91,22 @@ _MEANT = {
 
 
 class UndescribedTool(UserWarning):
-    """A tool that a model knows by its name alone."""
+    """A tool that a model knows by its name alone, or whose arguments may be anything."""
 
 
 def warn_of_undescribed(tools: Iterable[object]) -> None:
-    """Warn of tools without a docstring: a model decides by it when to call them."""
+    """Warn of tools without a docstring, by which a model decides when to call them, and of those
+    with parameters without a type, for which it may pass anything.
+    """
     for tool in tools:
         if isinstance(tool, Tool) and not tool.description:
             step = "write a docstring, or pass description= to @tool"
             text = f"the tool {tool.name} has no docstring: a model is told its name alone; {step}"
             warn(text, UndescribedTool, stacklevel=3)
+        if isinstance(tool, Tool) and tool.untyped:
+            names, step = ", ".join(tool.untyped), f"annotate it: {tool.untyped[0]}: str"
+            text = f"the tool {tool.name} takes {names} without a type: a model may pass anything"
+            warn(f"{text}; {step}", UndescribedTool, stacklevel=3)
 
 
 def check_instruction(instruction: object) -> None:
