@@ -1,4 +1,4 @@
-"""A chat over HTTP, with two workers or more: docs/chat.md explains it.
+"""A chat over HTTP, with two workers or more: docs/chat.md explains it. It needs a model:
 
 PLAIT_MODEL=openai:gpt-5 uvicorn chat_server:app --workers 2
 """

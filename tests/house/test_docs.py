@@ -29,7 +29,10 @@ from tests.support.servers import uvicorn_server
 ROOT = Path(__file__).parents[2]
 PLAIT = ROOT / "src" / "plait"
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
 COMING = {"cli.md"}  # pages that land with what they describe
