@@ -37,7 +37,7 @@ def main() -> None:
         session = answer(session.say(text))
     for event in session.events:
         body = event.body
-        if isinstance(body, HandedOff) and body.reason:
+        if isinstance(body, HandedOff):
             print(f"to {body.to}, because {body.reason}")
 
 

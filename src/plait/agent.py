@@ -1,6 +1,6 @@
 """Agents: an instruction, a model, tools and a view, as one reusable layer.
 
-The turn is a generator that yields effects and knows neither threads nor event loops nor vendors.
+Its loop (`runtime.agent_loop`) yields effects and knows no threads, event loops or vendors.
 It asks, runs the tools that the reply asks for, and asks again, until a reply asks for none. When
 it has asked as often as it may, it is told so and answers with the material it has. When the prompt
 outgrows `context_max`, the earlier steps are summarised first. An agent with a memory searches it
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from plait.calls.model_call import Retry
-from plait.errors import GuardRefused, InvalidValue, ResultInvalid
+from plait.errors import GuardRefused, InvalidValue
 from plait.errors.spelling import InitSignature
 from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
@@ -23,6 +23,7 @@ from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
 from plait.model.base import Model, Spec
 from plait.model.fallback import Models, check_models
+from plait.runtime.agent_loop import ask_and_act
 from plait.runtime.agent_settings import (
     answer_schema,
     brief_text,
@@ -42,12 +43,13 @@ from plait.runtime.agent_settings import (
     type_fault,
     warn_of_undescribed,
 )
-from plait.runtime.compaction import Compacting, Fit, Way, compact_before_ask
+from plait.runtime.compaction import Compacting, Way, compact_before_ask
 from plait.runtime.counting import TokenCount, count_prompt
 from plait.runtime.delegation import Takes, WorkflowTool
 from plait.runtime.drivers.blocking import drive
 from plait.runtime.drivers.on_loop import AsyncWaiter, adrive, run_in_thread
-from plait.runtime.effects import AgentMemory, AskModel, Recall, Tell, Turning, UseTools
+from plait.runtime.effect_loop import perform_effects
+from plait.runtime.effects import AgentMemory, AskModel, EffectGenerator, Recall, Tell
 from plait.runtime.guards import (
     REJECTED,
     Guard,
@@ -61,23 +63,19 @@ from plait.runtime.handoffs import (
     agents_in_reach,
     desk_of,
     handoff_tools,
-    use_and_hand_off,
 )
-from plait.runtime.invoke import Invocation, ainvoke, invoke
+from plait.runtime.invoke import Invocation, ainvoke, invoke, take_over
 from plait.runtime.names import principal_of
 from plait.runtime.policy import Policy
 from plait.runtime.prompt import View
 from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
-from plait.runtime.turn import play
 from plait.session import Session
-from plait.session.typed import name_of
 from plait.tool import Tool, ToolSource, as_tool
 from plait.workflow import Nested, Workflow, original
 
 STEPS_MAX = 32
-LIMIT = "You have used all your steps. Answer now with what you have, without calling tools."
 
 
 class Agent(Workflow):
@@ -240,7 +238,12 @@ class Agent(Workflow):
         check_list("handoffs", agents, "agents")
         given = tuple(agents)
         for agent in given:
-            check_kind("handoffs", agent, Agent, "pass agents, as in handoffs=[billing]")
+            if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+                why, step = (
+                    f"a {type(agent).__name__} is not one",
+                    "pass agents: handoffs=[billing]",
+                )
+                raise InvalidValue("handoffs", why, step)
         if not given:
             why = "there is nobody to hand off to"
             raise InvalidValue("handoffs", why, "pass agents, or leave it out")
@@ -291,49 +294,49 @@ class Agent(Workflow):
         names = [source.name for source in self._sources]
         return brief_text(self.instruction, self.model, names, self._type)
 
-    # ── the turn ─────────────────────────────────────────────────────────────────────────────
+    # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
     def forward(self, session: Session) -> Session:
         desk = desk_of(self, session)
         if desk is None or desk.agent is not self:
-            return self._take_turn(session)
+            return self._perform(session)
         agent: Any = desk.first_agent(session)
         while agent is not None:
             if agent is self:
-                session = self._take_turn(session)
+                session = self._perform(session)
             else:
                 call = agent.invocation(session)
                 session = invoke(msgspec.structs.replace(call, how="handoff"))
             agent = desk.next_agent(session, agent)
         return session
 
-    def _take_turn(self, session: Session) -> Session:
+    def _perform(self, session: Session) -> Session:
         run = run_of(session)
         assert run is not None
-        return drive(play(self._turn(session)), run.io)
+        return drive(perform_effects(self._effects(session)), run.io)
 
     async def _forward_on_loop(self, session: Session) -> Session:
         desk = await run_in_thread(lambda: desk_of(self, session))
         if desk is None or desk.agent is not self:
-            return await self._take_turn_on_loop(session)
+            return await self._perform_on_loop(session)
         at = session
         agent: Any = await run_in_thread(lambda: desk.first_agent(at))
         while agent is not None:
             if agent is self:
-                session = await self._take_turn_on_loop(session)
+                session = await self._perform_on_loop(session)
             else:
                 call = agent.invocation(session)
                 session = await ainvoke(msgspec.structs.replace(call, how="handoff"))
             agent = desk.next_agent(session, agent)
         return session
 
-    async def _take_turn_on_loop(self, session: Session) -> Session:
+    async def _perform_on_loop(self, session: Session) -> Session:
         run = run_of(session)
         assert run is not None
         stops: list[int] = []
         try:
             return await adrive(
-                play(self._turn(session)),
+                perform_effects(self._effects(session)),
                 AsyncWaiter(run.io),
                 lambda: stops.append(run.stops.stop(session.id)),
             )
@@ -353,6 +356,7 @@ class Agent(Workflow):
         return msgspec.structs.replace(
             call,
             agent=call.name,
+            is_desk=bool(self._handoffs),
             setup=self._encode_setup,
             # a subclass may have a forward of its own
             forward_on_loop=self._forward_on_loop if call.forward is _FORWARD else None,
@@ -376,11 +380,12 @@ class Agent(Workflow):
         choice = self.tool_choice if self.tool_choice != "auto" else ""
         return Setup(instruction, specs, self.parameters, self._schema, self.view, choice)
 
-    def _turn(self, session: Session) -> Turning[Session]:
+    def _effects(self, session: Session) -> EffectGenerator[Session]:
         run = run_of(session)
         assert run is not None
         frame = run.stack.frames(session.id)[-1]
         path = frame.path
+        take_over(run, session, frame)
         actor, tools, model = f"agent:{principal_of(path)}", self.tools, model_of(self.model, path)
         session = pass_input(self._before, session, path)
         instruction = instruction_text(self.instruction, path, session)
@@ -406,7 +411,9 @@ class Agent(Workflow):
             else None
         )
         check = self._check if self._type is not None else None
-        session, is_handed = yield from turn(ask, self.steps_max, check, self._type, fit, handing)
+        session, is_handed = yield from ask_and_act(
+            ask, self.steps_max, check, self._type, fit, handing
+        )
         rejected = 0
         while self._after and not is_handed:
             session, why = pass_answer(self._after, session, path, actor)
@@ -417,7 +424,7 @@ class Agent(Workflow):
                 raise GuardRefused(path, why.guard, "answer", why.reason, session)
             session, _ = yield Tell(session, REJECTED.format(why=why.reason))
             again = ask._replace(session=session, choice="auto", forced="")
-            session, is_handed = yield from turn(
+            session, is_handed = yield from ask_and_act(
                 again, self.steps_max, check, self._type, fit, handing
             )
         prompt.put_back()
@@ -433,66 +440,3 @@ class Agent(Workflow):
 
 
 _FORWARD = original(Agent)
-
-
-def turn(
-    ask: AskModel,
-    steps_max: int,
-    check: Callable[[Any], str | None] | None = None,
-    type_: Any = None,
-    fit: Fit | None = None,
-    handing: Handing | None = None,
-) -> Turning[tuple[Session, bool]]:
-    """Ask and act until there is an answer, or the conversation is handed off: then return True.
-
-    `check` returns why an answer will not do, `fit` makes the prompt fit before each ask.
-    """
-    session, misses, step = ask.session, 0, 0
-    while step <= steps_max:
-        last = step == steps_max
-        if last:
-            session, _ = yield Tell(session, LIMIT)
-        session = session if fit is None else (yield from fit(session))
-        session, answer = yield ask._replace(session=session, choice="none" if last else ask.choice)
-        step += 1
-        if ask.choice == "any":  # forced once: it would never come to an answer
-            ask = ask._replace(choice="auto", forced="")
-        chosen = handing.target_in(answer) if handing is not None else None
-        if handing is not None and chosen is not None:
-            session, is_handed = yield from use_and_hand_off(ask, session, answer, handing, chosen)
-            if is_handed:
-                return session, True
-        elif answer.calls:
-            session, _ = yield UseTools(
-                session,
-                answer.runnable,
-                ask.tools,
-                ask.actor,
-                ask.path,
-                answer.requests,
-                answer.spoken,
-            )
-        elif last and not answer.text and answer.data is None:
-            session, _ = yield Tell(
-                session,
-                f"(no answer: all {steps_max} steps were used, and the last reply said nothing)",
-                "assistant",
-            )
-        elif (
-            check is not None
-            and (why := check(answer.data.value) if answer.data is not None else "it is not JSON")
-            is not None
-        ):
-            misses += 1
-            if misses > 2 or last:
-                if not is_tried_again(session):
-                    raise ResultInvalid(ask.path, name_of(type_), why, session)
-                misses = step = 0
-            session, _ = yield Tell(
-                session,
-                f"That answer does not have the shape that was asked for: {why}. Answer again, in"
-                " that shape.",
-            )
-        else:
-            break
-    return session, False

@@ -19,10 +19,10 @@ from plait.model.fallback import Models, check_models, name_of_models
 from plait.runtime.agent_settings import model_of
 from plait.runtime.compaction import INSTRUCTION, KEEP, Rule, Way, compact_session
 from plait.runtime.drivers.blocking import drive
+from plait.runtime.effect_loop import perform_effects
 from plait.runtime.effects import AgentMemory
 from plait.runtime.invoke import Invocation
 from plait.runtime.registry import run_of
-from plait.runtime.turn import play
 from plait.session import Session
 from plait.workflow import Workflow
 
@@ -88,7 +88,7 @@ class Compactor(Workflow):
         assert run is not None
         frame = run.stack.frames(session.id)[-1]
         return drive(
-            play(
+            perform_effects(
                 compact_session(
                     session, self.way(frame.path), frame.path, retry=self._retry, call=frame.call
                 )

@@ -37,9 +37,24 @@ def _no_run() -> Code | None:
     return None
 
 
+class PieceOfWork:
+    """A piece of work of a thread that does other work before and after it."""
+
+    def __init__(self) -> None:
+        self._is_going = True
+
+    def end(self) -> None:
+        self._is_going = False
+
+    def is_alive(self) -> bool:
+        """As of a thread: True until the work is done."""
+        return self._is_going
+
+
 class _ThreadWork(threading.local):
     """The present work of a thread."""
 
+    piece: PieceOfWork | None = None  # None: all that the thread does
     handed: Context | None = None  # the context of the code of a run that gave it this work
 
 
@@ -143,6 +158,22 @@ def enter_code() -> Context | None:
         _process.is_marking = True
         _work.handed = copy_context()
     return before
+
+
+@contextmanager
+def working() -> Generator[None]:
+    """Do one piece of the work of this thread within."""
+    piece = _work.piece = PieceOfWork()
+    try:
+        yield
+    finally:
+        _work.piece = None
+        piece.end()
+
+
+def present_work() -> PieceOfWork | threading.Thread:
+    """Return the work that is done here: the thread, or its present piece of work."""
+    return _work.piece or threading.current_thread()
 
 
 def leave_code(before: Context | None) -> None:

@@ -20,12 +20,13 @@ import sys
 import sysconfig
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from plait.bindings import find_objection
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
@@ -41,16 +42,18 @@ from plait.workflow import Workflow, name_target, original, target_of
 PRIVATE = "@"  # between the name of a file and the digest of its path, in the name of its module
 
 
+@runtime_checkable
+class Instructed(Protocol):
+    """A workflow that lets its caller, and the record of its runs, say what it is to do."""
+
+    def instruct(self, text: str) -> None: ...
+
+
 def load(target: str) -> Workflow:
     """Return the workflow at FILE:NAME or MODULE:NAME: a class, an object, or a function that makes
     one.
     """
-    where, _, name = target.rpartition(":")
-    if not where or not name:
-        raise InvalidValue(
-            "workflow", f"{target!r} does not name one", "write FILE.py:Workflow or module:Workflow"
-        )
-    found = find_code(where, name)
+    found = load_value(target, "workflow")
     if isinstance(found, Tool):  # calling it would run it
         raise InvalidValue(
             "workflow",
@@ -61,35 +64,46 @@ def load(target: str) -> Workflow:
     if not isinstance(made, Workflow):
         step = "name a Workflow, or a function that makes one"
         raise InvalidValue("workflow", f"{target} is a {type(made).__name__}, not a workflow", step)
+    where, _, name = target.rpartition(":")
     file = Path(where)
     name_target(made, {"file": str(file.resolve()) if file.is_file() else where, "name": name})
     return made
 
 
-def find_code(where: str, name: str) -> Any:
+def load_value(target: str, what: str) -> Any:
+    """Return the value at FILE:NAME or MODULE:NAME. `what` it is to be is told in errors."""
+    where, _, name = target.rpartition(":")
+    if not where or not name:
+        raise InvalidValue(
+            what, f"{target!r} does not name one", "write FILE.py:NAME or module:NAME"
+        )
+    return find_code(where, name, what)
+
+
+def find_code(where: str, name: str, what: str = "workflow") -> Any:
     """Return the module at FILE or MODULE, or the value of this name in it; "": the module."""
     file = Path(where)
     module = (
-        _module_of(file)
+        _module_of(file, what)
         if where.endswith(".py") or file.is_file()
         else importlib.import_module(where)
     )
     found: Any = module
     for part in name.split(".") if name else ():
         if not hasattr(found, part):
+            is_meant = _is_from if what == "workflow" else _is_function_from
             there = [
-                each for each, value in vars(module).items() if _is_from(value, module.__name__)
+                each for each, value in vars(module).items() if is_meant(value, module.__name__)
             ]
-            raise InvalidValue(
-                "workflow",
-                f"{where} has no {name!r}",
-                f"it has: {', '.join(there) or 'no workflows'}",
-            )
+            step = f"it has: {', '.join(there) or f'no {what}s'}"
+            raise InvalidValue(what, f"{where} has no {name!r}", step)
         found = getattr(found, part)
     return found
 
 
-def recorded_program(session: str, workflow: str, environment: Mapping[str, str]) -> Workflow:
+def recorded_program(
+    session: str, workflow: str, environment: Mapping[str, str], verb: str = "resume"
+) -> Workflow:
     """Return the workflow that the log of a run names.
 
     Raises NeedsWorkflow, before anything is imported, if that is none.
@@ -97,30 +111,33 @@ def recorded_program(session: str, workflow: str, environment: Mapping[str, str]
     where, name = environment.get("file") or "", environment.get("name") or ""
     if not where:
         where, _, name = workflow.partition(":")
+    missing = partial(NeedsWorkflow, session, workflow, verb=verb)
     try:
         if why := _objection(where, name):
-            raise NeedsWorkflow(session, workflow, why)
+            raise missing(why)
         found = _value_named(
             _module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where),
             name,
         )
         if why := _objection_to_value(found):  # its source said otherwise
-            raise NeedsWorkflow(session, workflow, why)
+            raise missing(why)
         made: Any = found if isinstance(found, Workflow) else cast("type[Workflow]", found)()
     except InvalidValue as error:
-        raise NeedsWorkflow(session, workflow, error.why) from error
+        raise missing(error.why) from error
     except PlaitError:
         raise
     except Exception as error:
         why = f"it cannot be made from here: {type(error).__name__}: {error}"
-        raise NeedsWorkflow(session, workflow, why) from error
+        raise missing(why) from error
     if not isinstance(made, Workflow):
-        raise NeedsWorkflow(session, workflow, "that is not a workflow")
+        raise missing("that is not a workflow")
     if environment.get("file"):
         name_target(made, {"file": where, "name": name})
     # it was rebound from outside before it ran: `plait run --model`
     if model := environment.get("model"):
         name_target(made.to(model=model), {**target_of(made), "model": model})
+    if (instruction := environment.get("instruction")) and isinstance(made, Instructed):
+        made.instruct(instruction)  # `plait chat --instruction`
     return made
 
 
@@ -138,6 +155,10 @@ def _is_from(value: Any, module: str) -> bool:
     return isinstance(value, Workflow) or (
         isinstance(value, type) and issubclass(value, Workflow) and value.__module__ == module
     )
+
+
+def _is_function_from(value: Any, module: str) -> bool:
+    return inspect.isfunction(value) and value.__module__ == module
 
 
 # ── calling a program again ──────────────────────────────────────────────────────────────────
@@ -159,27 +180,30 @@ def find_program_call(
     kwargs: Mapping[str, Any],
     *,
     is_live: bool = True,
+    verb: str = "resume",
 ) -> ProgramCall:
     """Return the call that a run is of: workflow and arguments as passed, else as recorded.
 
-    A replay, which is not live, may be called with stand-ins for secrets.
+    A replay, which is not live, may be called with stand-ins for secrets. `verb` is the function
+    that the caller is told to pass the workflow to.
     """
     first = first_run(store_at(session.store), run)
     program = workflow
     if program is None:
-        program = recorded_program(session.short, first.workflow, first.environment)
+        program = recorded_program(session.short, first.workflow, first.environment, verb)
     if args or kwargs:
-        _check_arguments(session, program, args, kwargs)
+        check_arguments(session, program, args, kwargs)
         return ProgramCall(program, args, kwargs)
-    args, kwargs = _recorded_arguments(session, first)
+    args, kwargs = _recorded_arguments(session, first, verb)
     if is_live:
-        _check_no_stand_ins(session, run.workflow, program, args, kwargs)
+        _check_no_stand_ins(session, run.workflow, ProgramCall(program, args, kwargs), verb)
     return ProgramCall(program, args, kwargs)
 
 
-def _check_arguments(
+def check_arguments(
     session: Session, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
+    """Raise if the `forward` of a program cannot be called with these besides the session."""
     try:
         inspect.signature(original(type(program))).bind(program, session, *args, **kwargs)
     except TypeError as error:
@@ -191,7 +215,7 @@ def _check_arguments(
 
 
 def _recorded_arguments(
-    session: Session, run: RecordedRun
+    session: Session, run: RecordedRun, verb: str
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     recorded: Any = getattr(run.started.body, "arguments", None)
     if recorded is None:
@@ -201,23 +225,19 @@ def _recorded_arguments(
             session.short,
             run.workflow,
             f"its arguments are not on record, only how they look: {recorded['repr'][:200]}",
+            "…",
+            verb,
         )
     return tuple(recorded.get("args", ())), dict(recorded.get("kwargs", {}))
 
 
-def _check_no_stand_ins(
-    session: Session,
-    workflow: str,
-    program: Workflow,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> None:
+def _check_no_stand_ins(session: Session, workflow: str, call: ProgramCall, verb: str) -> None:
     """Raise if a secret was taken out of the recorded arguments.
 
     The program must not take the text that stands there for the secret: the caller passes it again.
     """
-    names = [*inspect.signature(original(type(program))).parameters][2:]
-    passed = {**dict(zip(names, args, strict=False)), **kwargs}
+    names = [*inspect.signature(original(type(call.program))).parameters][2:]
+    passed = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
     hidden = {name: found for name, value in passed.items() if (found := stand_ins(value))}
     if hidden:
         secrets = ", ".join(f"{name} ({', '.join(found)})" for name, found in hidden.items())
@@ -225,7 +245,8 @@ def _check_no_stand_ins(
             "of what its forward takes besides the session a secret was taken out, which is not on"
             f" record: {secrets}"
         )
-        raise NeedsWorkflow(session.short, workflow, why, ", ".join(f"{name}=…" for name in passed))
+        more = ", ".join(f"{name}=…" for name in passed)
+        raise NeedsWorkflow(session.short, workflow, why, more, verb)
 
 
 # ── names in a log ───────────────────────────────────────────────────────────────────────────
@@ -290,12 +311,12 @@ def _is_ours(file: Path) -> bool:
 # ── files as modules ─────────────────────────────────────────────────────────────────────────
 
 
-def _module_of(file: Path) -> ModuleType:
+def _module_of(file: Path, what: str = "workflow") -> ModuleType:
     """Return a file as a module, executed as if Python had started in its folder, though no file
     there replaces a module of the standard library.
     """
     if not file.is_file():
-        raise InvalidValue("workflow", f"there is no file {file}", "check the path")
+        raise InvalidValue(what, f"there is no file {file}", "check the path")
     path = str(file.resolve())
     with _files.lock:
         if (known := _loaded_module(file)) is not None:

@@ -21,7 +21,8 @@ from plait.runtime import loop
 from plait.runtime.agent_settings import model_of
 from plait.runtime.appends import append_events
 from plait.runtime.drivers.blocking import drive
-from plait.runtime.effects import Answer, AskModel, Tell, Turning
+from plait.runtime.effect_loop import perform_effects
+from plait.runtime.effects import Answer, AskModel, EffectGenerator, Tell
 from plait.runtime.invoke import Invocation, invoke
 from plait.runtime.names import principal_of
 from plait.runtime.prompt import View
@@ -29,7 +30,6 @@ from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.runtime.stack import Frame
-from plait.runtime.turn import play
 from plait.session import Session
 from plait.session.ports import Act, Draft, note_read
 from plait.session.value import position_of
@@ -223,7 +223,7 @@ class Selector(Nested):
             )
             ask = AskModel(session, prompt, model, actor, frame.path, retry=self._retry, aside=True)
             session, name, reason = drive(
-                play(choose_name(ask, self.names, self._attempts)), run.io
+                perform_effects(choose_name(ask, self.names, self._attempts)), run.io
             )
             prompt.put_back()
             act = Act(actor, "model", call=frame.call, causes=(session.head,))
@@ -270,7 +270,7 @@ class Selector(Nested):
 
 def choose_name(
     ask: AskModel, names: tuple[str, ...], attempts: int
-) -> Turning[tuple[Session, str, str]]:
+) -> EffectGenerator[tuple[Session, str, str]]:
     """Ask for a name; if it is not one of `names`, say so and ask again."""
     session, name, left = ask.session, "", attempts
     while left or is_tried_again(session):

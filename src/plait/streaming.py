@@ -15,6 +15,7 @@ from plait.ids import LogId
 from plait.model.base import Delta
 from plait.runtime import loop
 from plait.runtime.attendants import Watch
+from plait.runtime.collecting import is_collecting_here
 from plait.runtime.drivers.on_loop import await_to_end
 from plait.runtime.invoke import EnteredCall, Invocation, ainvoke, invoke
 from plait.runtime.run import Run
@@ -29,7 +30,8 @@ def stream(call: Invocation, *, events: bool = False) -> Iterator[Delta | Event 
     """Make a call in a thread; yield its deltas, with `events` also its events, in their order, and
     last the new session.
 
-    If the caller stops reading, the call is stopped before its next effect, and waited for.
+    If the caller stops reading, the call is stopped before its next effect, and waited for, unless
+    it is the garbage collector that closes the stream.
     """
     entered: list[EnteredCall] = []
 
@@ -57,12 +59,13 @@ def stream_work(
     finally:
         if not future.done():
             stops = [(run, run.stops.stop(log)) for run, log in going()]
-            # Not for ever: a stream that nobody closed is closed when memory is cleared up, perhaps
-            # by a thread that holds a lock which the work needs.
-            with suppress(queue.Empty):
-                while items.get(timeout=_CLOSE_S) is not _END:
-                    pass
             future.add_done_callback(lambda _: [run.stops.undo(stop) for run, stop in stops])
+            # A stream that is left unread in a circle is closed by the garbage collector, in any
+            # thread: that one may hold a lock which the work needs. Nor for ever otherwise: such a
+            # thread may also drop the last reference.
+            with suppress(queue.Empty):
+                while not is_collecting_here() and items.get(timeout=_CLOSE_S) is not _END:
+                    pass
 
 
 def astream(call: Invocation, *, events: bool = False) -> AsyncIterator[Delta | Event | Session]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.cli.field import Field
 from tests.cli.shell import Shell, on_a_terminal, shell
@@ -52,6 +53,34 @@ def test_a_terminal_of_80_columns_shows_it_whole(shell: Shell) -> None:
     assert f"why: plait why {name}@9" in shown and f"go back: plait rewind {name} 7" in shown
 
 
+def test_a_predicate_is_a_function_in_a_file(shell: Shell, tmp_path: Path) -> None:
+    name = repaired(shell, TEXTS)
+    file = tmp_path / "checks.py"
+    file.write_text(
+        "def is_short(value):\n    return value.files.text('cart.py').count('\\n') < 2\n"
+        "def is_odd(value):\n    return 1 / 0\n"
+        "def is_text(value):\n    return 'yes'\n"
+    )
+    before = shell.open(name)
+    result = shell.run("bisect", name, "--good", "3", "--predicate", f"{file}:is_short")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(f"first bad step: {name}@9, in ") and "+bug" in result.stdout
+    assert "exit" not in result.stderr and "among" in result.stderr
+    found = shell.json("bisect", name, "--good", "3", "--predicate", f"{file}:is_short")
+    assert (found["command"], found["predicate"]) == (None, f"{file}:is_short")
+    for target, told in (
+        (f"{file}:is_long", "it has: is_short, is_odd, is_text"),
+        (f"{tmp_path}/nix.py:is_short", "there is no file"),
+        ("nix", "does not name one"),
+        (f"{file}:is_odd", "ZeroDivisionError"),
+        (f"{file}:is_text", "it returned a str"),
+    ):
+        error = shell.error(2, "bisect", name, "--predicate", target)
+        assert "predicate: " in error and told in error, error
+    assert "in one way" in shell.error(2, "bisect", name, "--predicate", "a:b", "--", "true")
+    assert shell.open(name) == before
+
+
 def test_ends_that_agree_and_bad_input_exit_with_2(shell: Shell) -> None:
     name = repaired(shell, TEXTS)
     told = shell.error(2, "bisect", name, "--json", "--", "sh", "-c", "echo fine")
@@ -63,5 +92,5 @@ def test_ends_that_agree_and_bad_input_exit_with_2(shell: Shell) -> None:
     assert "say how to test" in shell.error(2, "bisect", name)
     told = shell.run("bisect", name, "--", "sh", "-c", "exit 255")
     assert told.exit_code == 1 and "exit with 125 where it cannot test" in told.stderr
-    assert "is not placed" in shell.error(3, "bisect", shell.new("No files."), "--", "true")[-200:]
+    assert "was not placed" in shell.error(3, "bisect", shell.new("No files."), "--", "true")[-200:]
     shell.error(3, "bisect", name, "--good", "900", "--", "true")

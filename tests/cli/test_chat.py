@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,12 +178,47 @@ def test_a_chat_in_a_pipe(shell: Shell, folder: Path) -> None:
     assert piped("broken", session.short).returncode == 1
 
 
+def test_a_chat_in_lines_of_json(shell: Shell, folder: Path) -> None:
+    done = piped("one\nrefund\nnever\n", "shop.py:Desk", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 4 and done.stderr == ""
+    answer = next(line for line in lines if line["type"] == "answer")
+    deltas = [line["text"] for line in lines[: lines.index(answer)] if line["type"] == "delta"]
+    assert "".join(deltas) == answer["text"] == "ok one"
+    session = shell.open(answer["session"]["id"])
+    seqs = [line["seq"] for line in lines if line["type"] == "event"]
+    assert seqs == [event.seq for event in session.events[1:]]
+    assert session.at(answer["session"]["place"]).text == "ok one"
+    assert lines[-1]["type"] == "waiting" and lines[-1]["waiting"][0]["tool"] == "refund"
+    failed = piped("broken\n", "shop.py:Desk", "--jsonl")
+    assert failed.returncode == 1 and json.loads(failed.stderr)["error"]["type"] == "LookupError"
+
+
+def test_a_chat_has_the_instruction_it_is_given(shell: Shell, folder: Path) -> None:
+    pytest.importorskip("openai")
+    with _Model() as model:
+        named = "--model", f"{model.url}/v1#any"
+        assert piped("one", *named, "--instruction", "Rhyme.").stdout == "you said one\n"
+        piped("two", "@")  # model and instruction are on record
+        (folder / "new.txt").write_text("Sing.")
+        piped("three", "@", "--instruction", "@new.txt")
+        piped("four", "@")
+        systems = [asked.json["messages"][0]["content"] for asked in model.requests]
+    assert systems == ["Rhyme.", "Rhyme.", "Sing.", "Sing."]
+
+
 def test_what_cannot_be_talked_to(shell: Shell, folder: Path) -> None:
     for arguments, code, told in (
         ((), 1, "plait chat --model"),
         (("--model", "nix"), 1, "no model is called 'nix'"),
         (("shop.py:Nix",), 2, "has no 'Nix'"),
         (("a", "--session", "b"), 2, "once"),
+        (("shop.py:Desk", "--instruction", "x"), 2, "leave out --instruction"),
+        (
+            ("--model", "http://127.0.0.1:9/v1#any", "--instruction", " "),
+            2,
+            "tell the agent what to do",
+        ),
     ):
         done = piped("hello\n", *arguments)
         assert done.returncode == code and told in done.stderr, done.stderr

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from plait import Memory, Session
-from plait.cli.terminal import clean, visible
 from plait.event import Json
 from plait.event.kinds import (
     ApprovalRequested,
@@ -21,6 +20,7 @@ from plait.event.kinds import (
     ToolUnknown,
 )
 from plait.ids import Digest, inbox_of
+from plait.session.safe_text import clean, visible
 from tests.cli.shell import Shell, on_a_terminal, shell
 from tests.support import record
 
@@ -71,8 +71,8 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
     )
     text = shell("inbox")
     for part in (
-        f"approval {session.inbox.waiting[0].event[:12]}  in {session.short}@5",
-        "asked by agent:coder on behalf of human:ana",
+        f"approval {session.inbox.waiting[0].event[:12]}  {session.short}@5",
+        "by agent:coder for human:ana",
         "delete",
         "v-17",
         '{"path": "a.txt"}',

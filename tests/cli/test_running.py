@@ -287,7 +287,7 @@ def test_a_budget_stands_in_the_session(shell: Shell, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("flow.py", "write FILE.py:Workflow or module:Workflow"),
+        ("flow.py", "write FILE.py:NAME or module:NAME"),
         ("flow.py:Nothing", "it has: Flow, Waits, Asks, Fails, Needs, ready"),
         ("flow.py:Needs", "write a function that makes it"),
         ("flow.py:not_one", "is a int, not a workflow"),

@@ -1071,7 +1071,7 @@ def test_help_for_everything(shell: Shell) -> None:
     ]
     for names in within:
         text = shell(*names, "--help")
-        is_talk = names in (("chat",), ("debug",))
+        is_talk = names == ("debug",)
         assert ("--json" in text or is_talk) and "--store" in text
     assert "Usage: plait" in shell.run().stderr
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.cli.terminal import BREAK, MARKS_MAX, WIDE, age, clean, console, cut_text, when
+from plait.cli.terminal import WIDE, age, console, cut_text, when
+from plait.session.safe_text import BREAK, MARKS_MAX, clean
 from tests.support import ForkedProgram, python, run_forked
 
 JOINERS = "\u200c\u200d"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from plait import Parked, Session, Workflow, tool
 from plait.errors import NothingToAccept
-from plait.runs.resume import resume_run
+from plait.runs.take_up import resume_run
 from plait.runtime.attendants import NOBODY
 from tests.faults.lives import kill_at
 

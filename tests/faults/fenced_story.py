@@ -19,7 +19,7 @@ from typing import Any
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.errors import PlaitError
 from plait.journal.stops import Parked
-from plait.runs.resume import resume_run
+from plait.runs.take_up import resume_run
 from plait.runtime.attendants import NOBODY
 from plait.runtime.run import Run
 from plait.session.ports import Draft

@@ -23,7 +23,7 @@ import msgspec
 
 from plait import Session, Workflow, open_store, tool
 from plait.runs.replay import replay
-from plait.runs.resume import resume_run
+from plait.runs.take_up import resume_run
 from plait.runtime.attendants import NOBODY
 from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run

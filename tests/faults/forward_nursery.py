@@ -40,7 +40,7 @@ from plait import (
 from plait.journal.stops import Parked
 from plait.policy import Ask, Policy
 from plait.runs.replay import replay
-from plait.runs.resume import resume_run
+from plait.runs.take_up import resume_run
 from plait.runtime.attendants import NOBODY
 from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run

@@ -30,14 +30,14 @@ from plait.ids import LogId
 from plait.journal.recorded_run import unmerged_branches
 from plait.journal.stops import Halted
 from plait.journal.writer import direct_writer
-from plait.runs.resume import write_resumed
+from plait.runs.take_up import write_resumed
 from plait.runtime.appends import append_around_run
 from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.run import Run
 from plait.runtime.run_writer import RunWriter
 from plait.session.ports import Act, Draft, Position
 from plait.store import Store
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 from tests.support import count as counted
 
 _names = count(1)
@@ -88,7 +88,7 @@ class Holders(RuleBasedStateMachine):
 
     @property
     def is_open(self) -> bool:
-        last = list(self.store.read(self.session.id, kinds=TURNS))[-1]
+        last = list(self.store.read(self.session.id, kinds=EPOCH_KINDS))[-1]
         return last.kind not in ("RunFinished", "RunFailed", "RunCancelled")
 
     # ── what a holder does ───────────────────────────────────────────────────────────────────
@@ -208,7 +208,7 @@ class Holders(RuleBasedStateMachine):
     @invariant()
     def epochs_are_what_the_events_say(self) -> None:
         for _, log in self.store.logs():
-            own = self.store.read(log.id, log.place + 1, kinds=TURNS)
+            own = self.store.read(log.id, log.place + 1, kinds=EPOCH_KINDS)
             assert log.epoch == len(list(own))
 
     def teardown(self) -> None:

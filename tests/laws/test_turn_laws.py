@@ -1,8 +1,9 @@
 """Law: every message that stands in the queue is said once and answered once, in the order of the
 queue, whatever happens to the clients and to the processes that run.
 
-Clients post, look and act in any order; a client may go away before its turn, and a process may end
-before any write of a run. In the end one more client takes all that is left.
+Clients post, look and act in any order, and so do keepers of the queue; a client may go away before
+its turn, and a process may end before any write of a run. In the end all are gone: the status tells
+if anything is left, and a resume takes all of it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from plait import Agent, ScriptedModel, Session, Workflow, open_store, tool
+from plait import Agent, ScriptedModel, Session, Workflow, open_store, resume, tool
 from plait.event import kinds as k
-from plait.runs.resume import resume_run
-from plait.runs.turns import TakeTurn, TakeUp, TurnClient, WaitFor
+from plait.runs.take_up import resume_run
+from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp
+from plait.runs.turns import TurnClient
 from plait.runtime.attendants import NOBODY
 from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.session import verify
 from plait.session.ports import Draft
+from plait.session.value import open_run_of
 from tests.support import count as counted
 
 _names = count(1)
@@ -74,7 +77,7 @@ class Clients(RuleBasedStateMachine):
         super().__init__()
         self.store = open_store(self.address())
         self.session, self.chat = Session("hello", store=self.store), _Chat()
-        self.clients: list[TurnClient] = []
+        self.clients: list[QueueClient] = []
         self.looks: dict[int, object] = {}
         self.posted: list[str] = []
 
@@ -85,6 +88,10 @@ class Clients(RuleBasedStateMachine):
         words = f"m{len(self.posted)}"
         self.posted.append(words)
         self.clients.append(TurnClient.post(self.session, words, self.chat, "", None, NOBODY))
+
+    @rule()
+    def keep_queue(self) -> None:
+        self.clients.append(QueueKeeper(self.session, self.chat, NOBODY))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -99,7 +106,7 @@ class Clients(RuleBasedStateMachine):
         at = data.draw(st.sampled_from(sorted(self.looks)))
         self._act(self.clients[at], self.looks.pop(at), ends)
 
-    def _act(self, client: TurnClient, step: object, ends: int) -> None:
+    def _act(self, client: QueueClient, step: object, ends: int) -> None:
         begun: list[Run] = []
 
         def cut(entered: EnteredCall | Run) -> None:
@@ -144,14 +151,16 @@ class Clients(RuleBasedStateMachine):
         assert said == ["hello", *self.posted[: len(said) - 1]]
 
     def teardown(self) -> None:
-        self.post()
-        while not isinstance(self.clients[-1].look(), Session):
-            for client in self.clients:
-                while isinstance(step := client.look(), (TakeTurn, TakeUp)):
-                    self._act(client, step, -1)
-                assert isinstance(step, (Session, WaitFor))
         for client in self.clients:
             client.release()
+        texts = [message.text for message in self.session.reload().messages]
+        is_left = open_run_of(self.session.reload()) is not None or texts[1:] != [
+            text for each in self.posted for text in (each, f"ok {each}")
+        ]
+        assert (self.session.reload().status == "interrupted") == is_left
+        if is_left:
+            resume(self.session, self.chat)
+        assert self.session.reload().status != "interrupted"
         now, words = self.session.reload(), self.posted
         pairs = [text for each in words for text in (each, f"ok {each}")]
         assert [message.text for message in now.messages] == ["hello", *pairs]

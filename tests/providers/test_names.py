@@ -194,6 +194,7 @@ price = {{ input = 1.0, output = 2.0, cached = 0.1 }}
         ("[models.a]\nconcurrency = 1.5", 2, "models.a.concurrency", "Expected"),
         ("[models.a]\nprice = [1]", 2, "models.a.price", "not a price"),
         ("[models.a]\nprice = [-1, 2]", 2, "models.a.price", "not a price"),
+        ('[models.a]\nbase_url = "ftp://x"', 2, "models.a.base_url", "not an address of the web"),
         ('[models."a:b"]\nheaders = { x = 1 }', 2, "models.a:b.headers", "Expected"),
     ],
 )
@@ -211,9 +212,16 @@ def test_bad_settings_are_found_before_anything_is_written(
     place.write_text("[models.a]\nbase_url = 'http://127.0.0.1:9'\nheaders = { x = '$NOWHERE' }")
     with pytest.raises(BadSettings, match="NOWHERE is not set"):
         Agent("Answer.", model="a")(session)
-    place.write_text("[models.a]\nbase_url = 'http://127.0.0.1:9'\nkey = 'sk-secret'")
-    with pytest.raises(BadSettings, match="not a key"):
+    for key in ("sk-secret", "hf_SECRETsecret"):  # it may be the key itself: it is not shown
+        place.write_text(f"[models.a]\nbase_url = 'http://127.0.0.1:9'\nkey = '{key}'")
+        with pytest.raises(BadSettings, match="not a key") as error:
+            Agent("Answer.", model="a")(session)
+        assert key not in str(error.value)
+    place.unlink()
+    place.mkdir()
+    with pytest.raises(BadSettings, match="cannot be read"):
         Agent("Answer.", model="a")(session)
+    place.rmdir()
     monkeypatch.setenv("PLAIT_CONCURRENCY", "many")
     with pytest.raises(BadSettings, match="PLAIT_CONCURRENCY: 'many' is not a number above 0"):
         Agent("Answer.", model="a")(session)

@@ -24,6 +24,7 @@ BRANCHES, CALLS, INTERRUPT_AT = 3, 6, 4
 began: list[str] = []
 late: list[str] = []
 errors: list[str] = []
+may_begin = Event()  # all threads were started, and the main thread waits for them
 interrupted = Event()  # Ctrl-C was raised in the main thread
 is_resumed = Event()
 ended = Semaphore(0)  # one for each thread that has ended
@@ -53,6 +54,7 @@ class Threads(Workflow):
         ends = list(branches)
 
         def work(at: int) -> None:
+            may_begin.wait(60)
             try:
                 for number in range(CALLS):
                     ends[at] = ends[at].use(look, name=f"{at}-{number}")
@@ -83,6 +85,7 @@ class Threads(Workflow):
 
 def _until_interrupted(block: Callable[[], object]) -> None:
     try:
+        may_begin.set()
         block()
     except KeyboardInterrupt:
         interrupted.set()

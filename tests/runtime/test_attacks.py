@@ -35,6 +35,7 @@ from plait.journal.journal import Journal
 from plait.model.base import Fault, Reply, Request, Said, TextDelta
 from plait.runtime.loop import spawn
 from plait.runtime.registry import open_runs, run_of
+from plait.runtime.workers import IDLE
 from plait.session import verify
 from plait.session.content import text_of
 from plait.session.ports import store_at
@@ -111,7 +112,7 @@ def _at_work() -> list[str]:
     return [
         f"{thread.name} {thread.ident}"
         for thread in threading.enumerate()
-        if thread.name.startswith("plait-") and thread.name != "plait-loop"
+        if thread.name.startswith("plait-") and thread.name not in ("plait-loop", IDLE)
     ]
 
 

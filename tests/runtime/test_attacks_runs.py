@@ -34,12 +34,14 @@ from plait.errors import (
     NothingToResume,
     ReplayDiverged,
     RunLost,
+    RunOpen,
     ToolFailed,
 )
 from plait.event.kinds import ApprovalRequested, ToolUnknown
 from plait.policy import Ask, Policy, Refuse
 from plait.program import load
 from plait.runtime.registry import run_of
+from plait.session import verify
 from tests.support import RAN, parked_session, python
 
 BROKEN = [False]
@@ -520,3 +522,39 @@ def test_what_goes_around_a_run_is_no_step_of_it(tmp_path: Path) -> None:
 def shown(x: int) -> int:
     """Show it."""
     return x
+
+
+def test_a_run_that_was_rewound_away_is_not_taken_up_and_nothing_is_written() -> None:
+    pay, before = Pay(Policy(Ask("wire"))), new()
+    session = parked_session(lambda: pay(before))
+    with pytest.raises(RunOpen, match="to before that run"):
+        session.rewind(before.seq)  # its asks would lead nowhere
+    BROKEN[:] = [True]
+    session.inbox.approve(session.inbox.waiting[0], actor=BOSS)
+    with pytest.raises(ToolFailed):
+        resume(session, pay)
+    rewound = session.reload().rewind(before.seq)
+    for _ in range(2):
+        with pytest.raises(NothingToResume, match="rewound to before run"):
+            resume(rewound, pay)
+    assert rewound.reload().head == rewound.head
+    BROKEN[:] = [False]
+    assert Pay()(rewound).effects[-1].result == "1 sent"
+
+
+class Closing(Workflow):
+    """A session that is closed by the workflow it was handed to."""
+
+    name = "closing"
+
+    def forward(self, session: Session) -> Session:
+        return session.close()
+
+
+def test_a_workflow_does_not_close_the_branch_that_it_works_on() -> None:
+    """Its own end is written there: the state that the last event names would be another."""
+    script = [ToolCall("closing", request="please"), "It refused."]
+    Agent("Lead.", model=ScriptedModel(script), tools=[Closing()])(session := new())
+    assert list(verify(open_store("memory:attacks"), state=True)) == []
+    (effect,) = session.reload().effects
+    assert "failed: NotSettled" in repr(effect)

@@ -315,7 +315,7 @@ def test_what_cannot_be_debugged_is_refused(store: Store, stops: list[Seen]) -> 
     ended = Child("a")(session)
     with pytest.raises(NothingToDebug, match="name a step of a run: 3 to"):
         debug(ended.at(2))
-    with pytest.raises(NeedsWorkflow):
+    with pytest.raises(NeedsWorkflow, match=r"Pass it: debug\(session, Child\(…\)\)\."):
         debug(ended)  # it cannot be made without arguments
     with pytest.raises(ReplayDiverged):
         debug(ended, Child("b"))

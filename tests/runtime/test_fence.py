@@ -13,7 +13,8 @@ from plait import Session, Workflow, open_store, tool
 from plait.errors import RunHeld, RunLost, StaleEpoch
 from plait.event import kinds as k
 from plait.journal.stops import Halted, Parked
-from plait.runs.resume import resume, resume_run
+from plait.runs.resume import resume
+from plait.runs.take_up import resume_run
 from plait.runtime.appends import append_around_run
 from plait.runtime.attendants import NOBODY
 from plait.runtime.invoke import invoke

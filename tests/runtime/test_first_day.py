@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -85,13 +86,21 @@ def test_the_right_spelling(act: Callable[[], Any], error: type[Exception], word
         act()
 
 
-def test_a_tool_without_a_docstring_is_warned_of() -> None:
-    @tool
+def test_a_tool_without_a_docstring_is_warned_of_once_at_its_line() -> None:
     def count(words: str) -> int:
         return len(words.split())
 
-    with pytest.warns(UserWarning, match="the tool count has no docstring: .* description="):
-        Agent("x", model=ScriptedModel(["y"]), tools=[count])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            Agent("x", model=ScriptedModel(["y"]), tools=[count])
+    (warning,) = found
+    assert str(warning.message) == (
+        "the tool count has no docstring: a model is told its name alone. Write a docstring, or"
+        " pass description= to @tool."
+    )
+    where = warning.filename, warning.lineno
+    assert where == (count.__code__.co_filename, count.__code__.co_firstlineno)
 
 
 def test_a_tool_whose_parameter_has_no_type_is_warned_of() -> None:

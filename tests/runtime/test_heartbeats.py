@@ -15,7 +15,7 @@ from plait.calls.backoff import WAIT_S_MAX, backoff_s
 from plait.errors import BadTool, ToolFailed
 from plait.event import kinds as k
 from plait.model.base import OutputDelta
-from plait.runs.resume import resume_run
+from plait.runs.take_up import resume_run
 from plait.runtime.attendants import NOBODY
 from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.heartbeats import Heart

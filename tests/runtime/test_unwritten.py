@@ -1,4 +1,4 @@
-"""The last outcome of a turn's calls is written with the next ask: once, whatever interrupts it."""
+"""The last outcome of a reply is written with the next ask: once, whatever interrupts it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from plait import Agent, ScriptedModel, Session, ToolCall, resume, tool
-from plait.runtime import ask_model, turn, unwritten
+from plait.runtime import ask_model, effect_loop, unwritten
 from plait.store.memory.events import MemoryEvents
 from tests.support import kinds
 
-MODULES = {str(module.__file__) for module in (ask_model, turn, unwritten)}
+MODULES = {str(module.__file__) for module in (ask_model, effect_loop, unwritten)}
 
 
 @tool(effect="at_most_once")

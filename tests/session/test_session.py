@@ -123,6 +123,8 @@ def test_printed_it_ends_with_the_transcript(session: Session) -> None:
     assert lines[:2] == [repr(session), "(4 earlier messages: session.transcript())"]
     assert lines[-2:] == ["assistant bo: line 8", "  and more"]
     assert session.transcript().count("line") == 9
+    hostile = session.say("a\x1b]0;owned\x07b\u202e\x9bc", role="assistant", name="e\x1b[1mve")
+    assert hostile.transcript().endswith("assistant eve: ab")  # a terminal obeys the rest
 
 
 def test_the_user_acts_unless_another_is_named(

@@ -13,7 +13,7 @@ from plait import open_store
 from plait.errors import StoreFailed, UnknownRows
 from plait.event.kinds import File, MessageSaid, ScratchSet, Text
 from plait.store import MemoryStore, Projection, SqliteStore, Store, verify_store
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.testing import Seeded, StoreContract
 from plait.testing.projections import Tally
@@ -113,11 +113,11 @@ def test_a_store_of_an_old_schema_is_brought_up_to_date(tmp_path: Path, schema: 
     ]
     assert texts(store, child.id)[2:] == ["on the branch"]
     assert {child.durability, root.durability} == {"full"}
-    turns = [each.kind for each in store.read(root.id) if each.kind in TURNS]
-    assert (root.epoch, child.epoch) == (len(turns), bool(turns)), (
+    marks = [each.kind for each in store.read(root.id) if each.kind in EPOCH_KINDS]
+    assert (root.epoch, child.epoch) == (len(marks), bool(marks)), (
         "the epochs of runs that were there before there were epochs"
     )
-    assert bool(turns) == (schema > 2)
+    assert bool(marks) == (schema > 2)
     extend(store, root.id, message("and on"), message("prose, and more of it. " * 20))
     store.keep_snapshot(root.id, 4, b"state")
     assert store.nearest_snapshot(root.id, 5) == (root.id, 4, b"state")

@@ -159,6 +159,11 @@ class ModelCallState:
         self._tries += 1
 
     @property
+    def asked_names(self) -> str:
+        """The names of the models of the list that were asked, in its order."""
+        return ",".join([name for name in self._models if name in self._asked_models])
+
+    @property
     def models_left(self) -> tuple[str, ...]:
         """The models of the list that were not asked yet, in its order; all, if all were asked."""
         left = tuple([name for name in self._models if name not in self._asked_models])

@@ -285,8 +285,8 @@ class ToolCallState:
         ):
             return action
         if names := self.missing_secrets:
-            why = "an argument was a secret, which is not on record"
-            step = "It was not run again; call it anew, with the value"
+            why = "an argument has a secret, whose value is not on record"
+            step = "After the process ended it was not run; call it again, with the value"
             return Fail(Failure("SecretArgument", f"{why}: {', '.join(names)}. {step}"))
         return RunTool()
 

@@ -17,7 +17,7 @@ import msgspec
 
 from plait.cli.documents import Document, event_document
 from plait.cli.render import BAD, DIM, STRONG, Cell, Out, count_text
-from plait.cli.terminal import visible, when
+from plait.cli.terminal import when
 from plait.event import Event, Json
 from plait.event.kinds import ToolRequested
 from plait.ids import short
@@ -25,6 +25,7 @@ from plait.session import Waiting
 from plait.session.asks import ask_of, is_late
 from plait.session.event_text import event_text
 from plait.session.inbox import failed_verdict, root_of, with_request
+from plait.session.safe_text import visible
 from plait.store import Store
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ def recorded_ask(store: Store, ask: Waiting) -> Waiting:
 
 def print_ask(out: Out, store: Store, ask: Waiting, full: bool, hints: bool = True) -> None:
     """Print one ask for people: every value it binds, and the commands that answer it."""
-    behalf = f" on behalf of {visible(ask.behalf)}" if ask.behalf else ""
+    behalf = f" for {visible(ask.behalf)}" if ask.behalf else ""
     who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
     out.line(
         Cell(f"{ask.kind} {ask.event[:12]}", STRONG),
-        Cell(f"  in {ask.session}@{ask.seq}  asked by {who}", DIM),
+        Cell(f"  {ask.session}@{ask.seq}  by {who}", DIM),
     )
     print_fields(out, store, ask, full)
     for hint in hints_of(ask) if hints else ():
@@ -119,7 +120,7 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
         said = f"[m:{memory[:8]}] {text}"
         yield "CAUTION", visible(f"it was recalled before this, and is {change}: {said}"), BAD
     if ask.kind == "approval":
-        yield from _approval_fields(request_of(store, ask), ask.shown)
+        yield from _approval_fields(request_of(store, ask), _shown_below(ask))
         yield "binding", ask.binding or "", DIM
         if ask.expires is not None:
             late = is_late(ask, now)
@@ -156,6 +157,18 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
             yield "signal", visible(ask.name), ""
 
 
+def _shown_below(ask: Waiting) -> Json:
+    """Return the fields of an ask without those that its first line tells."""
+    if not isinstance(ask.shown, dict):
+        return ask.shown
+    above = {("actor", ask.actor), ("behalf", ask.behalf)}
+    return {
+        name: value
+        for name, value in ask.shown.items()
+        if name not in ("actor", "behalf") or (name, value) not in above
+    }
+
+
 def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, str, str]]:
     """Yield the fields of the request, then the others that the ask shows. A field that contradicts
     the request is marked as such.
@@ -183,6 +196,8 @@ def _approval_fields(request: Event | None, shown: Json) -> Iterator[tuple[str, 
     for name in sorted(told, key=lambda name: _LAST.index(name) if name in _LAST else -1):
         value = told[name]
         if name in known and value == known[name]:
+            continue
+        if name == "why" and value == told.get("rule"):
             continue
         if name in known and name in _BOUND:
             yield (

@@ -21,7 +21,7 @@ from plait.cli.exits import INTERRUPTED, NO_BUDGET, WAITING, ShellError, code_of
 from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
-from plait.cli.terminal import clean, cut_text
+from plait.cli.terminal import cut_text
 from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
 from plait.event import Event
 from plait.event.kinds import ToolRequested
@@ -29,6 +29,7 @@ from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
+from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
 # a resume takes the run over before it calls the program
@@ -53,11 +54,13 @@ class RunEnd(NamedTuple):
 class RunAttendant:
     """Attends one run, or several after one another, from the shell."""
 
-    def __init__(self, given: Options, mode: Mode, quiet: bool) -> None:
+    def __init__(
+        self, given: Options, mode: Mode, quiet: bool, progress: Progress | None = None
+    ) -> None:
         self.given: Options = given
         self.mode: Mode = mode
         self.quiet, self.mute = quiet, quiet or given.form != "text"
-        self.progress = Progress(self.mute)
+        self.progress = Progress(self.mute) if progress is None else progress
         # more fields of the document that is printed with --json
         self.more: Callable[[Session], Document] = lambda session: {}
 
@@ -164,21 +167,22 @@ class RunAttendant:
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 
     def _exit_waiting(self, outcome: RunEnd) -> NoReturn:
-        session = outcome.session
         if self.given.form == "json":
-            resume = command_line(self.given, "resume", session.short)
-            waiting = [waiting_document(store_at(session.store), ask) for ask in asks_of(session)]
-            document = {
-                "status": "waiting",
-                "session": session_document(session),
-                "why": outcome.why,
-                "waiting": waiting,
-                **self.more(session),
-            }
-            print_json({**document, "resume": resume, "used": self.progress.document()})
+            used = self.progress.document()
+            print_json({"status": "waiting", **self.waiting_document(outcome), "used": used})
             raise click.exceptions.Exit(WAITING)
         self.print_waiting(outcome)
         raise click.exceptions.Exit(WAITING)
+
+    def waiting_document(self, outcome: RunEnd) -> Document:
+        session = outcome.session
+        return {
+            "session": session_document(session),
+            "why": outcome.why,
+            "waiting": [waiting_document(store_at(session.store), ask) for ask in asks_of(session)],
+            **self.more(session),
+            "resume": command_line(self.given, "resume", session.short),
+        }
 
     def print_waiting(self, outcome: RunEnd) -> None:
         """Print the asks for which a run waits, and the commands that answer them."""

@@ -18,12 +18,13 @@ from plait.cli.documents import (
 )
 from plait.cli.exits import ShellError, code_of
 from plait.cli.files import SessionPath, print_patch
+from plait.cli.loading import error_text, load_function, print_debug
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
-from plait.cli.terminal import clean
-from plait.errors import BisectAborted, EndsAgree
+from plait.errors import BisectAborted, EndsAgree, InvalidValue, PlaitError
 from plait.event.kinds import Merged
 from plait.session import Session
 from plait.session.event_text import event_text
+from plait.session.safe_text import clean
 
 if TYPE_CHECKING:
     from plait.runs.bisect import Bisection, StepTest
@@ -35,6 +36,11 @@ _STYLES = {"good": "green", "bad": BAD, "skipped": DIM}
 @click.command("bisect")
 @click.argument("session", metavar="S")
 @click.argument("command", metavar="-- COMMAND…", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--predicate",
+    metavar="TARGET",
+    help="Test with a function of a session, FILE.py:NAME or module:NAME, instead of COMMAND.",
+)
 @click.option("--good", type=int, metavar="K", help="A good step; else the first with files.")
 @click.option("--bad", type=int, metavar="K", help="A bad step; else the last of S.")
 @click.option(
@@ -48,6 +54,7 @@ def bisect_command(
     given: Options,
     session: str,
     command: Sequence[str],
+    predicate: str | None,
     good: int | None,
     bad: int | None,
     timeout: float | None,
@@ -57,11 +64,20 @@ def bisect_command(
     COMMAND runs in a sandbox on the files of S as they were at one step and another, by halves. It
     exits with 0 if they are good, with 125 if it cannot tell, and with 1 to 127 if they are bad.
     Nothing is written, and the folder of the session is not touched.
+
+    With --predicate, a function is called with the session as it was at one event and another. It
+    returns True for good, False for bad, and None if it cannot tell.
     """
     from plait.runs.bisect import bisect
 
-    if not command:
-        raise click.UsageError("say how to test: plait bisect S -- pytest -q")
+    if bool(command) == (predicate is not None):
+        raise click.UsageError(
+            "say how to test, in one way: plait bisect S -- pytest -q, or --predicate FILE.py:NAME"
+        )
+    if predicate is not None and timeout is not None:
+        raise click.UsageError("--timeout is for a COMMAND.")
+    test = shlex.join(command) if predicate is None else predicate
+    asked = _Predicate(predicate) if predicate is not None else None
     named = SessionPath.of(given, session)
     out, width = Out(stderr=True), len(_name(named.session))
 
@@ -69,12 +85,13 @@ def bisect_command(
         _print_test(out, test, width)
 
     if given.form == "text":
-        out.line(Cell(f"bisecting {named.name} with: {shlex.join(command)}", DIM))
+        out.line(Cell(f"bisecting {named.name} with: {test}", DIM))
     try:
         with named.shell_errors():
             found = bisect(
                 named.session,
-                command=command,
+                asked,
+                command=command or None,
                 good=good,
                 bad=bad,
                 timeout_s=timeout,
@@ -83,9 +100,27 @@ def bisect_command(
     except (EndsAgree, BisectAborted) as error:
         raise _with_output(error) from error
     if given.form == "json":
-        print_json(_bisection_document(found, command))
+        print_json(_bisection_document(found, command, predicate))
     else:
-        _print_found(given, found, command)
+        _print_found(given, found, test)
+
+
+class _Predicate:
+    """A function that is named on the command line; its errors name the step it was asked about."""
+
+    def __init__(self, target: str) -> None:
+        self._target, self._function = target, load_function(target, "predicate")
+
+    def __call__(self, value: Session) -> bool | None:
+        try:
+            return self._function(value)
+        except PlaitError:
+            raise
+        except Exception as error:
+            print_debug(error)
+            why = f"{self._target} failed at {_name(value)}: {error_text(error)}"
+            step = "let it return None where it cannot tell"
+            raise InvalidValue("predicate", why, step) from error
 
 
 def _with_output(error: EndsAgree | BisectAborted) -> ShellError:
@@ -101,11 +136,12 @@ def _last_lines(output: str) -> list[str]:
 
 
 def _print_test(out: Out, test: StepTest, width: int) -> None:
+    how = f"{_end_text(test)}, " if test.exit_code is not None else ""
     out.line(
         "  ",
         Cell(f"{_name(test.session):<{width}}", ACCENT),
         Cell(f"  {test.outcome:<7}", _STYLES[test.outcome]),
-        Cell(f"  {_end_text(test)}, among {count_text(test.left, 'step')}", DIM),
+        Cell(f"  {how}among {count_text(test.left, 'step')}", DIM),
     )
 
 
@@ -119,7 +155,7 @@ def _end_text(test: StepTest) -> str:
 # ── the answer ───────────────────────────────────────────────────────────────────────────────
 
 
-def _print_found(given: Options, found: Bisection, command: Sequence[str]) -> None:
+def _print_found(given: Options, found: Bisection, test: str) -> None:
     out, bad = Out(), found.first_bad
     one = "first bad step" if not found.suspects else "first bad step that could be tested"
     out.line(Cell(f"{one}: ", STRONG), Cell(_name(bad), ACCENT), f", in {_runs_text(found)}")
@@ -127,7 +163,7 @@ def _print_found(given: Options, found: Bisection, command: Sequence[str]) -> No
     out.table([Column(), Column(flex=True)], rows, indent="  ")
     tested = _test_of(found, bad)
     if tested is not None and (lines := _last_lines(tested.output)):
-        out.heading(shlex.join(command), _end_text(tested))
+        out.heading(test, _end_text(tested))
         for line in lines:
             out.line("  ", line)
     if patch := found.diff.files.patch():
@@ -179,11 +215,14 @@ def _name(session: Session) -> str:
     return f"{session.short}@{session.seq}"
 
 
-def _bisection_document(found: Bisection, command: Sequence[str]) -> Document:
+def _bisection_document(
+    found: Bisection, command: Sequence[str], predicate: str | None
+) -> Document:
     effect, files = found.effect, found.diff.files
     return {
         "session": place_document(found.session),
-        "command": list(command),
+        "command": list(command) or None,
+        "predicate": predicate,
         "first_bad": place_document(found.first_bad),
         "last_good": place_document(found.last_good),
         "suspects": [*map(place_document, found.suspects)],

@@ -24,7 +24,6 @@ from plait.cli.common import (
 from plait.cli.documents import print_json, session_document
 from plait.cli.exits import ShellError
 from plait.cli.render import ACCENT, Cell, Out, as_json
-from plait.cli.terminal import clean
 from plait.cli.writing import print_session
 from plait.errors import MergeConflict
 from plait.event import Event, Json
@@ -32,6 +31,7 @@ from plait.event.kinds import Rewound, ToolRequested
 from plait.ids import Digest, short
 from plait.session import ABSENT, Session
 from plait.session.event_text import event_text
+from plait.session.safe_text import clean
 from plait.workspace.tree import TreeReader
 
 

@@ -1,6 +1,7 @@
 """A chat at the terminal: `plait chat`. Each line is a turn, on record.
 
-Without a terminal the lines come from standard input, and only the answers go to standard output.
+Without a terminal the lines come from standard input, and only the answers go to standard output;
+with --jsonl, deltas and events too.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from plait.cli.attending import Do, RunAttendant, RunEnd, act_as, last_reply
-from plait.cli.common import Options, approve_option, command_line, talking
+from plait.cli.common import Options, approve_option, command_line, talking, text_or_file
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import missing_program_error
+from plait.cli.documents import place_document
 from plait.cli.exits import INTERRUPTED, WAITING, ShellError
-from plait.cli.loading import import_from_here, load_workflow
+from plait.cli.lines import LineProgress, print_line
+from plait.cli.loading import import_from_here, load_workflow, rebind_model
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out
-from plait.cli.terminal import clean
 from plait.errors import InvalidValue, NeedsWorkflow, NoModel, PlaitError, RunHeld
 from plait.session import Session
+from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
 if TYPE_CHECKING:
@@ -44,17 +47,25 @@ HELP = (
 @click.argument("what", metavar="[S|TARGET]", required=False)
 @click.option("--session", "name", metavar="S", help="With TARGET: go on in this session.")
 @click.option("--model", metavar="NAME", help="Ask this model, as in openai:gpt-5 or local.")
+@click.option(
+    "--instruction", metavar="TEXT|@FILE", help="Without TARGET: tell the agent what it is to do."
+)
 @approve_option
 @talking
 def chat_command(
-    given: Options, what: str | None, name: str | None, model: str | None, approve: Mode | None
+    given: Options,
+    what: str | None,
+    name: str | None,
+    model: str | None,
+    instruction: str | None,
+    approve: Mode | None,
 ) -> None:
     """Talk to a model, a session or a workflow, on record.
 
     S goes on with a session and its program. TARGET is FILE.py:NAME or module:NAME, as in `plait
     run`. Without either, a new session with an agent that has no tools. /help lists the commands.
     """
-    mode = mode_of(approve)
+    mode: Mode = "park" if given.form == "jsonl" and approve is None else mode_of(approve)
     act_as(given)
     import_from_here()
     target = what if what is not None and ":" in what else None
@@ -66,7 +77,19 @@ def chat_command(
         name = what
     session = given.open_last(name) if name is not None else None
     program = _program_of(given, session, target, model)
-    Chat(given, mode, program, session).talk()
+    if instruction is not None:
+        _instruct(program, text_or_file("--instruction", instruction))
+    Chat(given, mode, program, session, is_instructed=instruction is not None).talk()
+
+
+def _instruct(program: Workflow, text: str) -> None:
+    from plait.program import Instructed
+
+    if not isinstance(program, Instructed):
+        raise click.UsageError(
+            "the program has an instruction of its own: leave out --instruction, or the program."
+        )
+    program.instruct(text)
 
 
 def _program_of(
@@ -95,23 +118,34 @@ def _program_of(
     try:
         program = find_program_call(at, run, None, (), {}).program
     except NeedsWorkflow as error:
-        told = missing_program_error(given, error, "chat")
+        told = missing_program_error(given, error)
         step = command_line(given, "chat", "FILE.py:NAME", "--session", error.session)
         raise ShellError(error, [told.lines[0], f"Name it: {step}"], told.code) from error
-    return program.to(model=model) if model is not None else program
+    if model is not None:
+        rebind_model(program, model)
+    return program
 
 
 class Chat:
     """One chat, line by line."""
 
     def __init__(
-        self, given: Options, mode: Mode, program: Workflow, session: Session | None
+        self,
+        given: Options,
+        mode: Mode,
+        program: Workflow,
+        session: Session | None,
+        *,
+        is_instructed: bool,
     ) -> None:
-        self._given, self._program = given, program
-        self._attendant = RunAttendant(given, mode, quiet=False)
+        self._given, self._program, self._is_instructed = given, program, is_instructed
+        self._prints_lines = given.form == "jsonl"
+        progress = LineProgress() if self._prints_lines else None
+        self._attendant = RunAttendant(given, mode, quiet=False, progress=progress)
         self._session = session  # None: nothing was said yet
         self._out = Out(stderr=True)
-        self._is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
+        on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        self._is_interactive = on_terminal and not self._prints_lines
 
     def talk(self) -> None:
         """Answer each line until there are no more."""
@@ -163,7 +197,7 @@ class Chat:
             return None
 
     def _leave(self) -> None:
-        if self._session is None:
+        if self._session is None or self._prints_lines:
             return
         go_on = command_line(self._given, "chat", self._session.short)
         self._out.line(Cell(self._session.short, ACCENT), f"  is kept; go on: {go_on}")
@@ -199,11 +233,10 @@ class Chat:
         run = last_run(session)
         if run is None or open_run_of(session) is None:
             return True
-        is_same = run.workflow == import_path(type(self._program))
+        is_same = run.workflow == import_path(type(self._program)) and not self._is_instructed
+        program = self._program if is_same else None  # None: the one on record
         try:
-            end = self._attend(
-                lambda watch: resume(session, self._program if is_same else None, **watch)
-            )
+            end = self._attend(lambda watch: resume(session, program, **watch))
         except RunHeld:  # by another process: the turn waits for it
             return True
         if end.status in ("finished", "failed", "cancelled"):
@@ -218,9 +251,12 @@ class Chat:
         end = attendant.attend(self._session, do)
         if end.status == "finished":
             self._session = end.session
-            attendant.print_text(last_reply(end.session))
+            self._print_answer(end.session)
         elif end.status == "waiting":
-            attendant.print_waiting(end)
+            if self._prints_lines:
+                print_line({"type": "waiting", **attendant.waiting_document(end)})
+            else:
+                attendant.print_waiting(end)
             if not self._is_interactive:
                 raise click.exceptions.Exit(WAITING)
         elif end.status == "interrupted":
@@ -233,6 +269,13 @@ class Chat:
         else:
             raise attendant.failure_error(end)
         return end
+
+    def _print_answer(self, session: Session) -> None:
+        text = last_reply(session)
+        if self._prints_lines:
+            print_line({"type": "answer", "session": place_document(session), "text": text})
+        else:
+            self._attendant.print_text(text)
 
     def _print_error(self, error: PlaitError | ShellError) -> None:
         first, *others = error.lines if isinstance(error, ShellError) else [error.record_text]
@@ -272,12 +315,14 @@ class Chat:
                 )
                 return made
             case "/back":
-                self._call("rewind", session.id, str(_place_before(session, words)))
+                self._call("rewind", session.short, str(_place_before(session, words)))
             case "/why":
                 said = [each.seq for each in session.messages if each.role == "assistant"]
-                self._call("why", session.id, *(words or [str(said[-1] if said else session.seq)]))
+                self._call(
+                    "why", session.short, *(words or [str(said[-1] if said else session.seq)])
+                )
             case "/cost" | "/files":
-                self._call(name[1:], session.id)
+                self._call(name[1:], session.short)
             case "/cancel":
                 session.inbox.cancel("dropped in the chat", actor=self._given.actor_name)
                 self._out.line(Cell("dropped; what it did is on record", DIM))

@@ -11,7 +11,7 @@ from plait.cli.divergence import comparison_lines
 from plait.cli.documents import Document, print_json, print_jsonl
 from plait.cli.exits import FAILED
 from plait.cli.loading import import_from_here, loading_errors
-from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, count_text
+from plait.cli.render import ACCENT, BAD, DIM, GAP, Cell, Out, cell_width, count_text
 from plait.session.ports import store_at
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_command(given: Options, target: str | None) -> None:
     from plait.runs.check import check_runs
 
     import_from_here()
-    with loading_errors(target or ""):
+    with loading_errors(target or "", "workflow"):
         found = list(check_runs(store_at(given.store), target))
     unsafe = [checked for checked in found if not checked.is_safe]
     if given.form == "json":
@@ -68,19 +68,18 @@ def _document(checked: CheckedRun) -> Document:
 
 def _print_checked(given: Options, found: list[CheckedRun], unsafe: int) -> None:
     out = Out()
+    width = max([cell_width(_class_name(checked)) for checked in found], default=0)
     for checked in found:
-        short = checked.session.short
-        name = checked.workflow.rpartition(":")[2]
-        is_same = checked.revision == checked.code
-        code = checked.revision if is_same else f"{checked.revision} → {checked.code or '?'}"
+        short, name = checked.session.short, _class_name(checked)
+        head = Cell(short, ACCENT), GAP, name, " " * (width - cell_width(name)), GAP
         if checked.is_safe:
-            out.line(Cell(short, ACCENT), f"  {name}  goes on  ", Cell(code, DIM))
+            out.line(*head, "goes on", GAP, Cell(_code_text(checked), DIM))
         elif checked.why:
-            out.line(Cell(short, ACCENT), f"  {name}  ", Cell("cannot be checked", BAD))
+            out.line(*head, Cell("cannot be checked", BAD))
             out.line(f"  {checked.why}")
         else:
             text = f"diverges at event {checked.at}"
-            out.line(Cell(short, ACCENT), f"  {name}  ", Cell(text, BAD), Cell(f"  {code}", DIM))
+            out.line(*head, Cell(text, BAD), GAP, Cell(_code_text(checked), DIM))
             for line in comparison_lines(checked.recorded, checked.now):
                 out.line(line)
             accept = command_line(given, "resume", short, "--accept", '"…"')
@@ -89,3 +88,15 @@ def _print_checked(given: Options, found: list[CheckedRun], unsafe: int) -> None
             out.line(Cell(f"  patched: {', '.join(checked.patches)}", DIM))
     count = count_text(len(found), "open run")
     out.line(Cell(f"{count} checked, {unsafe} would not go on", BAD if unsafe else DIM))
+
+
+def _class_name(checked: CheckedRun) -> str:
+    return checked.workflow.rpartition(":")[2]
+
+
+def _code_text(checked: CheckedRun) -> str:
+    """Return the revision of a run, and that of the code at hand if it is another one, as `runs`
+    shows them.
+    """
+    before, now = checked.revision[:8], checked.code[:8]
+    return before if checked.revision == checked.code else f"{before} → {now or '?'}"

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from plait.cli.render import count_text
-from plait.cli.terminal import clean, cut_text, visible
+from plait.cli.terminal import cut_text
 from plait.errors import MergeConflict
 from plait.session import ABSENT
 from plait.session.merge import WORKSPACE
+from plait.session.safe_text import clean, visible
 from plait.workspace.git_patch import quoted_path
 
 Result = TypeVar("Result")

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
+from plait.cli.exits import FAILED, NOT_FOUND, ShellError
 from plait.errors import BadAddress, InvalidValue, MalformedJson, NoStore
 from plait.event import Json, parse
 from plait.event.kinds import Budget
@@ -166,8 +167,8 @@ def talking_command(command: Command) -> Command:
 
 
 def talking(command: Command) -> Command:
-    """Decorate a command that is a dialogue: it has no form for programs."""
-    return _add_options(command, _store, _as)
+    """Decorate a command that is a dialogue: for programs it has lines, and no one document."""
+    return _add_options(command, _store, _as, _lines)
 
 
 _store = click.option(
@@ -180,6 +181,13 @@ _json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."
 )
 _jsonl = click.option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON document per line.")
+_lines = click.option(
+    "--jsonl",
+    "--json",
+    "as_jsonl",
+    is_flag=True,
+    help="Print one JSON document per line, for programs: deltas, events and answers.",
+)
 _as = click.option(
     "--as",
     "actor",
@@ -348,3 +356,17 @@ def text_of(text: str) -> str:
             f"byte {error.start} is not UTF-8",
             "send text, or attach a file with --file",
         ) from error
+
+
+def text_or_file(option: str, text: str) -> str:
+    """Return the text of an option; that of a file, if it is @FILE."""
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        code = NOT_FOUND if isinstance(error, FileNotFoundError) else FAILED
+        wrong = InvalidValue(
+            option, f"{text[1:]} cannot be read: {error}", "name a file of text after the @"
+        )
+        raise ShellError(wrong, [str(wrong)], code) from error

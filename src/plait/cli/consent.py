@@ -20,11 +20,11 @@ from plait.cli.asks import print_ask
 from plait.cli.common import value_of
 from plait.cli.progress import Progress
 from plait.cli.render import BAD, DIM, STRONG, Cell, Out
-from plait.cli.terminal import visible
 from plait.errors import InvalidInput
 from plait.event import Json, parse
 from plait.session import Session
 from plait.session.ports import store_at
+from plait.session.safe_text import visible
 
 if TYPE_CHECKING:
     from plait.runtime.policy import Approval, Denied, Granted

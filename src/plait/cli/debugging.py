@@ -10,7 +10,7 @@ import click
 from plait.cli.common import Options, talking_command, workflow_option
 from plait.cli.divergence import divergence_error, missing_program_error
 from plait.cli.loading import import_from_here, load_workflow
-from plait.cli.render import ACCENT, DIM, Cell, Out
+from plait.cli.render import ACCENT, DIM, GAP, Cell, Out
 from plait.errors import NeedsWorkflow, ReplayDiverged
 from plait.event import Event
 from plait.ids import short
@@ -42,7 +42,7 @@ def debug_command(given: Options, name: str, target: str | None) -> None:
     except ReplayDiverged as error:
         raise divergence_error(given, error) from error
     except NeedsWorkflow as error:
-        raise missing_program_error(given, error, "debug") from error
+        raise missing_program_error(given, error) from error
     how = "the record ends here" if ended == ended.reload() else "the replay ended here"
     out.line(
         Cell(f"{ended.short}@{ended.seq}", ACCENT),
@@ -51,7 +51,7 @@ def debug_command(given: Options, name: str, target: str | None) -> None:
 
 
 def _print_stop(out: Out, step: Event, point: ProgramPoint) -> None:
-    out.print_brief(Cell(f"{short(step.log)}@{step.seq}", ACCENT), "  ", event_text(step))
+    out.print_brief(Cell(f"{short(step.log)}@{step.seq}", ACCENT), GAP, event_text(step))
     if point.is_ours:
         file = os.path.basename(point.frame.f_code.co_filename)
         out.line(Cell(f"  no code of yours is at work there: this is Plait's own, {file}", DIM))

@@ -8,8 +8,8 @@ from typing import Any
 from plait.cli.common import Options, command_line
 from plait.cli.exits import DIVERGED, FAILED, ShellError
 from plait.cli.render import Out, cell_width
-from plait.cli.terminal import visible
 from plait.errors import NeedsWorkflow, ReplayDiverged
+from plait.session.safe_text import visible
 
 
 def divergence_error(
@@ -107,11 +107,13 @@ def _wrap_cells(text: str, width: int) -> list[str]:
     return [*pieces, piece][:20]
 
 
-def missing_program_error(given: Options, error: NeedsWorkflow, verb: str = "resume") -> ShellError:
+def missing_program_error(given: Options, error: NeedsWorkflow) -> ShellError:
     name = error.workflow.rpartition(":")[2] or "NAME"
-    step = f"Name it: {command_line(given, verb, error.session)} --workflow FILE.py:{name}"
-    if error.more:
-        step = f"Pass it in Python: resume(session, {name}(…), {error.more})"
+    step = f"Name it: {command_line(given, error.verb, error.session)} --workflow FILE.py:{name}"
+    if error.step:
+        step = f"{error.step}."
+    elif error.more:
+        step = f"Pass it in Python: {error.call}"
     return ShellError(
         error,
         [f"the run of session {error.session} is of {error.workflow}, and {error.why}.", step],

@@ -30,9 +30,9 @@ from typing import Any, TextIO, cast
 import click
 
 from plait import errors, secrets
-from plait.cli.terminal import clean
 from plait.errors import PlaitError
 from plait.session import ABSENT
+from plait.session.safe_text import clean
 
 FAILED, USAGE, NOT_FOUND, WAITING, NO_BUDGET, UNVERIFIED, DIVERGED, CONFLICT = (
     1,

@@ -87,8 +87,8 @@ class SessionPath(NamedTuple):
             raise ShellError(
                 error,
                 [
-                    f"{self.shown_name} has no files: it is not placed in a folder. Place it with:"
-                    f" plait to {error.session} local FOLDER"
+                    f"{self.shown_name} has no files: it was not placed. Place it: plait to"
+                    f" {error.session} local FOLDER"
                 ],
             ) from error
         except NoSuchFile as error:

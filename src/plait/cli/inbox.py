@@ -14,7 +14,6 @@ from plait.cli.asks import print_ask, print_fields, recorded_ask, waiting_docume
 from plait.cli.common import Options, listing, store_of, text_of, value_of, writing
 from plait.cli.documents import event_document, print_json, print_jsonl
 from plait.cli.render import ACCENT, Cell, Out
-from plait.cli.terminal import visible
 from plait.errors import InvalidValue
 from plait.event import Json, parse
 from plait.ids import short
@@ -22,6 +21,7 @@ from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, find_ask, root_of
 from plait.session.ports import store_at
+from plait.session.safe_text import visible
 from plait.session.typed import misfit, takes_bytes
 from plait.session.views import WaitKind
 from plait.store import Store

@@ -38,7 +38,9 @@ _STYLES: dict[str, str] = {"running": "", "waiting": "", "failed": BAD, "interru
 @click.command("ls")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those.")
 @click.option(
-    "--interrupted", is_flag=True, help="Only those whose run is open and held by no process."
+    "--interrupted",
+    is_flag=True,
+    help="Only those whose run is open, or in which messages wait, and no process is at it.",
 )
 @click.option("--user", help="Of this user.")
 @click.option("--project", help="Of this project.")

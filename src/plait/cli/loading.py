@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from plait.cli.terminal import clean
 from plait.errors import InvalidValue, PlaitError
+from plait.session.safe_text import clean
 
 if TYPE_CHECKING:
     from plait.workflow import Workflow
@@ -21,40 +21,54 @@ def load_workflow(target: str, model: str | None = None) -> Workflow:
     """Return the workflow that is named, or raise an error with the next step."""
     from plait.model import find
     from plait.program import load
-    from plait.workflow import name_target, target_of
 
     import_from_here()
-    with loading_errors(target):
+    with loading_errors(target, "workflow"):
         program = load(target)
     if model is not None:
         find(model)  # an unknown model is refused before anything is written
-        program.to(model=model)
-        # a resume asks the same model
-        name_target(program, {**target_of(program), "model": model})
+        rebind_model(program, model)
     return program
 
 
+def rebind_model(program: Workflow, model: str) -> None:
+    """Let a program ask another model, also when its runs are resumed."""
+    from plait.workflow import name_target, target_of
+
+    name_target(program.to(model=model), {**target_of(program), "model": model})
+
+
+def load_function(target: str, what: str) -> Callable[..., Any]:
+    """Return the function that is named, or raise an error with the next step."""
+    from plait.program import load_value
+
+    import_from_here()
+    with loading_errors(target, what):
+        found = load_value(target, what)
+    if not callable(found):
+        why = f"{target} is a {type(found).__name__}, and cannot be called"
+        raise InvalidValue(what, why, "name a function")
+    return found
+
+
 @contextmanager
-def loading_errors(target: str) -> Generator[None]:
-    """Raise errors of loading FILE.py, MODULE or a name in it with the next step."""
+def loading_errors(target: str, what: str) -> Generator[None]:
+    """Tell what fails while a program is loaded, with the next step."""
     where = target.rpartition(":")[0] or target
     try:
         yield
     except PlaitError:
         raise
     except SystemExit as error:
-        raise InvalidValue(
-            "workflow", f"{where} ends the program when it is loaded", _MAIN
-        ) from error
+        raise InvalidValue(what, f"{where} ends the program when it is loaded", _MAIN) from error
     except SyntaxError as error:
         print_debug(error)
         at = f"{_relative_path(error.filename or where)}, line {error.lineno}"
-        raise InvalidValue(
-            "workflow", f"{at}: {error.msg}", "correct the file and run it again"
-        ) from error
+        step = "correct the file and run it again"
+        raise InvalidValue(what, f"{at}: {error.msg}", step) from error
     except ImportError as error:
         print_debug(error)
-        raise _import_failure(where, error) from error
+        raise _import_failure(what, where, error) from error
     except Exception as error:
         print_debug(error)
         # the call itself did not fit
@@ -62,31 +76,27 @@ def loading_errors(target: str) -> Generator[None]:
             step = (
                 "write a function that makes it, def make(): return …, and name that: FILE.py:make"
             )
-            raise InvalidValue(
-                "workflow", f"{target} cannot be made without arguments: {error}", step
-            ) from error
-        raise InvalidValue(
-            "workflow",
-            f"{target} cannot be loaded: {error_text(error)}",
-            "correct it and run it again",
-        ) from error
+            why = f"{target} cannot be made without arguments: {error}"
+            raise InvalidValue(what, why, step) from error
+        why = f"{target} cannot be loaded: {error_text(error)}"
+        raise InvalidValue(what, why, "correct it and run it again") from error
 
 
 _MAIN = "put what a script does under if __name__ == '__main__':"
 
 
-def _import_failure(where: str, error: ImportError) -> InvalidValue:
+def _import_failure(what: str, where: str, error: ImportError) -> InvalidValue:
     missing = error.name or ""
     if isinstance(error, ModuleNotFoundError) and (
         where == missing or where.startswith(f"{missing}.")
     ):
         return InvalidValue(
-            "workflow",
+            what,
             f"there is no module {missing!r}",
             "name a file, FILE.py:NAME, or go to the folder it is in",
         )
     return InvalidValue(
-        "workflow",
+        what,
         f"{where} cannot be imported: {error_text(error)}",
         "install what it needs, or correct it",
     )

@@ -31,13 +31,13 @@ from plait.cli.memory_text import (
     said_text,
 )
 from plait.cli.render import ACCENT, BAD, DIM, GAP, STRONG, Cell, Column, Out, count_text
-from plait.cli.terminal import visible
 from plait.cli.tracing import print_trace
 from plait.event.kinds import Scope
 from plait.ids import Micros
 from plait.memory.rows import ITEM, READ
 from plait.session import Session
 from plait.session.ports import store_at
+from plait.session.safe_text import visible
 from plait.session.trace import Trace
 from plait.session.value import core_of
 from plait.store import Row, Store

@@ -11,9 +11,10 @@ import click
 from plait.cli.common import Options, command_line
 from plait.cli.exits import ShellError
 from plait.cli.render import STRONG, Cell, Out
-from plait.cli.terminal import clean, cut_text, visible
+from plait.cli.terminal import cut_text
 from plait.errors import UnknownMemory
 from plait.ids import LogId, short
+from plait.session.safe_text import clean, visible
 
 if TYPE_CHECKING:
     from plait.memory.items import MemoryItem

@@ -19,13 +19,14 @@ from urllib.parse import unquote
 from plait.cli.documents import Document
 from plait.cli.render import BAD, DIM, Cell, Out, as_json, cell_width, count_text
 from plait.cli.scroll import Scroll
-from plait.cli.terminal import clean, console, cut_text
+from plait.cli.terminal import console, cut_text
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session.content import text_of
 from plait.session.event_text import event_text
+from plait.session.safe_text import clean
 from plait.session.state import NOTHING, Spent, dollars_text
 
 if TYPE_CHECKING:
@@ -184,9 +185,8 @@ class Progress:
     @property
     def summary(self) -> str:
         usage = self.spent.usage
-        tokens = (
-            f"{_estimate_mark(usage)}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-        )
+        total = usage.input_tokens + usage.output_tokens
+        tokens = f"{_estimate_mark(usage)}{count_text(total, 'token')}"
         return ", ".join(
             [
                 count_text(self.steps, "step"),

@@ -13,12 +13,12 @@ from plait.cli.common import Options
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import UNVERIFIED
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
-from plait.cli.terminal import clean
 from plait.event.kinds import Reasoning
 from plait.ids import short
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.session import Session
 from plait.session.content import text_of
+from plait.session.safe_text import clean
 
 if TYPE_CHECKING:
     from plait.runtime.prompt.marks import LeftOut

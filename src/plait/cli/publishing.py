@@ -18,11 +18,11 @@ from plait.cli.documents import Document, files_document, print_json, session_do
 from plait.cli.exits import ShellError
 from plait.cli.files import SessionPath, patch_style, placement_detail, print_patch
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, count_text
-from plait.cli.terminal import clean, visible
 from plait.errors import MergeConflict, NotApplied
 from plait.event.kinds import ToolReturned
 from plait.ids import Digest
 from plait.session import Session
+from plait.session.safe_text import clean, visible
 from plait.workspace.changes import Changes
 from plait.workspace.git_patch import patch_parts, quoted_path
 from plait.workspace.tree import shown_path

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.cli.terminal import age, clean, console, cut_text, when
+from plait.cli.terminal import age, console, cut_text, when
 from plait.event import Json
 from plait.ids import LogId, Micros
 from plait.runtime.live import Live
+from plait.session.safe_text import clean
 
 ACCENT, DIM, STRONG, BAD = "cyan", "dim", "bold", "red"
 
@@ -51,7 +52,6 @@ class Out:
         self._console = console(stderr)
         self.tty = (sys.stderr if stderr else sys.stdout).isatty()
         self.width = self._console.width
-        self.now = Live().now(LogId(""), 0)
 
     def line(self, *cells: Cell | str) -> None:
         known = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
@@ -65,6 +65,11 @@ class Out:
         with self._console.capture() as drawn:  # rich has an answer of its own to a closed pipe
             self._console.print(text)
         print(drawn.get(), end="", file=self._console.file)
+
+    @property
+    def now(self) -> Micros:
+        """The time. A run may go on for long, so it is not that of the command's start."""
+        return Live().now(LogId(""), 0)
 
     def print_brief(self, *cells: Cell | str) -> None:
         """Print one line that fits: the last cell is cut if need be."""

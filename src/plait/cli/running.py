@@ -7,7 +7,7 @@ commands: commands that only look do not wait for them.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,7 +39,7 @@ from plait.runtime.live import Live
 from plait.session import Session
 from plait.session.inbox import all_waiting, due_sessions, root_of
 from plait.session.ports import store_at
-from plait.session.status import interrupted_runs
+from plait.session.status import interrupted_runs, sessions_with_left_turns
 from plait.session.value import open_run_of
 from plait.store import Store
 
@@ -197,7 +197,8 @@ def _check_arguments(program: Workflow, more: dict[str, Any]) -> None:
     "--interrupted",
     "all_interrupted",
     is_flag=True,
-    help="Every session whose run is open and held by no process; with --due, both.",
+    help="Every session whose run is open, or in which messages wait, and no process is at it; with"
+    " --due, both.",
 )
 @click.option(
     "--accept",
@@ -220,7 +221,8 @@ def resume_command(
     """Take up a run that did not come to its end.
 
     After a crash, a failure, a pause, Ctrl-C or an answer. What is on record is not repeated. The
-    program is found by what the run says of itself. Without S, the session written to last.
+    program is found by what the run says of itself. Then messages to the session whose clients are
+    gone are answered. Without S, the session written to last.
     """
     if (all_due or all_interrupted) and name is not None:
         raise click.UsageError(
@@ -240,7 +242,14 @@ def resume_command(
             *(_due_roots(store) if all_due else ()),
             *(_interrupted_roots(store) if all_interrupted else ()),
         ]
-        done = _resume_all(given, mode, quiet, program, list(dict.fromkeys(roots)))
+        done = _resume_all(given, mode, quiet, program, list(dict.fromkeys(roots)), _resumer)
+        is_stopped = any(each["status"] == "interrupted" for each in done)
+        if all_interrupted and not is_stopped:
+            # no run is open in these, and one that failed is not tried again
+            left = sessions_with_left_turns(store)
+            done += _resume_all(given, mode, quiet, program, left, _answerer)
+        if given.form == "json":
+            print_json({"resumed": done})
         if not done and given.form == "text":
             wanted = {"due": all_due, "interrupted": all_interrupted}
             names = " or ".join([name for name, is_wanted in wanted.items() if is_wanted])
@@ -261,6 +270,13 @@ def _resumer(session: Session, program: Workflow | None) -> Do:
     return lambda watch: resume(session, program, **watch)
 
 
+def _answerer(session: Session, program: Workflow | None) -> Do:
+    from plait.runs.turn_drivers import answer_queue
+    from plait.runtime.attendants import Watch
+
+    return lambda watch: answer_queue(session, program, Watch(**watch))
+
+
 def _due_roots(store: Store) -> list[LogId]:
     """Return the sessions whose runs could go on: a time is over, or an answer is there."""
     runs = {ask.log: ask.run for ask in all_waiting(store, answered=True)}
@@ -273,7 +289,12 @@ def _interrupted_roots(store: Store) -> list[LogId]:
 
 
 def _resume_all(
-    given: Options, mode: Mode, quiet: bool, program: Workflow | None, roots: list[LogId]
+    given: Options,
+    mode: Mode,
+    quiet: bool,
+    program: Workflow | None,
+    roots: list[LogId],
+    act: Callable[[Session, Workflow | None], Do],
 ) -> list[Document]:
     """Resume these sessions, and return how each went. A failure of one does not keep the others
     from going on.
@@ -282,7 +303,7 @@ def _resume_all(
     out = Out()
     for root in roots:
         session = Session.open(root, store=given.store)
-        status, why = _resume_one(RunAttendant(given, mode, quiet), session, program)
+        status, why = _resume_one(RunAttendant(given, mode, quiet), session, act(session, program))
         now = session.reload()
         done.append(
             {
@@ -300,8 +321,6 @@ def _resume_all(
             )
         if status == "interrupted":
             break
-    if given.form == "json":
-        print_json({"resumed": done})
     return done
 
 
@@ -316,11 +335,9 @@ def _exit_after(done: list[Document]) -> None:
             raise click.exceptions.Exit(code)
 
 
-def _resume_one(
-    running: RunAttendant, session: Session, program: Workflow | None
-) -> tuple[str, str]:
+def _resume_one(running: RunAttendant, session: Session, do: Do) -> tuple[str, str]:
     try:
-        outcome = running.attend(session, _resumer(session, program))
+        outcome = running.attend(session, do)
     except RunHeld as error:
         return "held", f"by {error.holder}"
     except ShellError as told:
@@ -354,7 +371,7 @@ def replay_command(given: Options, name: str, target: str | None) -> None:
     except ReplayDiverged as error:
         raise divergence_error(given, error) from error
     except NeedsWorkflow as error:
-        raise missing_program_error(given, error, "replay") from error
+        raise missing_program_error(given, error) from error
     run = session.runs[-1]
     count = ended.seq - run.first + 1
     if given.form != "text":

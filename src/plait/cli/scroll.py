@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import RLock
 
-from plait.cli.terminal import clean
+from plait.session.safe_text import clean
 
 _LENT = "\0"  # has the floor while a person is asked; no agent is called that
 

@@ -25,6 +25,7 @@ from plait.session.accessors.checks import FEEDBACK
 from plait.session.branching import durability_of
 from plait.session.event_text import event_text, short_sandbox
 from plait.session.state import Spent
+from plait.session.value import open_run_of
 from plait.session.views import Validation
 from plait.workspace.changes import Changes
 
@@ -283,7 +284,10 @@ def _status_text(session: Session) -> tuple[str, str]:
     status = session.status
     if status != "interrupted":
         return status, BAD if status == "failed" else ""
-    return f"interrupted: no process has its run (plait resume {session.short})", BAD
+    why = "a message waits, and no process attends to it"
+    if open_run_of(session) is not None:
+        why = "no process has its run"
+    return f"interrupted: {why} (plait resume {session.short})", BAD
 
 
 def _last_run_text(session: Session) -> tuple[str | None, str]:

@@ -34,12 +34,13 @@ from plait.cli.documents import (
 from plait.cli.exits import ShellError
 from plait.cli.files import print_changes, print_patch
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, count_text
-from plait.cli.terminal import clean, cut_text
+from plait.cli.terminal import cut_text
 from plait.errors import NotPlaced, UnknownPlace
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, diff_lines
 from plait.session.graph import Node
+from plait.session.safe_text import clean
 from plait.session.state import tokens_text
 from plait.session.trace import prompt_lines
 from plait.store import Store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -17,12 +16,12 @@ from plait.cli.common import (
     pairs,
     parse_budget,
     quiet_option,
+    text_or_file,
     workflow_option,
     writing,
 )
 from plait.cli.consent import Mode, mode_of
 from plait.cli.documents import diff_document, print_json, session_document
-from plait.cli.exits import FAILED, NOT_FOUND, ShellError
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, Cell, Out
 from plait.cli.tracing import print_diff
@@ -87,7 +86,7 @@ def whatif_command(
         "at": at.seq if at != session or "@" in name.removeprefix("@") else None,
         "model": model,
         "instruction": (
-            _text_or_file("--instruction", instruction) if instruction is not None else None
+            text_or_file("--instruction", instruction) if instruction is not None else None
         ),
         "replace": _replacement_values(session, _parse_replacements(replaced)) or None,
         "effects": effects,
@@ -140,7 +139,7 @@ def _parse_replacements(given: Sequence[str]) -> dict[int, str]:
             raise InvalidValue(
                 "--replace", f"{place!r} is not a place", "write PLACE=TEXT, as in 7=yes"
             )
-        found[int(place)] = _text_or_file("--replace", text)
+        found[int(place)] = text_or_file("--replace", text)
     return found
 
 
@@ -157,16 +156,3 @@ def _replacement_values(session: Session, replaced: Mapping[int, str]) -> dict[i
             with suppress(InvalidInput):
                 found[place] = parse(text.encode())
     return found
-
-
-def _text_or_file(option: str, text: str) -> str:
-    if not text.startswith("@"):
-        return text
-    try:
-        return Path(text[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        code = NOT_FOUND if isinstance(error, FileNotFoundError) else FAILED
-        wrong = InvalidValue(
-            option, f"{text[1:]} cannot be read: {error}", "name a file of text after the @"
-        )
-        raise ShellError(wrong, [str(wrong)], code) from error

@@ -29,11 +29,11 @@ from plait.cli.common import (
 from plait.cli.documents import print_json, session_document
 from plait.cli.inbox import print_posted
 from plait.cli.render import ACCENT, BAD, Cell, Out
-from plait.cli.terminal import clean
 from plait.errors import InvalidValue
 from plait.session import Session
 from plait.session.event_text import event_text
 from plait.session.gates import is_counted
+from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 from plait.store import FOLDER, check_folder, store_exists
 

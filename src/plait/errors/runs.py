@@ -95,13 +95,24 @@ class NothingToDebug(SessionError):
 class NeedsWorkflow(SessionError):
     """A run says which program it is of, and that cannot be found or made from here."""
 
-    def __init__(self, session: str, workflow: str, why: str, more: str = "") -> None:
-        """`more`: the arguments to pass besides the workflow, as in `key=…`."""
+    def __init__(
+        self,
+        session: str,
+        workflow: str,
+        why: str,
+        more: str = "",
+        verb: str = "resume",
+        step: str = "",
+    ) -> None:
+        """`more`: the arguments to pass besides the workflow, as in `key=…`. `verb`: the function
+        that needs it. `step`: the next step, if it is another one than passing the workflow.
+        """
         self.session, self.workflow, self.why, self.more = session, workflow, why, more
         call = f"{workflow.rpartition(':')[2] or 'Workflow'}(…){', ' + more if more else ''}"
+        self.verb, self.call, self.step = verb, f"{verb}(session, {call})", step
         super().__init__(
-            f"the run of session {session} is of {workflow}, and {why}. Pass it: resume(session,"
-            f" {call})."
+            f"the run of session {session} is of {workflow}, and {why}."
+            f" {step or f'Pass it: {self.call}'}."
         )
 
 
@@ -153,12 +164,18 @@ _ACCEPT = (
 
 
 class NothingToAccept(SessionError):
-    """The program makes every recorded step: there is no change to accept. Nothing was written."""
+    """There is no change to accept: the program makes every recorded step, or the run is over.
+    Nothing was written.
+    """
 
-    def __init__(self, session: str, run: str) -> None:
-        self.session, self.run = session, run
+    def __init__(self, session: str, run: str, *, is_finished: bool = False) -> None:
+        self.session, self.run, self.is_finished = session, run, is_finished
         super().__init__(
-            f"the program makes every recorded step of run {run[:13]} of session {session}: an"
+            f"run {run[:13]} of session {session} has finished: no step of it is left for a changed"
+            " program. Nothing was written; start another run: workflow(session), or change a step"
+            f" of this one in a branch: plait whatif {session}@K."
+            if is_finished
+            else f"the program makes every recorded step of run {run[:13]} of session {session}: an"
             " accept without a difference. Nothing was written; go on without accept="
             f" (`plait resume {session}`)."
         )

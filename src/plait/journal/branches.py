@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from threading import Lock, Thread, current_thread
+from threading import Lock, Thread
 
 from plait.errors import InvalidValue
 from plait.event import Body
 from plait.event.kinds import ForkedFrom, Place, SessionOpened
 from plait.ids import LogId, derive_id
+from plait.inside import PieceOfWork, present_work
 from plait.store import Store
 
 
@@ -24,7 +25,7 @@ class Branches:
         self._lock = Lock()
         self._parents: dict[LogId, LogId] = {}
         self._counts: Counter[tuple[str, ...]] = Counter()
-        self._threads: dict[tuple[str, ...], Thread] = {}
+        self._works: dict[tuple[str, ...], Thread | PieceOfWork] = {}  # the last that named each
 
     def add(self, log: LogId, parent: LogId) -> None:
         with self._lock:
@@ -49,9 +50,9 @@ class Branches:
             about = _fork_names(first, fork)
         key = (scope, *about)
         with self._lock:
-            before = self._threads.get(key)
-            self._threads[key] = current_thread()
-            if before is not None and before is not current_thread() and before.is_alive():
+            before, here = self._works.get(key), present_work()
+            self._works[key] = here
+            if before is not None and before is not here and before.is_alive():
                 raise InvalidValue(
                     "label",
                     f"two threads fork {about[1][-12:-4]}@{about[2]} under one name",

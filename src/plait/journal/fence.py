@@ -13,7 +13,7 @@ from plait.event import kinds as k
 from plait.ids import LogId, short
 from plait.journal.stops import Halted
 from plait.store import Fence, Log, Store
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 
 
 class RunFence:
@@ -102,8 +102,8 @@ class RunFence:
 
     def _new_holder(self) -> str:
         """Return the name of the process that has the run now, or of the person who ended it."""
-        turns = self._store(self.home).read(self.root, kinds=TURNS, reverse=True)
-        last = next((event for event in turns if event.header.run == self.run), None)
+        marks = self._store(self.home).read(self.root, kinds=EPOCH_KINDS, reverse=True)
+        last = next((event for event in marks if event.header.run == self.run), None)
         body = last.body if last is not None else None
         if isinstance(body, k.RunResumed):
             return body.holder

@@ -33,7 +33,7 @@ from plait.session.inbox import inbox_events
 from plait.session.ports import Act, Draft, Position
 from plait.session.session import session_at
 from plait.session.value import next_value, position_of
-from plait.store.epochs import turns_in
+from plait.store.epochs import epochs_raised
 
 Blobs = Mapping[Digest, bytes]
 OnAppend = Callable[[Sequence[Event]], object]
@@ -125,8 +125,8 @@ class Journal(RecordedSteps):
             post_late(self.writer, at, [*map(_draft_of, held), *drafts])
             raise self.fence.halt_lost(error) from None
         epoch = self.fence.epoch
-        if at.id == self.root and epoch is not None and (turns := turns_in(events)):
-            self.fence.hold(epoch + turns)
+        if at.id == self.root and epoch is not None and (raised := epochs_raised(events)):
+            self.fence.hold(epoch + raised)
             self.has_ended = True  # a resume is written by another writer
         written = [*held, *events] if held else events
         self.tips.move(after, written)

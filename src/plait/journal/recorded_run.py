@@ -22,7 +22,7 @@ from plait.session.ports import Position, store_at
 from plait.session.session import session_at
 from plait.session.value import counted_logs, position_of
 from plait.store import Store
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 
 _STARTS = frozenset({k.RunStarted.__name__, k.RunBranched.__name__})
 _ENDS = frozenset({k.RunFinished.__name__, k.RunFailed.__name__, k.RunCancelled.__name__})
@@ -85,7 +85,7 @@ def last_run(at: Session | Position) -> RecordedRun | None:
     log = store.log(at.id)
     run: RecordedRun | None = None
     epoch = 0
-    for epoch, event in enumerate(store.read(log.id, log.place + 1, at.seq, kinds=TURNS), 1):
+    for epoch, event in enumerate(store.read(log.id, log.place + 1, at.seq, kinds=EPOCH_KINDS), 1):
         if event.kind in _STARTS:
             run = RecordedRun(event, event, 0, epoch)
         elif run is not None and event.header.run == run.id:
@@ -215,8 +215,8 @@ def _recording_of(
     if source is not None:
         before, ends = _source_steps(store, source)
         merged = counted_logs(session_at(_position_of(store, source)))
+    check_start_stands(session, run)
     events = list(store.read(session.id, run.started.seq + 1, session.seq))
-    _check_start_stands(session, run, events)
     steps, loose, restated = steps_of(run.id, events), len(before), 0
     if is_tried:
         reopen(steps)
@@ -250,10 +250,11 @@ def _recording_of(
     return recording
 
 
-def _check_start_stands(session: Session, run: RecordedRun, events: list[Event]) -> None:
+def check_start_stands(session: Session, run: RecordedRun) -> None:
     """Raise if another writer rewound the session to before the run began."""
-    for event in events:
-        body = event.body if event.kind == k.Rewound.__name__ else None
+    first, store = run.started.seq + 1, store_at(session.store)
+    for event in store.read(session.id, first, session.seq, kinds={k.Rewound.__name__}):
+        body = event.body
         if isinstance(body, k.Rewound) and event.header.run != run.id and body.to < run.started.seq:
             why = f"it was rewound to before run {run.id[:13]} began"
             step = "end that run: session.inbox.cancel(), or go on in a fork"
@@ -272,7 +273,7 @@ def _source_steps(store: Store, source: k.Place) -> tuple[list[Event], dict[LogI
         before, ends = _source_steps(store, run.source)
     events = list(store.read(source.log, run.started.seq + 1, source.seq))
     # the end of the source is not the branch's
-    steps = [step for step in steps_of(run.id, events) if step.kind not in TURNS]
+    steps = [step for step in steps_of(run.id, events) if step.kind not in EPOCH_KINDS]
     return [*before, *steps], {**ends, source.log: source.seq}
 
 
@@ -284,7 +285,9 @@ def _without_words_of_others(
     """
     last: int = run.overrides["at"]
     repeated = [
-        event for event in store.read(source.log, source.seq + 1, last) if event.kind not in TURNS
+        event
+        for event in store.read(source.log, source.seq + 1, last)
+        if event.kind not in EPOCH_KINDS
     ]
     above = last_run(Position(store.address, source.log, last, repeated[-1].id))
     of_others = {

@@ -168,6 +168,9 @@ class DirectWriter:
     def has_in_hand(self, position: Position) -> bool:
         return True
 
+    def has_calls(self, log: LogId) -> bool:
+        return False
+
     def is_current(self, position: Position) -> bool:
         return self.store(position.store).log(position.id).head == position.head
 

@@ -11,6 +11,7 @@ differ.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,8 +121,9 @@ def key_of(name: str, settings: ModelSettings, variable: str) -> str | None:
     None: it needs none.
     """
     variable = settings.key or variable
-    if variable.startswith(("sk-", "Bearer ")) or " " in variable:
-        why = "it is the name of an environment variable, not a key"
+    is_name = variable in os.environ or re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable) is not None
+    if variable and not is_name:  # it is not shown: it may be the key itself
+        why = "it takes the name of an environment variable, in capitals, not a key"
         step = "put the key into the environment, and its variable here"
         raise BadSettings(FILE_NAME, 0, f"models.{name}.key", why, step)
     if not variable:

@@ -109,7 +109,12 @@ class _SettingsFile:
                 if (fault := owner_fault(path, found, os.environ)) is not None:
                     step = "use a file of your own: it says where keys are sent to"
                     raise BadSettings(str(path), 0, "", fault, step)
-                self._read = stamp, parse_settings(path.read_text("utf-8", "replace"), str(path))
+                try:
+                    text = path.read_text("utf-8", "replace")
+                except OSError as error:
+                    why = f"it cannot be read: {error.strerror}"
+                    raise BadSettings(str(path), 0, "", why, "make it a file of yours") from None
+                self._read = stamp, parse_settings(text, str(path))
             return self._read[1]
 
     def _path(self) -> Path | None:
@@ -212,6 +217,9 @@ def _model_table(name: str, table: Any, text: str, path: str) -> ModelSettings:
         except msgspec.ValidationError as error:
             why = str(error).partition(" - at")[0]
             raise _bad(text, path, [*where, key], why, "see docs/settings.md") from None
+        if key == "base_url" and not str(value).startswith(("http://", "https://")):
+            step = 'write base_url = "https://HOST/v1"'
+            raise _bad(text, path, [*where, key], "it is not an address of the web", step)
         if isinstance(value, (int, float)) and (why := _misfit_of_number(key, value)):
             step = "write a number above 0"
             raise _bad(text, path, [*where, key], f"{value!r} {why}", step)

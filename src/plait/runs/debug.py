@@ -86,7 +86,7 @@ def debug(
     if is_going_on(recorded.id):
         raise RunHeld(there.short, recorded.id, f"this process, {os.getpid()}")
     root = session_at(_before_rewind(recorded, end, event))
-    call = find_program_call(root, recorded, workflow, args, kwargs, is_live=False)
+    call = find_program_call(root, recorded, workflow, args, kwargs, is_live=False, verb="debug")
     watch = _StepWatch(event, on_stop)
     ended = _replay_watched(root, recorded, call, watch)
     if watch.last is not None and not watch.is_over:

@@ -13,7 +13,8 @@ from typing import Any
 from plait.event import Event
 from plait.model.base import Delta
 from plait.runs.replay import replay
-from plait.runs.resume import acall_program, aresume_run, resume
+from plait.runs.resume import aresume_session, resume
+from plait.runs.take_up import acall_program
 from plait.runs.whatif import branch_off, whatif
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import run_in_thread
@@ -51,7 +52,7 @@ async def aresume(
     if not isinstance(session, Session):
         session = await run_in_thread(lambda: Session.open(str(session), store=store))
     watch = Watch(on_event, approver, answerer)
-    return await aresume_run(session, workflow, args, kwargs, watch, accept)
+    return await aresume_session(session, workflow, args, kwargs, watch, accept)
 
 
 def stream_resume(

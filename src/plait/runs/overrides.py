@@ -39,6 +39,9 @@ def describe_overrides(overrides: Overrides) -> dict[str, Any]:
     return {change: name for change, name in names.items() if name is not None}
 
 
+_ASK_AGAIN = "Ask it again: whatif(session, …)"
+
+
 def apply_recorded_overrides(run: Run, recorded: RecordedRun, *, is_replay: bool = False) -> None:
     """Apply the changes of a what-if to a run that goes on from its recording.
 
@@ -51,16 +54,17 @@ def apply_recorded_overrides(run: Run, recorded: RecordedRun, *, is_replay: bool
         raise NeedsWorkflow(
             short(run.root),
             recorded.workflow,
-            "its tools were replaced in a what-if, which can only be asked again",
+            "its tools were replaced in a what-if, and they are not on record",
+            step=_ASK_AGAIN,
         )
     try:
         model = (_stand_ins if is_replay else _find_models)(said.get("model"))
     except PlaitError as error:
         why = (
-            "its model was replaced in a what-if by one that cannot be found by its name"
-            f" ({error}), so it can only be asked again"
+            f"its model was replaced in a what-if by one that cannot be found by its name ({error})"
         )
-        raise NeedsWorkflow(short(run.root), recorded.workflow, why) from error
+        missing = NeedsWorkflow(short(run.root), recorded.workflow, why, step=_ASK_AGAIN)
+        raise missing from error
     run.settings.overrides = Overrides(model, said.get("instruction"))
     run.settings.policies = policies_for(said.get("effects"))
     run.settings.without = frozenset(said.get("without", ()))

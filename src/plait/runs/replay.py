@@ -59,7 +59,7 @@ def replay(
         raise NothingToResume(there.short, "no run was ever started in it")
     if is_going_on(recorded.id):
         raise RunHeld(there.short, recorded.id, f"this process, {os.getpid()}")
-    call = find_program_call(there, recorded, workflow, args, kwargs, is_live=False)
+    call = find_program_call(there, recorded, workflow, args, kwargs, is_live=False, verb="replay")
     return replay_run(there, recorded, call, NoExecutor())
 
 

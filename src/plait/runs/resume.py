@@ -1,47 +1,24 @@
-"""Call the program of a run that did not come to its end, and go on live: a resume."""
+"""Resume a session: go on with its run, and answer the messages that no client attends to."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from plait.errors import NothingToAccept, NothingToResume, ReplayDiverged, RunHeld, StaleEpoch
-from plait.event import kinds as k
-from plait.ids import LogId
-from plait.journal.abandoned import read_abandoned
-from plait.journal.recorded_run import (
-    RecordedRun,
-    follow_recording,
-    last_run,
-    root_session,
-    start_of,
-    unmerged_branches,
-)
-from plait.program import ProgramCall, check_workflow, find_program_call
-from plait.runs.changes import Change, check_reason, find_change, write_change
-from plait.runs.overrides import apply_recorded_overrides
-from plait.runtime.appends import append_around_run
+from plait.errors import NothingToResume
+from plait.runs.take_up import aresume_run, resume_run
+from plait.runs.turn_drivers import aanswer_queue, answer_queue
 from plait.runtime.attendants import Watch
-from plait.runtime.drivers.blocking import Waiter
 from plait.runtime.drivers.on_loop import run_in_thread
-from plait.runtime.end import let_go, outside
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver
-from plait.runtime.registry import is_going_on, open_run
-from plait.runtime.run import Run
 from plait.runtime.settings import Answerer
-from plait.runtime.spend import held_seconds_of, run_budget
-from plait.runtime.start import draw_under, new_run
 from plait.session import Session
-from plait.session.inbox import inbox_end
-from plait.session.ports import Act, Draft, Position, store_at
-from plait.session.value import core_of
+from plait.session.ports import store_at
+from plait.session.status import has_left_turns
 from plait.store import Store
-from plait.workflow import Workflow, acall_again, call_again
+from plait.workflow import Workflow
 
 
 def resume(
@@ -57,7 +34,8 @@ def resume(
     **kwargs: Any,
 ) -> Session:
     """Go on with the run of a session that did not come to its end: after a crash, a failure, a
-    pause, or a wait for a person.
+    pause, or a wait for a person. Then answer the messages of `session.turn` whose clients are
+    gone, in their order.
 
     The program and the arguments of its `forward` are found in the log, unless they are passed.
     Recorded effects are not repeated. `accept` is the reason to go on with a changed program: live
@@ -66,232 +44,34 @@ def resume(
     if not isinstance(session, Session):
         session = Session.open(session, store=store)
     watch = Watch(on_event, approver, answerer)
-    return resume_run(session, workflow, args, kwargs, watch, None, accept=accept)
+    try:
+        after = resume_run(session, workflow, args, kwargs, watch, None, accept=accept)
+    except NothingToResume:
+        if not _has_left_turns(session):
+            raise
+        after = session
+    # a branch may have messages of its own, and no run
+    return answer_queue(session if _has_left_turns(session) else after, workflow, watch)
 
 
-def resume_run(
+async def aresume_session(
     session: Session,
     workflow: Workflow | None,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     watch: Watch,
-    waiter: Waiter | None,
-    on_start: Callable[[Run], None] | None = None,
-    accept: str | None = None,
+    accept: str | None,
 ) -> Session:
-    """Resume as `resume` does, with this waiter for models, tools and pauses.
-
-    `on_start` is called with the run before the run writes anything.
-    """
-    difference: ReplayDiverged | None = None
-    while True:
-        taken = take_run(
-            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
-        )
-        if not isinstance(taken, TakenRun):
-            return taken
-        try:
-            return call_program(*taken, watch)
-        except ReplayDiverged as error:
-            difference = _further_difference(error, accept)
-
-
-async def aresume_run(
-    session: Session,
-    workflow: Workflow | None,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    watch: Watch,
-    accept: str | None = None,
-) -> Session:
-    """Resume on this event loop."""
-    difference: ReplayDiverged | None = None
-    while True:
-        taken = await run_in_thread(
-            partial(
-                take_run,
-                session,
-                workflow,
-                args,
-                kwargs,
-                watch,
-                None,
-                accept=accept,
-                difference=difference,
-            )
-        )
-        if not isinstance(taken, TakenRun):
-            return taken
-        try:
-            return await acall_program(*taken, watch)
-        except ReplayDiverged as error:
-            difference = _further_difference(error, accept)
-
-
-def _further_difference(error: ReplayDiverged, accept: str | None) -> ReplayDiverged:
-    """Return a difference that came up while a run went on with an accepted change: the change
-    reaches further than could be seen before anything was done.
-    """
-    if accept is None or not error.log:
-        raise error
-    return error
-
-
-class TakenRun(NamedTuple):
-    """A run that this process holds now, with the call of its program that is due."""
-
-    call: ProgramCall
-    run: Run
-    start: Session  # the value at which the program started
-
-
-def take_run(
-    session: Session,
-    workflow: Workflow | None,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    watch: Watch,
-    waiter: Waiter | None,
-    on_start: Callable[[Run], None] | None = None,
-    accept: str | None = None,
-    difference: ReplayDiverged | None = None,
-) -> TakenRun | Session:
-    """Make this process the holder of the last run of a session. A session: the run is over.
-
-    `accept` is the reason to go on with a changed program, and `difference` one that came up while
-    the run went on with it.
-    """
-    if accept is not None:
-        check_reason(accept)
-    session = root_session(outside(session).reload())
-    recorded = last_run(session)
-    if recorded is None:
-        raise NothingToResume(session.short, "no run was ever started in it")
-    if recorded.is_finished and accept is not None:
-        raise NothingToAccept(session.short, recorded.id)
-    if recorded.is_finished:
-        return _unpause(session)
-    check_workflow(workflow)
-    ended = recorded.last.body
-    if isinstance(ended, k.RunCancelled) and ended.by:
-        raise NothingToResume(
-            session.short, f"{ended.by} cancelled its run", "start another: workflow(session)"
-        )
-    call = find_program_call(session, recorded, workflow, args, kwargs)
-    if is_going_on(recorded.id):
-        raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
-    lock = store_at(session.store).lock(recorded.id, session.short)
+    """Resume as `resume` does, on this event loop."""
     try:
-        change = None
-        if accept is not None:
-            change = find_change(session, recorded, call, difference)
-        run, start = _take_up(
-            _unpause(session), recorded, watch, waiter, on_start, change, accept or ""
-        )
-        run.lock = lock
-    # the log has changed since it was read: another process took the run first, or ended it
-    except StaleEpoch:
-        lock.release()
-        now = last_run(session.reload())
-        if now is not None and now.id == recorded.id:
-            body = now.last.body
-            if isinstance(body, k.RunResumed):
-                raise RunHeld(session.short, recorded.id, body.holder) from None
-        return take_run(
-            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
-        )
-    except BaseException:
-        lock.release()
-        raise
-    return TakenRun(call, run, start)
+        after = await aresume_run(session, workflow, args, kwargs, watch, accept)
+    except NothingToResume:
+        if not await run_in_thread(lambda: _has_left_turns(session)):
+            raise
+        after = session
+    is_left = await run_in_thread(lambda: _has_left_turns(session))
+    return await aanswer_queue(session if is_left else after, workflow, watch)
 
 
-def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
-    """Call a program again, at the start of its run. Afterwards the run is let go of."""
-    try:
-        return call_again(call.program, run, start, call.args, call.kwargs, watch)
-    finally:
-        if not run.closed:  # it never came to its first call
-            let_go(run)
-
-
-async def acall_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
-    """Call a program again on this event loop, at the start of its run."""
-    try:
-        return await acall_again(call.program, run, start, call.args, call.kwargs, watch)
-    finally:
-        if not run.closed:
-            let_go(run)
-
-
-def _take_up(
-    session: Session,
-    recorded: RecordedRun,
-    watch: Watch,
-    waiter: Waiter | None,
-    on_start: Callable[[Run], None] | None,
-    change: Change | None,
-    reason: str,
-) -> tuple[Run, Session]:
-    """Make this process the holder of a run, and read the recording.
-
-    RunResumed is written to the root first. From that commit on the old holder writes nothing, in
-    any log, nor does it begin a branch, so the branches that are found afterwards are all there
-    are.
-    """
-    store, times = store_at(session.store), recorded.resumes + 1
-    start = start_of(session, recorded)
-    run = new_run(recorded.id, start, watch, waiter, behalf=recorded.started.actor)
-    run.holder = f"{socket.gethostname()}/{os.getpid()}/{times}"
-    if on_start is not None:
-        on_start(run)
-    run.journal.fence.hold(recorded.epoch)
-    write_resumed(run, store, session.id, times)
-    run.journal.fence.hold(recorded.epoch + 1)
-    informed = set[LogId]()
-    while new := [log for log in unmerged_branches(session, run.id) if log not in informed]:
-        for log in new:
-            write_resumed(run, store, log, times, branch=True)
-        informed.update(new)
-    if change is not None and change.cuts:
-        write_change(run, session.reload(), change, reason)
-    follow_recording(run.journal, session.reload(), recorded, start)
-    run.journal.abandoned = read_abandoned(store, session.id, run.id)
-    run.resumed_at = inbox_end(store, session.id)
-    apply_recorded_overrides(run, recorded)
-    if session.budget.limits is not None:  # the amounts spent are only added up under a budget
-        budget = run_budget(session, run, held_seconds_of(session, recorded.started))
-        assert budget is not None
-        run.budgets.set_root(budget)
-    draw_under(run)
-    open_run(run)
-    return run, start
-
-
-def write_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool = False) -> None:
-    """Write to a log of the run that it has a new holder.
-
-    Once this is in its root, the old holder can write no more.
-    """
-    drafts = [Draft(k.RunResumed(run.holder, times, branch), Act(run.taker, "program"))]
-    end = store.log(log)
-    if run.journal.on_write is not None:
-        run.journal.on_write("before", drafts)
-    try:
-        append_around_run(
-            Position(store.address, log, end.tip, end.head, run.id),
-            drafts,
-            run.journal.fence.fences_in(store.address),
-        )
-    except StaleEpoch as error:
-        if error.log != run.root:  # the run whose code resumes this one is lost
-            raise run.journal.fence.halt_lost(error) from None
-        raise
-    if run.journal.on_write is not None:
-        run.journal.on_write("after", drafts)
-
-
-def _unpause(session: Session) -> Session:
-    """Lift the pause of a session: to resume it is to want it to go on."""
-    is_paused = core_of(session).life.status == "paused"
-    return outside(session).unpause(reason="resumed") if is_paused else session
+def _has_left_turns(session: Session) -> bool:
+    return has_left_turns(store_at(session.store), session.id)

@@ -1,37 +1,43 @@
-"""Drivers of turns: in a thread, on an event loop, and apart from a caller who may go away."""
+"""Drivers of turns: in a thread, on an event loop, and apart from a caller who may go away; and of
+queues whose clients are gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from plait.event import Event
-from plait.inside import marked_work, start_thread
 from plait.model.base import Delta
-from plait.runs.resume import aresume_run, resume_run
-from plait.runs.turns import TakeTurn, TurnClient, WaitFor
+from plait.runs.take_up import aresume_run, resume_run
+from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, WaitFor
+from plait.runs.turns import TurnClient
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
-from plait.runtime.invoke import ainvoke, invoke
+from plait.runtime.interrupts import handle_interrupts
+from plait.runtime.invoke import EnteredCall, ainvoke, invoke
 from plait.runtime.process import THIS_PROCESS
+from plait.runtime.workers import start_lasting_work
 from plait.session import Session
 from plait.streaming import hear_also
 from plait.workflow import Workflow
 
 _END: Any = object()
+_CLOSE_S = 10.0  # of silence, until a stream that was stopped waits no more
 
 
-def _drive(client: TurnClient) -> Session:
-    """Take a turn in this thread."""
+def _drive(client: QueueClient) -> Session:
+    """Take the steps of a client in this thread."""
     woken = threading.Event()
-    THIS_PROCESS.waking[client.turn] = woken.set
+    client.attend(woken.set)
     try:
         while True:
+            client.check_interrupt()
             step = client.look()
             if isinstance(step, Session):
                 return step
@@ -40,28 +46,33 @@ def _drive(client: TurnClient) -> Session:
                 woken.clear()
                 continue
             begun: list[object] = []
+
+            def begin(entered: EnteredCall, begun: list[object] = begun) -> None:
+                begun.append(entered)
+                client.begin(entered.run)
+
             try:
                 if isinstance(step, TakeTurn):
-                    after = invoke(client.call_of(step, begun.append))
+                    after = invoke(client.call_of(step, begin))
                 else:
                     session, workflow, watch = client.resumption_of(step)
-                    after = resume_run(session, workflow, (), {}, watch, None)
+                    after = resume_run(session, workflow, (), {}, watch, None, client.begin)
             except BaseException as error:
                 if not client.is_answered_by(step, error, has_begun=bool(begun)):
                     raise
                 continue
             finally:
                 client.wake_next()
-            if client.is_mine(step):
+            if client.is_own(step):
                 return after
     finally:
         client.release()
 
 
-async def _adrive(client: TurnClient) -> Session:
-    """Take a turn on this event loop."""
+async def _adrive(client: QueueClient) -> Session:
+    """Take the steps of a client on this event loop."""
     woken, here = asyncio.Event(), asyncio.get_running_loop()
-    THIS_PROCESS.waking[client.turn] = lambda: here.call_soon_threadsafe(woken.set)
+    client.attend(lambda: here.call_soon_threadsafe(woken.set))
     try:
         while True:
             step = await run_in_thread(client.look)
@@ -86,10 +97,26 @@ async def _adrive(client: TurnClient) -> Session:
                 continue
             finally:
                 await run_in_thread(client.wake_next)
-            if client.is_mine(step):
+            if client.is_own(step):
                 return after
     finally:
         client.release()
+
+
+def answer_queue(session: Session, workflow: Workflow | None, watch: Watch) -> Session:
+    """Answer the messages of a session whose clients are gone, in their order; return the session
+    after the last of them.
+
+    The first that failed is raised in the end: the others are answered all the same.
+    """
+    keeper = QueueKeeper(session, workflow, watch)
+    return keeper.result(_drive(keeper))
+
+
+async def aanswer_queue(session: Session, workflow: Workflow | None, watch: Watch) -> Session:
+    """Do the same on this event loop."""
+    keeper = QueueKeeper(session, workflow, watch)
+    return keeper.result(await _adrive(keeper))
 
 
 def _drive_apart(client: TurnClient, on_end: Callable[[Session | BaseException], object]) -> None:
@@ -101,7 +128,7 @@ def _drive_apart(client: TurnClient, on_end: Callable[[Session | BaseException],
         except BaseException as error:
             on_end(error)
 
-    start_thread(threading.Thread(target=marked_work(work), name="plait-turn", daemon=False))
+    start_lasting_work(work)
 
 
 def _task_of(post: Callable[[], TurnClient]) -> asyncio.Task[Session]:
@@ -124,6 +151,13 @@ def _task_of(post: Callable[[], TurnClient]) -> asyncio.Task[Session]:
 
     task.add_done_callback(end)
     return task
+
+
+def _wait_for_end(items: queue.SimpleQueue[Any], ended: Sequence[object]) -> None:
+    """Wait until a turn that Ctrl-C has stopped is at rest, but not for ever."""
+    with suppress(queue.Empty):
+        while not ended:
+            items.get(timeout=_CLOSE_S)
 
 
 class LocalTurns:
@@ -195,9 +229,17 @@ class LocalTurns:
             ended.append(last)
             items.put(_END)
 
-        _drive_apart(TurnClient.post(session, content, workflow, key, actor, heard), end)
-        while (item := items.get()) is not _END:
-            yield item
+        client = TurnClient.post(session, content, workflow, key, actor, heard)
+        handler = handle_interrupts(client.interrupt)
+        try:
+            _drive_apart(client, end)
+            while (item := items.get()) is not _END:
+                yield item
+        finally:
+            if handler is not None:
+                handler.remove()
+            if client.is_interrupted:
+                _wait_for_end(items, ended)
         if isinstance(ended[0], BaseException):
             raise ended[0]
         yield ended[0]

@@ -24,7 +24,7 @@ from plait.journal.writer import direct_writer
 from plait.program import check_workflow, find_program_call
 from plait.runs.kept_hits import keep_hits
 from plait.runs.overrides import check_overrides, describe_overrides, policies_for
-from plait.runs.resume import TakenRun, call_program
+from plait.runs.take_up import TakenRun, call_program
 from plait.runtime.attendants import Watch
 from plait.runtime.end import outside
 from plait.runtime.listeners import OnEvent
@@ -39,7 +39,7 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.revision import place_in
 from plait.session.value import position_of
 from plait.store import Store
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 from plait.workflow import Workflow
 
 
@@ -124,7 +124,7 @@ def branch_off(
     if effects not in ("ask", "live"):
         raise InvalidValue("effects", f"{effects!r} is not a way", "use 'ask' or 'live'")
     recorded = _find_source(there, edits, last)
-    call = find_program_call(there, recorded, workflow, args, kwargs)
+    call = find_program_call(there, recorded, workflow, args, kwargs, verb="whatif")
     overrides = check_overrides(call.program, model, instruction, tools)
     restated, blobs = _restate_past(there, edits, last) if edits else ([], {})
     branch = there.fork(label, at=min(edits, default=last + 1) - 1)
@@ -199,7 +199,7 @@ def _check_edits(
             "pass a later at=",
         )
     for seq in edits:
-        if session.events[seq - 1].kind in TURNS:
+        if session.events[seq - 1].kind in EPOCH_KINDS:
             raise InvalidValue(
                 "replace",
                 f"event {seq} is about the run itself",
@@ -267,7 +267,7 @@ def _restate_past(
                 f"event {event.seq} is a {event.kind}",
                 "go on live before it: pass a smaller at=",
             )
-        if event.kind in TURNS:
+        if event.kind in EPOCH_KINDS:
             continue
         body = event.body
         if event.seq in edits:

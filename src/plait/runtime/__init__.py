@@ -1,1 +1,1 @@
-"""The runtime: runs, the effects of their turns, and the drivers that perform them."""
+"""The runtime: runs, the effects of their agents, and the drivers that perform them."""

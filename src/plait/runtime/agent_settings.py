@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, cast
-from warnings import warn
+from warnings import warn, warn_explicit
 
 from plait.errors import InstructionFailed, InvalidValue, NoModel
 from plait.errors.spelling import check_argument_names
@@ -100,13 +101,26 @@ def warn_of_undescribed(tools: Iterable[object]) -> None:
     """
     for tool in tools:
         if isinstance(tool, Tool) and not tool.description:
-            step = "write a docstring, or pass description= to @tool"
-            text = f"the tool {tool.name} has no docstring: a model is told its name alone; {step}"
-            warn(text, UndescribedTool, stacklevel=3)
+            step = "Write a docstring, or pass description= to @tool."
+            why = f"the tool {tool.name} has no docstring: a model is told its name alone. {step}"
+            _warn_of_tool(cast("Tool[..., Any]", tool), why)
         if isinstance(tool, Tool) and tool.untyped:
-            names, step = ", ".join(tool.untyped), f"annotate it: {tool.untyped[0]}: str"
-            text = f"the tool {tool.name} takes {names} without a type: a model may pass anything"
-            warn(f"{text}; {step}", UndescribedTool, stacklevel=3)
+            names, step = ", ".join(tool.untyped), f"Annotate it: {tool.untyped[0]}: str."
+            why = f"the tool {tool.name} takes {names} without a type: a model may pass anything"
+            _warn_of_tool(cast("Tool[..., Any]", tool), f"{why}. {step}")
+
+
+def _warn_of_tool(tool: Tool[..., Any], text: str) -> None:
+    """Warn for the line of the function, so that it is printed once for each function."""
+    given: Any = tool.function
+    function = inspect.unwrap(getattr(given, "__func__", given))
+    if not inspect.isfunction(function):
+        warn(text, UndescribedTool, stacklevel=4)
+        return
+    code, names = function.__code__, function.__globals__
+    seen = names.setdefault("__warningregistry__", {})
+    where = code.co_filename, code.co_firstlineno, function.__module__
+    warn_explicit(text, UndescribedTool, *where, seen, names)
 
 
 def check_instruction(instruction: object) -> None:

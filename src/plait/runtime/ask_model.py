@@ -93,7 +93,8 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
         elif isinstance(action, GiveUp):
             ask.leave_model()
             kind, message = action.failure.kind, action.failure.message
-            raise ModelFailed(effect.model.name, kind, message, ask.call.attempt, ask.session)
+            asked = ask.call.asked_names or effect.model.name
+            raise ModelFailed(asked, kind, message, ask.call.attempt, ask.session)
         else:
             assert ask.refusal is not None
             limit = ask.refusal

@@ -1,10 +1,10 @@
 """Compaction: earlier steps leave the context, and a summary stands for them. Nothing leaves the
 log.
 
-Like the turn, this is a generator that yields effects. It chooses where to cut so that a call and
-its outcome stay together and a merged branch stays whole, has a model or a rule summarise the steps
-that leave, and records those steps, the summary and the facts that were kept. The prompt after it
-is made in one place, `runtime.prompt`.
+Like the loop of an agent, this is a generator that yields effects. It chooses where to cut so that
+a call and its outcome stay together and a merged branch stays whole, has a model or a rule
+summarise the steps that leave, and records those steps, the summary and the facts that were kept.
+The prompt after it is made in one place, `runtime.prompt`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
 from plait.model.base import Model
-from plait.runtime.effects import AgentMemory, AskModel, Record, Remember, Tell, Turning
+from plait.runtime.effects import AgentMemory, AskModel, EffectGenerator, Record, Remember, Tell
 from plait.runtime.extraction import ASK as EXTRACT_ASK
 from plait.runtime.extraction import (
     Extract,
@@ -80,7 +80,7 @@ class Compacting(Protocol):
     def way(self, path: str) -> Way: ...
 
 
-Fit = Callable[[Session], Turning[Session]]
+Fit = Callable[[Session], EffectGenerator[Session]]
 Known = Callable[[LogId, int, int], "list[Event] | None"]
 
 
@@ -90,7 +90,7 @@ def compact_before_ask(ask: AskModel, tokens_max: int, way: Way, known: Known | 
     A prompt that is too large afterwards, too, is asked with all the same.
     """
 
-    def fit(session: Session) -> Turning[Session]:
+    def fit(session: Session) -> EffectGenerator[Session]:
         ask.prompt.catch_up(session, known)
         if ask.prompt.tokens <= tokens_max:
             return session
@@ -113,7 +113,7 @@ def compact_before_ask(ask: AskModel, tokens_max: int, way: Way, known: Known | 
 
 def _compact_in_call(
     session: Session, way: Way, path: str, leaving: Leaving, retry: Retry
-) -> Turning[Session]:
+) -> EffectGenerator[Session]:
     """Compact in a call of its own, inside that of the agent, so that the setup of its model is on
     record as any agent's is.
     """
@@ -149,7 +149,7 @@ def compact_session(
     *,
     retry: Retry | None = None,
     call: str | None = None,
-) -> Turning[Session]:
+) -> EffectGenerator[Session]:
     """Summarise the earlier steps, and record that.
 
     Without anything to compact the session is returned as it is.

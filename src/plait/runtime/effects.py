@@ -1,6 +1,6 @@
-"""Effects: the requests of a turn to the runtime.
+"""Effects: the requests of an agent to the runtime.
 
-An effect carries the session, and its answer gives the next one back: a turn itself appends
+An effect carries the session, and its answer gives the next one back: an agent itself appends
 nothing.
 """
 
@@ -134,7 +134,7 @@ class Remember(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Record an act of the turn itself, as in a compaction.
+    """Record an act of the agent itself, as in a compaction.
 
     Answer: (session, the events).
     """
@@ -146,4 +146,4 @@ class Record(NamedTuple):
 
 Effect = AskModel | UseTools | Tell | Recall | Remember | Record
 T = TypeVar("T")
-Turning = Generator[Effect, tuple[Session, Any], T]
+EffectGenerator = Generator[Effect, tuple[Session, Any], T]

@@ -203,7 +203,7 @@ def _record_rejection(
     return append_events(session, [Draft(body, act)])[0]
 
 
-# ── in a turn ────────────────────────────────────────────────────────────────────────────────
+# ── in a call ────────────────────────────────────────────────────────────────────────────────
 
 REJECTED = "That answer was rejected: {why}. Answer again, without that."
 

@@ -16,7 +16,7 @@ from plait.event import Json
 from plait.event import kinds as k
 from plait.event.kinds import Action, Failure
 from plait.runtime.delegation import CallableWorkflow
-from plait.runtime.effects import Answer, AskModel, Record, Turning, UseTools
+from plait.runtime.effects import Answer, AskModel, EffectGenerator, Record, UseTools
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.session import Session
@@ -154,11 +154,11 @@ def desk_of(agent: HandoffAgent, session: Session) -> Desk | None:
     return Desk(node, run, frame.path, frame.scope, agents) if agents else None
 
 
-# ── in a turn ────────────────────────────────────────────────────────────────────────────────
+# ── in a call ────────────────────────────────────────────────────────────────────────────────
 
 
 class Handing(NamedTuple):
-    """The handoffs that an agent may make in a turn."""
+    """The handoffs that an agent may make in a call."""
 
     desk: Desk
     tools: Mapping[str, HandoffTool]
@@ -171,7 +171,7 @@ class Handing(NamedTuple):
 
 def use_and_hand_off(
     ask: AskModel, session: Session, answer: Answer, handing: Handing, chosen: Action
-) -> Turning[tuple[Session, bool]]:
+) -> EffectGenerator[tuple[Session, bool]]:
     """Run the calls of a reply, of which one hands off; return True if the conversation moves on.
 
     Only the first handoff of a reply counts, and none once there were too many.

@@ -7,38 +7,47 @@ let it pass: a pool of threads waits for its work. So the run is stopped by the 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from plait.runtime.stops import StopList
+# The functions that `signal` wraps. Each wrapper looks for an enum of the handler, and learns by an
+# error that there is none: that made 1 % of a short run.
+_signals: Any = sys.modules.get("_signal", signal)
+_SIGINT = int(signal.SIGINT)
 
 
 class InterruptHandler:
-    """Handles SIGINT for as long as a run goes on in the main thread."""
+    """Handles SIGINT for as long as the main thread attends to a run."""
 
-    def __init__(self, stops: StopList, before: Any) -> None:
-        self._stops, self._before = stops, before
+    def __init__(self, interrupt: Callable[[], object], before: Any) -> None:
+        self._interrupt, self._before = interrupt, before
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._stops.interrupt()
+        self._interrupt()
         self._before(number, frame)
 
     def remove(self) -> None:
         """Restore the handler that was there, unless code of the run has put another in place."""
-        if signal.getsignal(signal.SIGINT) is self:
-            signal.signal(signal.SIGINT, self._before)
+        if threading.current_thread() is not threading.main_thread():
+            return  # a stream that another thread closes: no other thread may change handlers
+        if _signals.getsignal(_SIGINT) is self:
+            _signals.signal(_SIGINT, self._before)
 
 
-def handle_interrupts(stops: StopList) -> InterruptHandler | None:
-    """Let Ctrl-C stop a run. None: this is not the main thread, or the program has its own answer
-    to Ctrl-C, as a web server has.
+def handle_interrupts(interrupt: Callable[[], object]) -> InterruptHandler | None:
+    """Let Ctrl-C stop a run: it calls `interrupt`, which may take no lock.
+
+    None: this is not the main thread, or the program has its own answer to Ctrl-C, as a web server
+    has.
     """
     if threading.current_thread() is not threading.main_thread():
         return None
-    before = signal.getsignal(signal.SIGINT)
+    before = _signals.getsignal(_SIGINT)
     if before is not signal.default_int_handler and not isinstance(before, InterruptHandler):
         return None
-    handler = InterruptHandler(stops, before)
-    signal.signal(signal.SIGINT, handler)
+    handler = InterruptHandler(interrupt, before)
+    _signals.signal(_SIGINT, handler)
     return handler

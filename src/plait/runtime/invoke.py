@@ -71,6 +71,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}  # more that a resume needs to find the program
     purpose: Purpose | None = None  # None: the caller's
     agent: str | None = None  # the name of an agent; None: it is not an agent
+    is_desk: bool = False  # an agent that may call another one, which has the session, instead
     # returns the setup of an agent by its name; raises if its model is missing
     setup: Callable[[str], bytes | None] | None = None
     policy: Policy | None = None
@@ -105,7 +106,7 @@ def invoke(call: Invocation) -> Session:
     handler: InterruptHandler | None = None
     try:
         if entered.is_outermost:
-            handler = handle_interrupts(entered.run.stops)
+            handler = handle_interrupts(entered.run.stops.interrupt)
         run_here, call_here, calls_here = (
             running.set(entered.run),
             acting.set(entered.frame),
@@ -238,8 +239,8 @@ def _listening(on_event: OnEvent, entered: EnteredCall) -> Generator[None]:
 # ── entering ─────────────────────────────────────────────────────────────────────────────────
 
 
-def enter(call: Invocation) -> EnteredCall:
-    """Begin a call, and a run if there is none."""
+def check_call(call: Invocation) -> bytes | None:
+    """Raise, before anything is written, if a call cannot be made; return the setup of an agent."""
     setup = call.setup(call.name) if call.setup is not None else None
     session = call.session
     if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
@@ -258,6 +259,12 @@ def enter(call: Invocation) -> EnteredCall:
     if status in ("paused", "closed", "archived"):
         step = "unpause() it first" if status == "paused" else "go on in a fork of it"
         raise WrongStatus(session.short, status, "run a workflow", step)
+    return setup
+
+
+def enter(call: Invocation) -> EnteredCall:
+    """Begin a call, and a run if there is none."""
+    setup, session = check_call(call), call.session
     run = run_of(session)
     is_outermost = run is None or run is call.resumed
     if run is None:
@@ -305,7 +312,9 @@ def _begin_call(
 
 
 def _push_frame(run: Run, session: Session, call: Invocation, callers: tuple[Frame, ...]) -> Frame:
-    """Put a call on the stack of its run. An agent takes the session over from the one before."""
+    """Put a call on the stack of its run. An agent takes the session over from the one before; a
+    desk does so if it asks its own model.
+    """
     scope = session.run or run.id
     caller = callers[-1] if callers else None
     path = f"{caller.path}/{call.name}" if caller is not None else call.name
@@ -324,12 +333,17 @@ def _push_frame(run: Run, session: Session, call: Invocation, callers: tuple[Fra
         call.how,
     )
     run.stack.set_frames(session.id, (*callers, frame))
-    if call.agent is not None:
-        before = run.stack.hand_over(session.id, scope, path)
-        if before is not None:
-            act = Act(f"agent:{principal_of(before)}", "program", call=frame.call)
-            run.journal.defer(session.id, scope, Draft(k.HandedOff(path), act))
+    if call.agent is not None and not call.is_desk:
+        take_over(run, session, frame)
     return frame
+
+
+def take_over(run: Run, session: Session, frame: Frame) -> None:
+    """Note that the agent of a call has the session now, and put on record if another had it."""
+    before = run.stack.hand_over(session.id, frame.scope, frame.path)
+    if before is not None:
+        act = Act(f"agent:{principal_of(before)}", "program", call=frame.call)
+        run.journal.defer(session.id, frame.scope, Draft(k.HandedOff(frame.path), act))
 
 
 @lru_cache(1024)  # the same few names, at every call

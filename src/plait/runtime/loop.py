@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from plait.inside import marked_work, start_thread
 from plait.runtime.process import THIS_PROCESS
+from plait.runtime.workers import start_work
 
 T = TypeVar("T")
 
@@ -74,11 +75,10 @@ def code_thread() -> Thread:
 
 
 def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = False) -> Future[T]:
-    """Run a function in a thread of its own. A pool with a bound would deadlock: work may wait for
-    work.
+    """Run a function in a thread that does nothing else meanwhile.
 
     `apart`: it is code in its own right, a tool or a branch, and not work that the caller would do
-    itself if it could block.
+    itself if it could block. It has a new thread, with nothing in it of other code.
     """
     future: Future[T] = Future()
     context = copy_context()
@@ -95,7 +95,10 @@ def spawn(work: Callable[[], T], name: str = "plait-worker", *, apart: bool = Fa
         except BaseException as error:
             future.set_exception(error)
 
-    start_thread(Thread(target=marked_work(target), name=name, daemon=True))
+    if apart:
+        start_thread(Thread(target=marked_work(target), name=name, daemon=True))
+    else:
+        start_work(name, marked_work(target))
     return future
 
 

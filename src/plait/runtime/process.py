@@ -26,6 +26,9 @@ class ProcessTables:
         # runtime.loop: the private event loops, the lowest first, each with its thread
         self.loops: list[tuple[AbstractEventLoop, Thread]] = []
         self.loops_lock = Lock()
+        # runtime.workers: threads without work. No lock: each step is one act of the interpreter
+        self.idle_workers: list[Any] = []
+        self.lasting_threads: Any = None  # threads that the interpreter waits for; None: none yet
         # `thread`: the thread that a thread of ours works for
         self.works_for = threading.local()
         # runtime.budgets: one lock for all budgets, since a reservation is made on all levels or
@@ -49,10 +52,12 @@ class ProcessTables:
         # returns the run that the code in this context belongs to; runtime.run binds it
         self.find_running: Callable[[], Any] = lambda: None
         self.is_audit_hook_installed = False
-        # runs.turns: by turn, a function that wakes the client that waits for it; and the tasks
-        # of turns whose callers may have gone
+        # runs.turn_queue: by turn, a function that wakes the client that waits for it
         self.waking: dict[str, Callable[[], object]] = {}
+        # runs.turn_drivers: the tasks of turns whose callers may have gone
         self.turn_tasks: set[Any] = set()
+        # runtime.collecting: the thread in which the garbage collector runs; 0: it does not
+        self.collecting_thread = 0
         self._in_child: list[Callable[[], object]] = []
 
     def call_in_child(self, put_right: Callable[[], object]) -> None:
@@ -61,7 +66,8 @@ class ProcessTables:
 
     def start_child(self) -> None:
         """Forget the threads of the parent, and replace the locks that they may have held."""
-        self.loops, self.waking, self.turn_tasks = [], {}, set()
+        self.lasting_threads = None
+        self.loops, self.idle_workers, self.waking, self.turn_tasks = [], [], {}, set()
         self.loops_lock, self.budgets_lock = Lock(), Lock()
         self.sharing_lock, self.bypass_lock = Lock(), Lock()
         for put_right in self._in_child:

@@ -44,6 +44,9 @@ class RunWriter:
     def has_in_hand(self, position: Position) -> bool:
         return self._run.stack.has_in_hand(position)
 
+    def has_calls(self, log: LogId) -> bool:
+        return self._run.stack.has_calls(log)
+
     def is_current(self, position: Position) -> bool:
         return self._run.journal.is_current(position)
 

@@ -63,6 +63,10 @@ class CallStack:
         """Return the calls that had a branch in hand when it was forked."""
         return self._forked_with.get(log, ())
 
+    def has_calls(self, log: LogId) -> bool:
+        """True if a call that was made on this very log has not ended."""
+        return any(frame.log == log for frame in self._frames.get(log, ()))
+
     def set_frames(self, log: LogId, frames: tuple[Frame, ...]) -> None:
         with self._lock:
             self._frames[log] = frames

@@ -36,7 +36,7 @@ from plait.session.ports import Act, Draft, store_at
 from plait.session.run_rows import run_of_branch
 from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
-from plait.session.value import advance, open_run_of, position_of
+from plait.session.value import advance, delivered_seq, open_run_of, position_of
 
 
 def start_run(
@@ -84,6 +84,9 @@ def start_run(
             held=said,
         )
         run.journal.fence.hold(epoch + 1)
+        if turn is not None:  # the first safe point need not fold the log for it
+            upto = max(turn.seq, delivered_seq(session))
+            run.journal.deliveries.advance(session.id, upto)
     except BaseException:
         if run is not None:
             run.journal.fence.is_closed = True

@@ -18,7 +18,7 @@ from plait.session.value import position_of
 
 
 class Unwritten:
-    """The last outcome of a turn's calls, as drafts, and later as the events that an ask takes
+    """The last outcome of a reply's calls, as drafts, and later as the events that an ask takes
     along.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from plait.errors import InvalidValue
+from plait.errors import InvalidValue, RunOpen
 from plait.event import Event
 from plait.event.effect_classes import EFFECTS
 from plait.event.kinds import (
@@ -27,7 +27,7 @@ from plait.event.kinds import (
 from plait.ids import Digest
 from plait.session import revision
 from plait.session.acting import acting_in
-from plait.session.appending import append_to
+from plait.session.appending import append_to, run_of_others
 from plait.session.arguments import check_budget
 from plait.session.content import Content, pack, text_of, unpack
 from plait.session.core import Core
@@ -123,6 +123,10 @@ def rewind_to(session: S, to: int | Event, reason: str, actor: str | None) -> S:
         "let it finish, or end it with session.inbox.cancel(); or rewind a fork:"
         " session.fork().rewind(…)"
     )
+    run = run_of_others(session)
+    is_own = run is not None and core_of(session).state.run == run
+    if run is not None and is_own and core_of(value_at_seq(session, wanted)).state.run != run:
+        raise RunOpen(session.short, run, "be rewound to before that run", step)
     return append_to(
         session,
         rewind_body(session, wanted, reason),

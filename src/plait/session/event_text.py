@@ -172,7 +172,9 @@ TEXTS: dict[str, Callable[[Any], str]] = {
         f"{b.path} started" + (f" to {b.purpose}" if b.purpose not in (None, "act") else "")
     ),
     "CallFinished": lambda b: "failed: " + b.failure.message if b.failure else "finished",
-    "HandedOff": lambda b: f"handed off to {b.to}{_reason_text(b.reason)}",
+    "HandedOff": lambda b: (
+        f"handed off to {b.to}{_reason_text(b.reason)}" if b.reason else f"followed by {b.to}"
+    ),
     "RouteSelected": lambda b: (
         f"chose {b.choice} of {', '.join(b.candidates)}{_reason_text(b.reason)}"
     ),

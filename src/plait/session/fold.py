@@ -26,7 +26,7 @@ SNAPSHOT_EVERY = 256
 # per event since the last one: copies of a large state must not outgrow the log
 SNAPSHOT_BYTES_MAX = 128
 
-_TURNS = frozenset({Rewound.__name__, Merged.__name__})
+_TARGET_KINDS = frozenset({Rewound.__name__, Merged.__name__})
 
 
 def state_at(
@@ -132,10 +132,10 @@ class Folds:
         events = (
             at_hand
             if isinstance(at_hand, list)
-            else self._store.read(log, first, place, kinds=_TURNS)
+            else self._store.read(log, first, place, kinds=_TARGET_KINDS)
         )
         for event in events:
-            if event.kind not in _TURNS:
+            if event.kind not in _TARGET_KINDS:
                 continue
             body = event.body
             if isinstance(body, Rewound):

@@ -114,6 +114,10 @@ class Writer(Protocol):
         """
         ...
 
+    def has_calls(self, log: LogId) -> bool:
+        """Return True if a call of a run that was made on this very log has not ended."""
+        ...
+
     def is_current(self, position: Position) -> bool:
         """Return True if the next append may come after this position."""
         ...

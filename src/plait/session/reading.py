@@ -145,12 +145,12 @@ class Reading(SessionValue):
 
     @property
     def status(self) -> Status:
-        """Its status: `open` (no run began on it), `running`, `interrupted` (its run is open, and
-        no process has it), `waiting`, `paused`, `failed`, `cancelled`, `finished`, `closed` or
-        `archived`.
+        """Its status: `open` (no run began on it), `running`, `interrupted` (its run is open, or a
+        message waits for one, and no process attends to it), `waiting`, `paused`, `failed`,
+        `cancelled`, `finished`, `closed` or `archived`.
 
-        The latest value says how the session stands in the store now: the run lock tells running
-        from interrupted, and a branch that was forked in a run has that run's status. An earlier
+        The latest value says how the session stands in the store now: locks tell running from
+        interrupted, and a branch that was forked in a run has that run's status. An earlier
         value, and a value inside of its run, says what its own events say: there an open run is
         running.
         """

@@ -375,12 +375,14 @@ class Session(Acting):
         """
         check_may(self.short, self._core.life.status, "be closed")
         state = self._core.state
-        if state.run or state.calls:
-            raise NotSettled(
-                self.short,
-                "an open run" if state.run else f"{len(state.calls)} open calls",
-                "closed",
-            )
+        open_parts = {
+            "an open run": state.run,
+            f"{len(state.calls)} open calls": state.calls,
+            "a workflow at work on it": writer_of(self.run).has_calls(self.id),
+        }
+        for what, is_open in open_parts.items():
+            if is_open:
+                raise NotSettled(self.short, what, "closed")
         wait_for_gates(self, (self,), "closed")
         step = "let the run finish, or end it with session.inbox.cancel()"
         return append_to(

@@ -3,22 +3,26 @@
 By its events, a run is open until it ends. At its tip a session tells more. An open run is
 `running` while a process has its lock. Without a holder it is `waiting` if an ask is open in one of
 its sessions, and `interrupted` if none is: its process died, or was stopped. A branch that was
-forked in a run has the status of that run, until a run of its own begins on it.
+forked in a run has the status of that run, until a run of its own begins on it. A session without
+an open run is `interrupted`, too, if messages wait in its queue and no client attends to them.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import msgspec
 
 from plait.errors import UnknownRows
-from plait.ids import LogId
+from plait.ids import LogId, inbox_of
 from plait.session.core import Core
 from plait.session.life import Status
 from plait.session.listing import list_rows, session_row
 from plait.session.run_rows import INBOX, find_run_row
+from plait.session.turn_rows import all_queued_turns
 from plait.store import Row, Scalar, Store
 
 # the words by events that stand for a status, besides the status itself
@@ -32,6 +36,7 @@ _RECORDED: Mapping[Status, tuple[Status, ...]] = {
     "cancelled": ("open", "waiting"),
 }
 _FIRM: tuple[Status, ...] = ("paused", "closed", "archived")
+_AT_REST: tuple[Status, ...] = ("open", "failed", "cancelled", "finished")
 _NEVER_RECORDED: tuple[Status, ...] = ("interrupted",)
 _PAGE = 200
 
@@ -64,6 +69,9 @@ class StatusReader:
 
     def of_session(self, row: Row) -> Status:
         """Return the status of a session, as it is now, from its row."""
+        return "interrupted" if self.has_left_turns(row) else self._of_session(row)
+
+    def _of_session(self, row: Row) -> Status:
         recorded = recorded_status(row)
         run = self._run(row["run"])
         if recorded in _FIRM or run is None:
@@ -73,6 +81,33 @@ class StatusReader:
         if recorded == "waiting" and self._has_open_asks(row):
             return recorded
         return self.of_run(run)
+
+    def has_left_turns(self, row: Row) -> bool:
+        """True if no run is open in a session, and messages wait in its queue to which no client
+        attends.
+        """
+        turns = self._queues.get(inbox_of(LogId(str(row["log"]))), ()) if self._queues else ()
+        # the run of a turn that was let go of can be taken up as long as no other one began
+        open_turns = [turn for turn in turns if not turn["taken"] or turn["run"] == row["run"]]
+        if not open_turns or self._of_session(row) not in _AT_REST:
+            return False
+        return not any(self._store.is_locked(str(turn["client"])) for turn in turns)
+
+    def left_logs(self) -> list[LogId]:
+        """Return the sessions in which messages may wait that no client attends to."""
+        turns = [turn for queue in self._queues.values() for turn in queue]
+        return [LogId(str(log)) for log in dict.fromkeys(turn["log"] for turn in turns) if log]
+
+    @cached_property
+    def _queues(self) -> Mapping[str, list[Row]]:
+        """The turns that wait, by inbox."""
+        found = defaultdict[str, list[Row]](list)
+        try:
+            for turn in all_queued_turns(self._store):
+                found[str(turn["inbox"])].append(turn)
+        except UnknownRows:
+            pass
+        return dict(found)
 
     def of_run(self, run: Row) -> Status:
         """Return the status of a run, as it is now, from its row."""
@@ -119,17 +154,39 @@ def rows_with_status(
 ) -> Iterator[Row]:
     """Yield the rows of sessions that have this status now, latest opened first."""
     reader = StatusReader(store)
+    left = _left_rows(reader, store, where, tags, before) if status == "interrupted" else {}
     streams = [
         list_rows(store, {**where, "status": word}, tags, before, _PAGE)
         for word in (status, *_RECORDED.get(status, ()))
         if word not in _NEVER_RECORDED
     ]
+    streams.append(iter(sorted(left.values(), key=_number_of, reverse=True)))
+    last: object = None
     for row in heapq.merge(*streams, key=_number_of, reverse=True):
-        # as most open sessions: no run has a part in them
-        if row["status"] == "open" and row["run"] is None and status != "open":
+        if row["log"] == last:  # it is in two of them
             continue
-        if reader.of_session(row) == status:
+        last = row["log"]
+        # as most open sessions: no run has a part in them
+        is_fresh = row["status"] == "open" and row["run"] is None and last not in left
+        if (status == "open" or not is_fresh) and reader.of_session(row) == status:
             yield row
+
+
+def _left_rows(
+    reader: StatusReader,
+    store: Store,
+    where: Mapping[str, Scalar],
+    tags: Mapping[str, str] | None,
+    before: LogId | None,
+) -> dict[object, Row]:
+    """Return the rows of sessions in which messages wait, whatever their recorded status is."""
+    found = [
+        row
+        for log in reader.left_logs()
+        for row in list_rows(store, {**where, "log": log}, tags, before, 1)
+        if row["log"] == log
+    ]
+    return {row["log"]: row for row in found}
 
 
 def interrupted_runs(store: Store) -> Iterator[Row]:
@@ -140,6 +197,24 @@ def interrupted_runs(store: Store) -> Iterator[Row]:
     ):
         yield from [run for run in page if reader.of_run(run) == "interrupted"]
         after = page[-1]["number"]
+
+
+def sessions_with_left_turns(store: Store) -> list[LogId]:
+    """Return the sessions without an open run in which messages wait that no client attends to."""
+    reader = StatusReader(store)
+    rows = [session_row(store, log) for log in reader.left_logs()]
+    return [LogId(str(row["log"])) for row in rows if row and reader.has_left_turns(row)]
+
+
+def has_left_turns(store: Store, log: LogId) -> bool:
+    """True if no run is open in a session, and messages wait in its queue to which no client
+    attends.
+    """
+    try:
+        row = session_row(store, log)
+    except UnknownRows:
+        return False
+    return bool(row) and StatusReader(store).has_left_turns(row)
 
 
 def _number_of(row: Row) -> int:

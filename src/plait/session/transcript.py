@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plait.session.safe_text import clean
 from plait.session.views import Message
 
 SHOWN_MAX = 6  # messages that a printed session ends with
@@ -27,9 +28,9 @@ def end_text(messages: Sequence[Message]) -> str:
 
 
 def _paragraph(message: Message, text_max: int | None) -> str:
-    speaker = f"{message.role} {message.name}" if message.name else message.role
-    where = f" [{message.branch}]" if message.branch else ""
-    text = message.text
+    speaker = clean(f"{message.role} {message.name}" if message.name else message.role)
+    where = clean(f" [{message.branch}]") if message.branch else ""
+    text = clean(message.text, lines=True)  # a terminal obeys what an agent wrote
     if text_max is not None and len(text) > text_max:
         text = f"{text[:text_max]}… ({len(text) - text_max:,} more characters)"
     return f"{speaker}{where}: {text or '(no text)'}".replace("\n", "\n  ")

@@ -16,6 +16,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, derive_id, inbox_of
 from plait.store import Row, Rows, Store, Table
 
+_ALL = 2**31
 _ENDS = (RunFinished, RunFailed, RunCancelled)
 _END_KINDS = frozenset(kind.__name__ for kind in _ENDS)
 
@@ -28,7 +29,7 @@ class TurnRows:
     """
 
     name = "turn"
-    version = 1
+    version = 2
     kinds = frozenset(kind.__name__ for kind in (TurnPosted, RunStarted, RunResumed, *_ENDS))
     tables = (
         Table(
@@ -39,6 +40,7 @@ class TurnRows:
                 "number": "integer",
                 "id": "text",
                 "inbox": "text",
+                "log": "text",
                 "client": "text",
                 "queued": "text",
                 "taken": "integer",
@@ -78,6 +80,7 @@ class TurnRows:
             "number": number,
             "id": event.id,
             "inbox": event.log,
+            "log": body.log,
             "client": body.client,
             "queued": event.log,
             "taken": 0,
@@ -108,3 +111,9 @@ def turn_with_key(store: Store, log: LogId, key: str) -> Digest | None:
 def queued_turns(store: Store, log: LogId, limit: int) -> Sequence[Row]:
     """Return the turns of a session that wait for a run, in their order."""
     return store.rows(TurnRows.name, "turn", {"queued": inbox_of(log)}, order="number", limit=limit)
+
+
+def all_queued_turns(store: Store) -> Sequence[Row]:
+    """Return the turns of all sessions that wait for a run, those of each in their order."""
+    found = store.rows(TurnRows.name, "turn", order="queued", before="", limit=_ALL)
+    return sorted(found, key=lambda row: int(str(row["number"])))

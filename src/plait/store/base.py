@@ -35,7 +35,7 @@ class Log(msgspec.Struct, frozen=True):
     head: Digest
     tip: int  # the seq of the head
     durability: Durability = "full"
-    epoch: int = 0  # how many events of the log itself are TURNS
+    epoch: int = 0  # how many events of the log itself are of EPOCH_KINDS
 
 
 class LogAppend(msgspec.Struct, frozen=True):
@@ -123,10 +123,10 @@ class EventStore(Protocol):
         settled.
 
         Raises `StaleEpoch`, and writes nothing, if the log of one of the `fences` is at another
-        epoch. That is asked in the transaction of the append: no event of TURNS can be committed to
-        that log between the question and the commit. It is raised for any head, and also if the
-        very same events stand (unless those raised the epoch themselves, from the one that the
-        fence names).
+        epoch. That is asked in the transaction of the append: no event of EPOCH_KINDS can be
+        committed to that log between the question and the commit. It is raised for any head, and
+        also if the very same events stand (unless those raised the epoch themselves, from the one
+        that the fence names).
         """
         ...
 

@@ -21,7 +21,7 @@ from plait.event.kinds import (
 )
 from plait.ids import LogId
 
-TURNS = frozenset(
+EPOCH_KINDS = frozenset(
     kind.__name__
     for kind in (RunStarted, RunBranched, RunResumed, RunFinished, RunFailed, RunCancelled)
 )
@@ -47,9 +47,9 @@ class ReadMark(NamedTuple):
     kinds: frozenset[str]
 
 
-def turns_in(events: Sequence[Event]) -> int:
+def epochs_raised(events: Sequence[Event]) -> int:
     """Return by how much these events raise the epoch of their log."""
-    return sum([event.kind in TURNS for event in events])
+    return sum([event.kind in EPOCH_KINDS for event in events])
 
 
 def check_epoch(fence: Fence, found: int, raised: int = 0) -> None:

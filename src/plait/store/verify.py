@@ -22,7 +22,7 @@ from plait.event.codec import EVENT_TAG, check_header, decode_header
 from plait.event.kinds import ForkedFrom, HouseOpened, SessionOpened
 from plait.ids import SALT_SIZE, Digest, LogId, house_of, inbox_of
 from plait.store.base import Log, Store, StoredRecord
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -232,7 +232,7 @@ def _verify(store: Store, log: Log, census: _Census) -> Iterator[StoreFault]:
             _check_order(store, record, header, census)
             census.number(id, record.number)
             head = id if seq == log.tip else head
-            epoch += header.kind in TURNS and seq <= log.tip
+            epoch += header.kind in EPOCH_KINDS and seq <= log.tip
             seq, previous, number, familiar = seq + 1, id, record.number, names
         if seq == log.place + 1:
             raise _Broken("the log has no events")

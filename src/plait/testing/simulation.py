@@ -37,7 +37,7 @@ from plait.ids import Digest, digest
 from plait.journal.stops import Halted, Parked
 from plait.journal.writer import direct_writer
 from plait.model.base import Fault, Reply
-from plait.runs.resume import resume_run
+from plait.runs.take_up import resume_run
 from plait.runtime import loop
 from plait.runtime.attendants import NOBODY
 from plait.runtime.drivers.blocking import Blocking
@@ -338,7 +338,10 @@ class _LaneBatch:
         )
         job = lane.pop(0)
         if self._over:
-            return Done(job.number, failure=Failure("Cancelled", "not run: the turn was cancelled"))
+            return Done(
+                job.number,
+                failure=Failure("Cancelled", "not run: the call of its agent was cancelled"),
+            )
         return self._waiter.run_job(job)
 
     def add(self, job: Job) -> None:

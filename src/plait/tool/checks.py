@@ -49,6 +49,10 @@ def check_tool(tool: ToolSettings, version: object) -> None:
     for effect, rule in EFFECTS.items():
         if rule.companion:
             _check_companion(tool, effect, rule.companion, getattr(tool, rule.companion))
+    for name in ("timeout_s", "heartbeat_s", "wait_s", "attempts"):
+        value, kinds = getattr(tool, name), int if name == "attempts" else (int, float)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise BadTool(tool.name, f"{name}={value!r} is not a number", f"pass {name}= a number")
     if tool.timeout_s is not None and not tool.timeout_s > 0:
         raise BadTool(tool.name, f"{tool.timeout_s!r} is no time at all", "pass timeout_s= above 0")
     if tool.heartbeat_s is not None and not tool.heartbeat_s > 0:

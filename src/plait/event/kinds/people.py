@@ -76,6 +76,9 @@ class TurnPosted(Body, frozen=True):
     parts: Parts
     client: str  # a lock that the process which asked has for as long as it attends to the turn
     key: str = ""  # a second message of the same key is the same turn; "": each is one
+    log: LogId | None = None  # the session whose inbox this is; None: not on record
+    workflow: str = ""  # import path of the program that is to answer; "": not on record
+    target: Json = None  # more to find the program by: its file, its name there, its model
 
     def refs(self) -> tuple[Digest, ...]:
         return blobs_of(self.parts)

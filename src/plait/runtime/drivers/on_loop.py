@@ -249,7 +249,7 @@ class AsyncBatch:
                     return
 
     async def _outcome(self, job: Job) -> Done:
-        not_run = Failure("Cancelled", "not run: the turn was cancelled")
+        not_run = Failure("Cancelled", "not run: the call of its agent was cancelled")
         if self._over:
             return Done(job.number, failure=not_run)
         began = asyncio.Event()

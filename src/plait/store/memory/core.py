@@ -11,7 +11,7 @@ from plait.errors import (
 from plait.event import Event
 from plait.ids import Digest, LogId, Source, parse_log_id
 from plait.store.chain import house_event
-from plait.store.epochs import TURNS
+from plait.store.epochs import EPOCH_KINDS
 from plait.store.lineage import Lineage, extend_lineage
 from plait.store.memory.rows import RowsInMemory
 from plait.store.projection import Projection
@@ -31,7 +31,7 @@ class MemoryLog:
         self.events.append(event)
         self.numbers.append(number)
         self.head, self.tip = event.id, event.seq
-        self.epoch += event.kind in TURNS
+        self.epoch += event.kind in EPOCH_KINDS
 
 
 class MemoryBlob:

@@ -27,7 +27,7 @@ from plait.store.arguments import (
 from plait.store.base import Log, LogAppend, StoredRecord
 from plait.store.blobs import checked_blobs
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent
-from plait.store.epochs import Fence, ReadMark, check_epoch, turns_in
+from plait.store.epochs import Fence, ReadMark, check_epoch, epochs_raised
 from plait.store.lineage import cut_lineage, extend_lineage
 from plait.store.memory.blobs import MemoryBlobs
 from plait.store.memory.core import MemoryLog
@@ -87,7 +87,7 @@ class MemoryEvents(MemoryBlobs):
                 check_epoch(
                     fence,
                     self._find(fence.log).epoch,
-                    turns_in(events) if stands and fence.log == log else 0,
+                    epochs_raised(events) if stands and fence.log == log else 0,
                 )
             if known.head != after:
                 if stands:
@@ -110,7 +110,7 @@ class MemoryEvents(MemoryBlobs):
             stand = all(self._stands(part) for part in parts)
             for fence in fences:
                 raised = [
-                    turns_in(part.events) for part in parts if stand and part.log == fence.log
+                    epochs_raised(part.events) for part in parts if stand and part.log == fence.log
                 ]
                 check_epoch(fence, self._find(fence.log).epoch, sum(raised))
             if not stand:

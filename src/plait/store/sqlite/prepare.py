@@ -12,7 +12,7 @@ from plait.event import Event
 from plait.ids import Digest
 from plait.store import packing
 from plait.store.blobs import checked_blobs, digest_of
-from plait.store.epochs import turns_in
+from plait.store.epochs import epochs_raised
 from plait.store.sqlite.columns import short_of
 
 
@@ -36,7 +36,7 @@ class Prepared(NamedTuple):
 
     events: list[PreparedEvent]
     blobs: dict[Digest, PackedBlob]
-    turns: int  # by how much they raise the epoch of their log
+    raised: int  # by how much they raise the epoch of their log
 
     @property
     def first(self) -> Event:
@@ -68,7 +68,7 @@ def prepare(events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Pr
     return Prepared(
         ready,
         {digest: pack_blob(data) for digest, data in content.items()} if content else {},
-        turns_in(events),
+        epochs_raised(events),
     )
 
 

@@ -104,13 +104,13 @@ def _epochs(db: Database) -> None:
     # again.
     db.execute("ALTER TABLE log ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0")
     db.execute("""
-        UPDATE log SET epoch = turns.times FROM (
+        UPDATE log SET epoch = counted.times FROM (
             SELECT event.log AS log, count(*) AS times FROM event JOIN kind \
 ON kind.code = event.kind
             WHERE kind.name IN ('RunStarted', 'RunBranched', 'RunResumed', 'RunFinished', \
 'RunFailed', 'RunCancelled')
             GROUP BY event.log
-        ) turns WHERE turns.log = log.key
+        ) counted WHERE counted.log = log.key
         """)
 
 

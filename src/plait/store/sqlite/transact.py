@@ -175,7 +175,7 @@ class Transact:
                 bytes.fromhex(last.id),
                 last.seq,
                 lazy,
-                prepared.turns,
+                prepared.raised,
             ),
         )
         new: int = db.inserted_key()
@@ -211,8 +211,8 @@ class Transact:
             )
         if db.change_count() != 1:
             return _not_advanced(db, log, key, after, prepared, fences)
-        if prepared.turns:
-            db.run(_RAISE, (prepared.turns, key))
+        if prepared.raised:
+            db.run(_RAISE, (prepared.raised, key))
         self._insert(db, key, prepared)
         return last.id
 
@@ -235,7 +235,7 @@ class Transact:
         ]
         for fence, at in fences:
             raised = [
-                part.prepared.turns
+                part.prepared.raised
                 for key, part in zip(there, parts, strict=True)
                 if key == at and all(stand)
             ]
@@ -412,7 +412,7 @@ def _not_advanced(
     last = prepared.last
     stands = _is_appended(db, key, last)
     for fence, at in fences:
-        check_epoch(fence, _epoch_of(db, fence, at), prepared.turns if stands and at == key else 0)
+        check_epoch(fence, _epoch_of(db, fence, at), prepared.raised if stands and at == key else 0)
     if stands:
         db.touch()  # it may have been committed without an fsync
         return last.id

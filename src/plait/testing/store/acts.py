@@ -123,8 +123,8 @@ class ActContract:
             store.append_all(parts, fences=[Fence(one, 0)])
         store.append_all(parts, fences=[Fence(one, 1)])
         head, tip = store.log(one).head, store.log(one).tip
-        turn = LogAppend(one, seal_events([RunStarted("m:W")], one, tip + 1, (head,)), head)
-        act = [turn, next_part(store, two, "c")]
+        start = LogAppend(one, seal_events([RunStarted("m:W")], one, tip + 1, (head,)), head)
+        act = [start, next_part(store, two, "c")]
         store.append_all(act, fences=[Fence(one, 1)])
         store.append_all(act, fences=[Fence(one, 1)])  # its own events raised the epoch
         assert store.log(one).epoch == 2

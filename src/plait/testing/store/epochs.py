@@ -40,7 +40,7 @@ class EpochContract(DurablePart):
         store = opened()
         log = begin(store, message("one"))
         assert store.log(log).epoch == 0
-        turns = (
+        marks = (
             RunStarted("a:B"),
             RunResumed("b", 1),
             RunFailed(Failure("E", "e")),
@@ -48,8 +48,8 @@ class EpochContract(DurablePart):
             RunFinished(),
             RunCancelled(),
         )
-        for epoch, body in enumerate(turns, 1):
-            extend(store, log, message("nothing turns"), body)
+        for epoch, body in enumerate(marks, 1):
+            extend(store, log, message("no mark"), body)
             assert store.log(log).epoch == epoch
         extend(store, log, RunStarted("a:B"), RunResumed("b", 1), RunFinished())
         child = fork(store, log, 5)

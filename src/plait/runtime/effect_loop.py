@@ -1,4 +1,4 @@
-"""Playing a turn: its effects are performed one after another, and their answers sent back.
+"""The effect loop: performs effects one after another, and sends their answers back.
 
 A request is on record before its effect, and an outcome before the next one. These are generators,
 too: they append, and yield what has to be waited for (a model's answer, a tool, a pause), so that
@@ -15,7 +15,15 @@ from plait.errors import PlaitError
 from plait.event import kinds as k
 from plait.runtime.appends import append_events
 from plait.runtime.ask_model import ask_model
-from plait.runtime.effects import AskModel, Recall, Record, Remember, Tell, Turning, UseTools
+from plait.runtime.effects import (
+    AskModel,
+    EffectGenerator,
+    Recall,
+    Record,
+    Remember,
+    Tell,
+    UseTools,
+)
 from plait.runtime.executing import check_running
 from plait.runtime.recalls import recall_memories, remember_extracts
 from plait.runtime.safe_points import safe_point
@@ -28,15 +36,15 @@ from plait.session.ports import Act, Draft
 T = TypeVar("T")
 
 
-def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
-    """Perform the effects of a turn; return what the turn returns.
+def perform_effects(effects: EffectGenerator[T]) -> Generator[Wait, Any, T]:
+    """Perform the effects that a generator yields; return what it returns.
 
     The last outcome of tools is kept unwritten until the next effect, which may be an ask that
     takes it along.
     """
     after: Unwritten | None = None
     try:
-        effect = next(turn)
+        effect = next(effects)
         while True:
             try:
                 if isinstance(effect, AskModel):
@@ -54,13 +62,13 @@ def play(turn: Turning[T]) -> Generator[Wait, Any, T]:
                         answer = _write(effect)
             except PlaitError as error:
                 after = None  # an ask that raises has written it
-                effect = turn.throw(error)
+                effect = effects.throw(error)
             else:
-                effect = turn.send(answer)
+                effect = effects.send(answer)
     except StopIteration as done:
         return done.value
     finally:
-        turn.close()
+        effects.close()
         if after is not None:  # interrupted right then
             after.write_if_missing()
 
