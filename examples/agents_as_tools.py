@@ -1,7 +1,6 @@
 """Agents as tools: one agent leads, and calls translators side by side, each in a branch.
 
-`PLAIT_MODEL=openai:gpt-5 python examples/agents_as_tools.py` asks a real model, as do the others
-here that name no model: handoffs.py, guards.py, streaming.py.
+It needs a model: `PLAIT_MODEL=openai:gpt-5 python examples/agents_as_tools.py`.
 """
 
 from __future__ import annotations

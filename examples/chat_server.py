@@ -1,4 +1,4 @@
-"""A chat over HTTP, with two workers or more: docs/chat.md explains it.
+"""A chat over HTTP, with two workers or more: docs/chat.md explains it. It needs a model:
 
 PLAIT_MODEL=openai:gpt-5 uvicorn chat_server:app --workers 2
 """
@@ -70,7 +70,7 @@ async def answer(chat: Session, text: str, key: str) -> AsyncIterator[str]:
     except Parked as parked:
         yield sent("waiting", await to_thread(open_asks, parked.session))
     except PlaitError as error:
-        yield sent("error", str(error))
+        yield sent("error", error.record_text)
 
 
 def sent(name: str, data: Any) -> str:

@@ -1,5 +1,7 @@
 """Guards: an agent looks at the input first, and a function at the answer. A refusal is on record
 with its reason; a rejected answer is asked for again.
+
+It needs a model: `PLAIT_MODEL=openai:gpt-5 python examples/guards.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Handoffs: the first agent looks at the language and hands the conversation over; the answer is
 streamed, and later turns stay with the agent that has the conversation.
+
+It needs a model: `PLAIT_MODEL=openai:gpt-5 python examples/handoffs.py`.
 """
 
 from __future__ import annotations

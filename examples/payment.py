@@ -1,28 +1,29 @@
 """A payment whose process is killed (kill -9) after the money left, and before it could say so.
 
 `python examples/payment.py` needs no key and no network. It runs the three commands below in
-processes of their own, in a folder that it throws away, turns the log round, and prints:
+processes of their own, in a folder that it throws away. The id of the session is a new one each
+time. It prints:
 
     $ KILL=1 plait run payment.py:clerk -i "Pay invoice 7."
     killed by signal 9. At the bank: 1 transfer
     $ plait resume @
     ACME is paid.
     At the bank: 1 transfer
-    $ plait log @ --oneline
-    @1  opened
-    @2  user: Pay invoice 7.
-    @3  run started: Agent
-    @4  clerk started
-    @5  asked scripted
-    @6  reply: → wire
-    @7  wire {"amount":120,"to":"ACME"}
-    @8  run resumed
-    @9  nobody knows whether it happened: the process ended while it was being made
-    @10  happened: by the tool itself
-    @11  asked scripted
-    @12  reply: ACME is paid.
-    @13  finished
-    @14  run finished
+    $ plait log @ --oneline --reverse
+     cf5a85b7@1  opened
+     cf5a85b7@2  user: Pay invoice 7.
+     cf5a85b7@3  run started: Agent
+     cf5a85b7@4  clerk started
+     cf5a85b7@5  asked scripted
+     cf5a85b7@6  reply: → wire
+     cf5a85b7@7  wire {"amount":120,"to":"ACME"}
+     cf5a85b7@8  run resumed
+     cf5a85b7@9  nobody knows whether it happened: the process ended while it was being made
+    cf5a85b7@10  happened: by the tool itself
+    cf5a85b7@11  asked scripted
+    cf5a85b7@12  reply: ACME is paid.
+    cf5a85b7@13  finished
+    cf5a85b7@14  run finished
 """
 
 from __future__ import annotations
@@ -67,8 +68,7 @@ def main() -> None:
         print(f"killed by signal {-killed.returncode}. At the bank: {transfers(folder)}")
         print(plait(folder, "resume", "@").stdout, end="")
         print(f"At the bank: {transfers(folder)}")
-        log = plait(folder, "log", "@", "--oneline").stdout.splitlines()
-        print("\n".join(f"@{line.partition('@')[2]}" for line in reversed(log)))
+        print(plait(folder, "log", "@", "--oneline", "--reverse").stdout, end="")
 
 
 def plait(folder: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

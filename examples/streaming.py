@@ -1,4 +1,7 @@
-"""Streaming: the text as it comes, on the caller's event loop."""
+"""Streaming: the text as it comes, on the caller's event loop.
+
+It needs a model: `PLAIT_MODEL=openai:gpt-5 python examples/streaming.py`.
+"""
 
 import asyncio
 

@@ -126,7 +126,8 @@ def module_sizes() -> list[tuple[int, str]]:
 def session_members() -> list[str]:
     from plait import Session
 
-    return [name for name in dir(Session) if not name.startswith("_")]
+    # names of other libraries are answered with an AttributeError
+    return [name for name in dir(Session) if not name.startswith("_") and hasattr(Session, name)]
 
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────

@@ -315,7 +315,42 @@ def __getattr__(name: str) -> _Any:
         from importlib import metadata  # reads the installation: not at every import
 
         return metadata.version("plait")
-    raise AttributeError(f"module 'plait' has no attribute {name!r}")
+    text = f"module 'plait' has no attribute {name!r}"
+    if name not in _OTHER_NAMES:
+        raise AttributeError(text)
+    text = f"{text}: {_OTHER_NAMES[name]}"
+    # in `from plait import Runner`, Python replaces the text of an AttributeError
+    from inspect import currentframe
+
+    here = currentframe()
+    caller = here.f_back if here is not None else None
+    if caller is not None and caller.f_globals.get("__name__") == "importlib._bootstrap":
+        raise ImportError(text, name="plait")
+    raise AttributeError(text)
+
+
+# Names of other libraries, each with the step to take instead.
+_OTHER_NAMES = {
+    "Runner": 'call the agent: session = agent(Session("Hi")); session.text is the answer',
+    "StateGraph": "write a Workflow: class Flow(Workflow), with forward(self, session)",
+    "Graph": "write a Workflow: class Flow(Workflow), with forward(self, session)",
+    "Crew": "write a Workflow, or pass agents as tools: Agent(…, tools=[other])",
+    "create_agent": "write Agent(instruction, model=, tools=)",
+    "create_react_agent": "write Agent(instruction, model=, tools=)",
+    "function_tool": "write @tool",
+    "FunctionTool": "write @tool",
+    "ModelSettings": "write Agent(parameters={'temperature': …})",
+    "SQLiteSession": "write Session(…, store=FOLDER)",
+    "Conversation": "write Session",
+    "MemorySaver": 'write Session(…, store="memory:")',
+    "InMemorySaver": 'write Session(…, store="memory:")',
+    "interrupt": "write session.ask(…), or Ask(…) in a policy",
+    "Command": "write session.inbox.answer(…), then resume(session)",
+    "handoff": "write Agent(…, handoffs=[other])",
+    "input_guardrail": "write Agent(…, before=[check])",
+    "output_guardrail": "write Agent(…, after=[check])",
+    "trace": "read session.events, or `plait log`: all is on record",
+}
 
 
 def __dir__() -> list[str]:

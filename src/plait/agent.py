@@ -11,22 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from plait.calls.model_call import Retry
 from plait.errors import GuardRefused, InvalidValue
+from plait.errors.spelling import InitSignature
 from plait.event import Json
 from plait.event.kinds import Purpose, ScratchSet
 from plait.event.vocabulary import VOCABULARY
 from plait.ids import digest
 from plait.model.base import Model, Spec
-from plait.model.fallback import Models, check_models, name_of_models
+from plait.model.fallback import Models, check_models
 from plait.runtime.agent_loop import ask_and_act
 from plait.runtime.agent_settings import (
     answer_fault,
     answer_schema,
+    brief_text,
     check_choice,
     check_count,
     check_instruction,
@@ -71,7 +73,6 @@ from plait.runtime.prompt.prompt import Prompt
 from plait.runtime.prompt.setup import Setup
 from plait.runtime.registry import is_tried_again, run_of
 from plait.session import Session
-from plait.session.typed import name_of
 from plait.tool import Tool, ToolSource, as_tool
 from plait.workflow import Nested, Workflow, original
 
@@ -79,44 +80,67 @@ STEPS_MAX = 32
 
 
 class Agent(Workflow):
-    """`Agent("Answer briefly.", model="openai:gpt-5", tools=[word_count])`."""
+    """`Agent("Answer briefly.", model="openai:gpt-5", tools=[word_count])`.
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        if cls.__init__ is Agent.__init__:
-            check_spelling(kwargs, cls.__init__)
-        return super().__new__(cls)
+    Call it with a session, and keep the session that it returns: `session = agent(session)`.
+    `session.text` is its answer.
+
+    Args:
+        instruction: the task, in words; a function of the session is called at each call.
+        model: a name, a model, or a list: the next one is asked if one is down. None: PLAIT_MODEL.
+        tools: tools, plain functions, agents, workflows, and servers that have tools.
+        name: the name in the log; None: its class and a digest of the instruction.
+        description: for a Selector, or as a tool; None: the first line of the instruction.
+        view: the part of the session that it sees; None: the whole path.
+        returns: the type of its answer, which `session.result` holds; None: free text.
+        steps_max: asks of a model in one call; then it has to answer.
+        purpose: the kind of work, as recorded with its calls.
+        parameters: `{"temperature": 0.2, "tokens_max": 500}`, and others of the provider.
+        retry: how often, and after which waits, a model that fails is asked again.
+        context_max: tokens, estimated, above which earlier steps are compacted; None: never.
+        policy: the calls it may make, and those that need consent; None: as its caller has it.
+        compactor: the way to compact; None: its own model makes a summary.
+        memory: searched before its first ask, and given what a compaction takes away.
+        handoffs: agents that it may hand the conversation over to.
+        tool_choice: in the first ask of a call: "auto", "required", "none", or a tool's name.
+        before, after: guards that pass, correct or reject its input and its answer: functions,
+            agents, workflows.
+        guard_retries: answers that may be rejected before the call fails.
+        hold_back: its text is streamed when `after` has passed it; False: as it comes.
+    """
+
+    __signature__ = InitSignature()
+
+    if not TYPE_CHECKING:  # type checkers and editors read the signature of __init__
+
+        def __new__(cls, *args, **kwargs):
+            if cls.__init__ is Agent.__init__:
+                check_spelling(kwargs, cls.__init__)
+            return super().__new__(cls)
 
     def __init__(
         self,
-        instruction: str | Callable[[Session], str],  # a function is called at each call
+        instruction: str | Callable[[Session], str],
         *,
-        model: Models | None = None,  # several: the next if one is down; None: PLAIT_MODEL
-        tools: Iterable[Any] = (),  # tools, plain functions, and servers that have tools
+        model: Models | None = None,
+        tools: Iterable[Any] = (),
         name: str | None = None,
-        description: str | None = None,  # for a Selector; None: the first line of the instruction
-        view: View | str | int | None = None,  # None: the whole path
-        returns: Any = None,  # a type the answer must have; None: free text
+        description: str | None = None,
+        view: View | str | int | None = None,
+        returns: Any = None,
         steps_max: int = STEPS_MAX,
         purpose: Purpose | None = None,
-        parameters: Mapping[str, Json] | None = None,  # temperature, tokens_max, …
+        parameters: Mapping[str, Json] | None = None,
         retry: Retry | None = None,
-        # tokens, estimated, above which the earlier steps are compacted first; None: never
         context_max: int | None = None,
-        # the calls it may make, and those that need consent; None: as its caller has it
         policy: Policy | None = None,
-        # the way to do that; None: its own model makes a summary
         compactor: Compacting | None = None,
-        # searched before its first ask in a call, and given what a compaction takes away
         memory: AgentMemory | None = None,
-        # agents that it may hand the conversation over to; None: it answers itself
         handoffs: Iterable[Agent] | None = None,
-        # in the first ask of a call: "auto", "required", "none", or the name of a tool
         tool_choice: str = "auto",
-        # they pass, correct or reject its input and its answer: functions, agents, workflows
         before: Iterable[Guard] = (),
         after: Iterable[Guard] = (),
-        guard_retries: int = 2,  # answers that may be rejected before the call fails
-        # its text is streamed when `after` has passed it; False: as it comes
+        guard_retries: int = 2,
         hold_back: bool = True,
     ) -> None:
         check_instruction(instruction)
@@ -125,10 +149,6 @@ class Agent(Workflow):
             check_count("context_max", context_max, "tokens")
         check_kind("compactor", compactor, Compacting, "pass a Compactor")
         check_kind("memory", memory, AgentMemory, "pass a Memory")
-        if purpose is not None and purpose not in get_args(Purpose):
-            raise InvalidValue(
-                "purpose", f"{purpose!r} is not one", f"use one of {', '.join(get_args(Purpose))}"
-            )
         check_list("tools", tools, "tools")
         self.instruction, self.model = instruction, check_models(model)
         self.name, self.description = name, description
@@ -266,30 +286,16 @@ class Agent(Workflow):
             yield agent.name or "", agent
 
     def describe(self) -> str:
-        return (
-            self.description
-            or super().describe().replace(Agent.__doc__ or "", "")
-            or instruction_summary(self.instruction)
-        )
+        # the docstring of this class is about all agents
+        doc = "" if type(self) is Agent else super().describe()
+        return self.description or doc or instruction_summary(self.instruction)
 
     def _rebind(self, model: Models) -> None:
         self.model = model
 
     def _brief(self) -> str:
-        summary = instruction_name(self.instruction)
-        text = summary if len(summary) <= 60 else summary[:59] + "…"
-        model = name_of_models(self.model)
         names = [source.name for source in self._sources]
-        more = [f"model={model}" if model else "", f"tools=[{', '.join(names)}]" if names else ""]
-        return ", ".join(
-            [
-                repr(text),
-                *filter(
-                    None,
-                    [*more, f"returns={name_of(self._type)}" if self._type is not None else ""],
-                ),
-            ]
-        )
+        return brief_text(self.instruction, self.model, names, self._type)
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 

@@ -13,6 +13,7 @@ from plait.errors import BranchFailed, EffectError, InvalidValue, NotASession
 from plait.journal.stops import Cancelled, Parked, Stop
 from plait.runtime import loop
 from plait.runtime.drivers.on_loop import await_to_end, run_in_thread
+from plait.runtime.failures import text_of_error
 from plait.runtime.invoke import Invocation
 from plait.runtime.registry import run_of
 from plait.session import Session
@@ -169,7 +170,7 @@ class Parallel(Workflow):
             branches = {name: fork.reload() for name, fork in forks.items()}
             after = error.session if isinstance(error, EffectError) else branches[failed]
             raise BranchFailed(
-                failed, f"{type(error).__name__}: {error}", after, branches
+                failed, f"{type(error).__name__}: {text_of_error(error)}", after, branches
             ) from error
         for name, result in results.items():
             if not isinstance(result, Session):  # pyright: ignore[reportUnnecessaryIsInstance]

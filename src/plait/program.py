@@ -77,6 +77,11 @@ def load_value(target: str, what: str) -> Any:
         raise InvalidValue(
             what, f"{target!r} does not name one", "write FILE.py:NAME or module:NAME"
         )
+    return find_code(where, name, what)
+
+
+def find_code(where: str, name: str, what: str = "workflow") -> Any:
+    """Return the module at FILE or MODULE, or the value of this name in it; "": the module."""
     file = Path(where)
     module = (
         _module_of(file, what)
@@ -84,7 +89,7 @@ def load_value(target: str, what: str) -> Any:
         else importlib.import_module(where)
     )
     found: Any = module
-    for part in name.split("."):
+    for part in name.split(".") if name else ():
         if not hasattr(found, part):
             is_meant = _is_from if what == "workflow" else _is_function_from
             there = [

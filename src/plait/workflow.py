@@ -17,6 +17,7 @@ import msgspec
 
 from plait import streaming
 from plait.errors import InvalidValue
+from plait.errors.spelling import answer_other_names
 from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
@@ -269,7 +270,9 @@ class Workflow(Nested):
         events: bool = False,
         **kwargs: Any,
     ) -> AsyncIterator[Delta | Event | Session]:
-        """Do the same on the caller's event loop."""
+        """Yield the deltas of its models, and last the session, as `stream` does, on the caller's
+        event loop.
+        """
         watch = Watch(on_event, approver, answerer)
         call = self.invocation(session, args=args, kwargs=kwargs, watch=watch)
         return streaming.astream(call, events=events)
@@ -287,7 +290,9 @@ class Workflow(Nested):
     def astream_turn(
         self, session: Session, content: Content | tuple[Content, ...], /, **how: Any
     ) -> AsyncIterator[Delta | Event | Session]:
-        """Do the same on the caller's event loop."""
+        """Take a turn as `session.aturn` does, on the caller's event loop, and yield it as it goes:
+        deltas of the text, events, and at the end the session after the turn.
+        """
         return turns("take turns").astream_turn(session, content, self, **how)
 
     def as_tool(
@@ -434,6 +439,24 @@ _RESERVED = frozenset(
     for owner in (Nested, Workflow)
     for name, value in vars(owner).items()
     if inspect.isfunction(value) and not name.startswith("__")
+)
+
+
+_CALL, _ACALL = (
+    "call it: session = agent(session)",
+    "await it: session = await agent.acall(session)",
+)
+# The names of other libraries for a call.
+answer_other_names(
+    Workflow,
+    {
+        **dict.fromkeys(("run", "run_sync", "invoke", "execute", "kickoff", "chat"), _CALL),
+        **dict.fromkeys(("arun", "ainvoke"), _ACALL),
+        "run_streamed": "for item in agent.stream(session): …",
+        "compile": f"a workflow needs none: {_CALL}",
+        "with_structured_output": "agent.returns(TYPE)",
+        "bind_tools": "pass tools=[…] where it is made",
+    },
 )
 
 

@@ -85,6 +85,8 @@ def test_check_and_accept(shell: Shell, folder: Path) -> None:
     before = shell.open(name)
     _, err = _ran(shell, 7, "resume", name)
     assert f"plait resume {name} --accept" in err
+    assert "The step was not executed; that the run was resumed is on record." in err
+    assert "FactRecorded" not in err  # the kind is the same on both sides
     _ran(shell, 2, "resume", "--due", "--accept", "why")
     assert shell.open(name).seq == before.seq + 1  # that it was resumed
     _, err = _ran(shell, 4, "resume", name, "--accept", "fewer letters", "--as", "human:eve")
@@ -105,8 +107,26 @@ def test_check_tells_of_programs_that_are_gone(shell: Shell, folder: Path) -> No
     (folder / "letters.py").write_text("")
     out, _ = _ran(shell, 1, "check")
     assert "cannot be checked" in out and "Other" in out
-    out, _ = _ran(shell, 0, "check", "elsewhere")
+    (folder / "others.py").write_text("")
+    out, _ = _ran(shell, 0, "check", "others")
     assert "0 open runs checked" in out
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("leters.py", "leters.py"),
+        ("leters", "there is no module 'leters'"),
+        ("letters.py:Nope", "it has: Letters, Other"),
+        ("leters.py:Letters", "leters.py"),
+    ],
+)
+def test_check_refuses_a_target_that_does_not_exist(
+    shell: Shell, folder: Path, target: str, words: str
+) -> None:
+    _ran(shell, 4, "run", "letters.py:Other", "-i", "Write.")
+    assert words in shell.error(2, "check", target)
+    assert "0 open runs checked" in shell("check", "letters.py:Letters")
 
 
 def test_accepted_changes_as_a_document(shell: Shell, folder: Path) -> None:

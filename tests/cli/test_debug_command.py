@@ -128,3 +128,17 @@ def test_a_run_without_a_program_is_refused(counted: Session, tmp_path: Path) ->
     assert "goes another way" in run_plait(tmp_path, "", *command, code=7)
     told = run_plait(tmp_path, "", "debug", f"{counted.short}@1", code=1)
     assert "no run was going on there" in told and "name a step of a run: 3 to" in told
+
+
+def test_a_result_of_several_lines_stands_apart_from_its_place(
+    shell: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "pages.py").write_text(
+        "from plait import Workflow, tool\n@tool\ndef page() -> str:\n    '''Read a page.'''\n"
+        "    return '---\\ntitle: x'\nclass Reads(Workflow):\n    def forward(self, session):\n"
+        "        return session.use(page).ask('Good?')\n"
+    )
+    run_plait(tmp_path, "", "run", "pages.py:Reads", "-i", "Read.", "-q", code=4)
+    session = shell.open("@")
+    place = f"{session.short}@{session.events.where('ToolReturned')[0].seq}"
+    assert run_plait(tmp_path, "q\n", "debug", place).startswith(f"{place}  returned ---")

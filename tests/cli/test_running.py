@@ -389,6 +389,7 @@ def test_calls_are_found_and_a_run_is_judged(shell: Shell, folder: Path) -> None
     assert "no path in" in shell.error(2, "find", "--path", "/etc")
     shell.error(2, "find", "text", "--tool", "send")
     assert "--good or --bad" in shell.error(2, "feedback", session.short, "well")
+    assert "one of them" in shell.error(2, "feedback", session.short, "--good", "--bad")
     assert "feedback failed: wrong host" in shell("feedback", session.short, "--bad", "wrong host")
     assert "bad: wrong host, by human:ana" in shell("show", session.short)
     assert shell.json("show", session.short)["validation"][-1]["detail"] == "wrong host"
@@ -515,6 +516,8 @@ def test_killed_within_an_effect(shell: Shell, folder: Path) -> None:
         wait_until(lambda: sent(folder))
         started.send_signal(signal.SIGKILL)
         started.communicate(timeout=30)
+    # cron is to notice that a person is needed
+    assert "waiting" in ran(4, "resume", "--interrupted", "-q").stdout
     parked = ran(4, "resume", session.short)
     assert (
         "plait resolve" in parked.stderr

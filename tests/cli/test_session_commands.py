@@ -418,6 +418,9 @@ def test_log(family: tuple[Shell, str]) -> None:
         "opened: Negative sizes",
     ]
     assert lines(shell("log", root, "--oneline", "-n", "1")) == [f"{root}@8  user: Ship it."]
+    assert lines(shell("log", root, "--reverse")) == found[::-1]
+    assert [event["seq"] for event in shell.jsonl("log", root, "--reverse", "-n", "2")] == [7, 8]
+    shell.error(2, "log", root, "--reverse", "--graph")
 
 
 def test_log_by_kind_actor_and_time(family: tuple[Shell, str]) -> None:

@@ -29,7 +29,10 @@ from tests.support.servers import uvicorn_server
 ROOT = Path(__file__).parents[2]
 PLAIT = ROOT / "src" / "plait"
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
 COMING = {"cli.md"}  # pages that land with what they describe
@@ -109,6 +112,9 @@ def test_the_readme_is_a_page_and_shows_what_the_payment_prints() -> None:
     example = ast.parse((ROOT / "examples" / "payment.py").read_text())
     _, _, printed = (ast.get_docstring(example) or "").partition("prints:\n\n")
     assert shown.strip() == dedent(printed).strip() != ""
+    command = [sys.executable, str(ROOT / "examples" / "payment.py")]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert re.sub(r"\b[0-9a-f]{8}@", "cf5a85b7@", ran).strip() == shown.strip()
 
 
 def test_the_page_on_chats_shows_the_example() -> None:

@@ -970,6 +970,15 @@ def test_an_answer_that_is_none(dialect: Dialect, wire: Wire, body: bytes, kind:
     assert (fault.kind, fault.retryable) == ("MalformedReply", True)
 
 
+def test_a_stream_that_was_not_asked_for_is_named_and_not_asked_for_again(
+    dialect: Dialect, wire: Wire
+) -> None:
+    wire.play(dialect.stream(text="abcdef"))
+    fault = fault_of(dialect.model(wire.url))
+    assert (fault.kind, fault.retryable) == ("MalformedReply", False)
+    assert "an event stream came, though none was asked for" in str(fault)
+
+
 @pytest.mark.parametrize("data", ["nonsense", "[]", "1"])
 def test_an_event_that_is_none(dialect: Dialect, wire: Wire, data: str) -> None:
     good = dialect.stream(text="abcdef")

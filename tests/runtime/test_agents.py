@@ -614,8 +614,8 @@ def test_what_is_missing_is_said_before_anything_is_written(
         Agent("x")(session)
     with pytest.raises(NoModel, match="no model is called 'gpt-5'"):
         Agent("x", model="gpt-5")(session)
-    with pytest.raises(NoModel, match="a int is not a model"):
-        Agent("x", model=5)(session)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="a int is not a model"):
+        Agent("x", model=5)  # type: ignore[arg-type]
     for wrong in ("", "  ", None, 3):
         with pytest.raises(InvalidValue, match="instruction"):
             Agent(wrong)  # type: ignore[arg-type]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from plait import Agent, Budget, ScriptedModel, Session
+import plait
+from plait import Agent, Budget, ScriptedModel, Session, Workflow, tool
 from plait.errors import InvalidValue, NoModel, NoRun, StaleHead
 
 
@@ -16,6 +19,28 @@ def _say_twice() -> None:
     session = Session("x", store="memory:")
     session.say("a")
     session.say("b")
+
+
+def _session() -> Any:
+    return Session("x", store="memory:")
+
+
+def _forget_the_answer() -> None:
+    session = _session()
+    Agent("x", model=ScriptedModel(["y"]))(session)
+    session.say("And now?")
+
+
+def _import_runner() -> object:
+    from plait import Runner  # type: ignore[attr-defined]
+
+    return Runner  # pyright: ignore[reportUnknownVariableType]
+
+
+@tool
+def count(words: str) -> int:
+    """Count words."""
+    return len(words.split())
 
 
 def _call(model: str) -> Callable[[], object]:
@@ -29,6 +54,22 @@ def _call(model: str) -> Callable[[], object]:
         (lambda: Agent(instructions="x"), InvalidValue, "the instruction first"),  # type: ignore[call-arg]
         (lambda: Agent("x", output_type=int), InvalidValue, "write returns="),  # type: ignore[call-arg]
         (lambda: Agent("x", modle="local"), InvalidValue, "write model"),  # type: ignore[call-arg]
+        (lambda: Agent("x", model=3), InvalidValue, "a int is not a model"),  # type: ignore[arg-type]
+        (lambda: cast("Any", tool)(retries=3), InvalidValue, "write attempts="),
+        (
+            lambda: cast("Any", Session)(thread_id="7", store="memory:"),
+            InvalidValue,
+            r"Session\.open\(ID\)",
+        ),
+        (lambda: cast("Any", Agent("x")).run, AttributeError, r"session = agent\(session\)"),
+        (lambda: cast("Any", Agent("x")).ainvoke, AttributeError, "await agent.acall"),
+        (lambda: cast("Any", plait).Runner, AttributeError, r"session = agent\("),
+        (_import_runner, ImportError, r"session = agent\("),
+        (lambda: _session().state, AttributeError, "session.facts"),
+        (lambda: _session().output, AttributeError, "session.text"),
+        (lambda: _session().use(count, "a b"), InvalidValue, r"by name: session\.use\(tool, name="),
+        (lambda: _session().turn("x"), TypeError, r"^Session\.turn\(\) missing"),
+        (_forget_the_answer, StaleHead, r"session = agent\(session\)"),
         (lambda: Budget(tokens=5), InvalidValue, "write tokens_max="),  # type: ignore[call-arg]
         (lambda: Budget(token_max=5), InvalidValue, "write tokens_max"),  # type: ignore[call-arg]
         (_call("gpt-5"), NoModel, "write 'openai:gpt-5'"),
@@ -62,10 +103,49 @@ def test_a_tool_without_a_docstring_is_warned_of_once_at_its_line() -> None:
     assert where == (count.__code__.co_filename, count.__code__.co_firstlineno)
 
 
+def test_a_tool_whose_parameter_has_no_type_is_warned_of() -> None:
+    def look(where, depth: int = 1):  # type: ignore[no-untyped-def]
+        """Look."""
+
+    with pytest.warns(UserWarning, match="the tool look takes where without a type"):
+        Agent("x", model=ScriptedModel(["y"]), tools=[look])
+
+
+def test_names_of_other_libraries_are_no_members() -> None:
+    class Mine(Workflow):
+        def __init__(self) -> None:
+            self.chat = Agent("x")
+
+        def run(self) -> str:
+            return "mine"
+
+        def forward(self, session: Session) -> Session:
+            return session
+
+    assert not hasattr(_session(), "state") and "state" not in dir(_session())
+    assert not hasattr(Agent("x"), "run") and "run" not in dir(Agent("x"))
+    assert Mine().run() == "mine" and isinstance(Mine().chat, Agent) and "run" in dir(Mine())
+
+
+def test_a_stale_value_is_told_of_with_the_short_id() -> None:
+    session = _session()
+    session.say("a")
+    with pytest.raises(StaleHead) as raised:
+        session.say("b")
+    assert session.short in str(raised.value) and session.id not in str(raised.value)
+
+
+def test_help_shows_the_arguments_of_an_agent() -> None:
+    arguments = inspect.signature(Agent).parameters
+    assert list(arguments)[:3] == ["instruction", "model", "tools"] and "kwargs" not in arguments
+    listed = re.findall(r"^        (\w+(?:, \w+)*):", Agent.__doc__ or "", re.MULTILINE)
+    assert ", ".join(listed).split(", ") == list(arguments)
+
+
 def test_a_class_of_its_own_has_arguments_of_its_own() -> None:
     class Mine(Agent):
         def __init__(self, depth: int) -> None:
             super().__init__("x", model=ScriptedModel(["y"]))
             self.depth = depth
 
-    assert Mine(depth=3).depth == 3
+    assert Mine(depth=3).depth == 3 and list(inspect.signature(Mine).parameters) == ["depth"]

@@ -32,6 +32,9 @@ def act():
     session = Session("x", store="memory:")
     if sys.argv[1] == "model":
         return Agent("x", model="gpt-5")(session)  # line of the model
+    if sys.argv[1] == "stream":
+        for item in Agent("x", model="gpt-5").stream(session):  # line of the stream
+            print(item)
     return Outer()(session)
 
 if sys.argv[1] == "thread":
@@ -47,6 +50,11 @@ else:
         ("tool", "return session.use(fails, a=0)", "plait.errors.ToolFailed: fails failed"),
         ("own", 'raise LookupError("no stock")', "LookupError: no stock"),
         ("model", 'return Agent("x", model="gpt-5")(session)', "plait.errors.NoModel: "),
+        (
+            "stream",
+            'for item in Agent("x", model="gpt-5").stream(session):',
+            "plait.errors.NoModel: ",
+        ),
         ("thread", "return session.use(fails, a=0)", "plait.errors.ToolFailed: fails failed"),
     ],
 )

@@ -33,6 +33,8 @@ from plait.session.run_branches import branches_of_runs
 from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
+# a resume takes the run over before it calls the program
+_RESUMED = "The step was not executed; that the run was resumed is on record."
 Status = Literal["finished", "waiting", "failed", "cancelled", "interrupted"]
 Do = Callable[[Mapping[str, Any]], Session]  # given on_event, approver, answerer
 
@@ -106,7 +108,7 @@ class RunAttendant:
             except Cancelled as cancelled:
                 return RunEnd("cancelled", now(), f"it was cancelled: {cancelled}", cancelled)
             except ReplayDiverged as error:
-                raise divergence_error(self.given, error) from error
+                raise divergence_error(self.given, error, _RESUMED) from error
             except NeedsWorkflow as error:
                 raise missing_program_error(self.given, error) from error
             except Exception as error:

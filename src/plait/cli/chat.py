@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from plait.cli.attending import Do, RunAttendant, RunEnd, act_as, last_reply
-from plait.cli.common import (
-    Options,
-    address_of,
-    approve_option,
-    command_line,
-    talking,
-    text_or_file,
-)
+from plait.cli.common import Options, approve_option, command_line, talking, text_or_file
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import missing_program_error
 from plait.cli.documents import place_document
@@ -79,6 +72,8 @@ def chat_command(
     if what is not None and target is None:
         if name is not None:
             raise click.UsageError("name the session once: S, or --session S.")
+        if what.endswith(".py"):
+            raise InvalidValue("workflow", f"{what!r} does not name one", f"write {what}:Workflow")
         name = what
     session = given.open_last(name) if name is not None else None
     program = _program_of(given, session, target, model)
@@ -213,7 +208,7 @@ class Chat:
     def _answer(self, text: str) -> None:
         """Say a line, and show the answer. What was not finished before is finished first."""
         if self._session is None:
-            address = address_of(self._given.address)
+            address = self._given.new_store
             self._session = Session(store=address, actor=self._given.actor_name)
         session = self._session
         try:
@@ -284,7 +279,7 @@ class Chat:
             self._attendant.print_text(text)
 
     def _print_error(self, error: PlaitError | ShellError) -> None:
-        first, *others = error.lines if isinstance(error, ShellError) else [str(error)]
+        first, *others = error.lines if isinstance(error, ShellError) else [error.record_text]
         self._out.line(Cell(first, BAD))
         for line in others:
             self._out.line(Cell(line, DIM))

@@ -10,7 +10,7 @@ from plait.cli.common import Options, command_line, listing
 from plait.cli.divergence import comparison_lines
 from plait.cli.documents import Document, print_json, print_jsonl
 from plait.cli.exits import FAILED
-from plait.cli.loading import import_from_here
+from plait.cli.loading import import_from_here, loading_errors
 from plait.cli.render import ACCENT, BAD, DIM, GAP, Cell, Out, cell_width, count_text
 from plait.session.ports import store_at
 
@@ -28,12 +28,14 @@ def check_command(given: Options, target: str | None) -> None:
     with the program that its log names. Runs that wait, failed, were interrupted or are paused are
     replayed up to their last recorded step. Nothing is executed and nothing is written.
 
-    The exit code is 1 if a run would diverge, or its program cannot be found.
+    The exit code is 1 if a run would diverge, or its program cannot be found; 2 if there is no
+    TARGET.
     """
     from plait.runs.check import check_runs
 
     import_from_here()
-    found = list(check_runs(store_at(given.store), target))
+    with loading_errors(target or "", "workflow"):
+        found = list(check_runs(store_at(given.store), target))
     unsafe = [checked for checked in found if not checked.is_safe]
     if given.form == "json":
         documents = [_document(checked) for checked in found]

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import click
 
 from plait.cli.exits import FAILED, NOT_FOUND, ShellError
-from plait.errors import InvalidValue, MalformedJson, NoStore
+from plait.errors import BadAddress, InvalidValue, MalformedJson, NoStore
 from plait.event import Json, parse
 from plait.event.kinds import Budget
 from plait.ids import LogId, house_of, short
@@ -48,6 +48,16 @@ class Options(NamedTuple):
             address.startswith("memory:") or not store_exists(address)
         ):
             raise NoStore(address)
+        return address
+
+    @property
+    def new_store(self) -> str:
+        """The address of a store that exists, or can be made in a folder that exists."""
+        address = address_of(self.address)
+        scheme, _, place = address.partition(":")
+        folder = os.path.dirname(place)
+        if scheme == "sqlite" and not store_exists(address) and not os.path.isdir(folder):
+            raise BadAddress(address, f"there is no folder {folder}, and one may be mistyped")
         return address
 
     @property
@@ -286,18 +296,19 @@ def budget_of(limits: dict[str, Any]) -> Budget | None:
 LIMIT_NAMES = tuple(name.removesuffix("_max") for name in Budget.__struct_fields__)
 
 
-def parse_budget(text: str | None) -> Budget | None:
+def parse_budget(text: str | None, where: str = "--budget") -> Budget | None:
+    """Return the budget that LIMITS stand for; `where` is their name on the command line."""
     if text is None:
         return None
     found: dict[str, Any] = {}
-    for name, limit in pairs("--budget", text.split(",")).items():
+    for name, limit in pairs(where, text.split(",")).items():
         value = value_of(limit)
         if name not in LIMIT_NAMES:
             raise InvalidValue(
-                "--budget", f"there is no limit {name!r}", f"name some of {', '.join(LIMIT_NAMES)}"
+                where, f"there is no limit {name!r}", f"name some of {', '.join(LIMIT_NAMES)}"
             )
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InvalidValue("--budget", f"{limit!r} is not a number", f"write {name}=NUMBER")
+            raise InvalidValue(where, f"{limit!r} is not a number", f"write {name}=NUMBER")
         found[f"{name}_max"] = value
     return Budget(**found)
 

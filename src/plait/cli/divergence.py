@@ -12,8 +12,13 @@ from plait.errors import NeedsWorkflow, ReplayDiverged
 from plait.session.safe_text import visible
 
 
-def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:
-    """Return an error that shows both sides next to each other, the place, and the choices."""
+def divergence_error(
+    given: Options, error: ReplayDiverged, done: str = "Nothing was executed, nothing written."
+) -> ShellError:
+    """Return an error that shows both sides next to each other, the place, and the choices.
+
+    `done`: the sentence that says what was done all the same.
+    """
     branch = command_line(given, "whatif", f"{error.session}@{max(1, error.at - 1)}")
     accept = command_line(given, "resume", error.session, "--accept", '"…"')
     lines = [
@@ -22,7 +27,7 @@ def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:
             f" {error.at}:"
         ),
         *comparison_lines(error.expected, error.found),
-        "Nothing was executed and nothing was written. Either put the program back as it was,",
+        f"{done} Either put the program back as it was,",
         f"or go on live in a branch from just before: {branch}",
         *([f"or accept the change, and go on live from there: {accept}"] if error.log else []),
     ]
@@ -38,12 +43,12 @@ def divergence_error(given: Options, error: ReplayDiverged) -> ShellError:
 
 
 def comparison_lines(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
-    """Return a row for the kind, and one for every field that differs."""
+    """Return a row for every field that differs; for the kind alone if none does."""
     fields = [
         name
         for name in dict.fromkeys([*left, *right])
-        if name == "kind" or left.get(name, _MISSING) != right.get(name, _MISSING)
-    ]
+        if left.get(name, _MISSING) != right.get(name, _MISSING)
+    ] or ["kind"]
     if left.get("kind") != right.get("kind"):
         fields = [
             name

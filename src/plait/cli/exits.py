@@ -257,7 +257,7 @@ def _print_error(
     exit code.
     """
     if as_json:
-        text = str(error) if isinstance(error, PlaitError) else "\n".join(lines)
+        text = error.record_text if isinstance(error, PlaitError) else "\n".join(lines)
         said = json.dumps(
             {
                 "error": {
@@ -289,7 +289,7 @@ def _error_lines(error: PlaitError) -> list[str]:
             f"{error.text!r} could be any of these. Write more of the id.",
             *(f"  {clean(each)}" for each in error.candidates),
         ]
-    return [str(error)]
+    return [error.record_text]
 
 
 def _error_details(error: Exception) -> dict[str, object]:

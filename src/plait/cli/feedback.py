@@ -11,16 +11,16 @@ from plait.cli.writing import print_written
 @click.command()
 @click.argument("session", metavar="S")
 @click.argument("text", default="")
-@click.option("--good", "verdict", flag_value="good", help="It did well.")
-@click.option("--bad", "verdict", flag_value="bad", help="It did not.")
+@click.option("--good", is_flag=True, help="It did well.")
+@click.option("--bad", is_flag=True, help="It did not.")
 @writing
-def feedback(given: Options, session: str, text: str, verdict: str | None) -> None:
+def feedback(given: Options, session: str, text: str, good: bool, bad: bool) -> None:
     """Say how the run that ended last in S did, with --good or --bad, and TEXT to say why.
 
     It is a verdict by the name of feedback, about that run. As TEXT, - reads standard input.
     """
-    if verdict is None:
-        raise click.UsageError("say how it did: --good or --bad.")
+    if good == bad:
+        raise click.UsageError("say how it did: --good or --bad, one of them.")
     before = given.open_last(session)
-    after = before.checks.feedback(verdict == "good", text_of(text), actor=given.actor_name)
+    after = before.checks.feedback(good, text_of(text), actor=given.actor_name)
     print_written(given, before, after)

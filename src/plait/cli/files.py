@@ -68,6 +68,11 @@ class SessionPath(NamedTuple):
         return cls(given.open(name), inside if colon else path or "", name)
 
     @property
+    def shown_name(self) -> str:
+        """The name as it was typed; the short id for the whole one, which other commands pass."""
+        return self.session.short if self.name == self.session.id else self.name
+
+    @property
     def tree(self) -> Digest:
         if self.session.files.tree is None:
             raise NotPlaced(self.session.short)
@@ -82,7 +87,7 @@ class SessionPath(NamedTuple):
             raise ShellError(
                 error,
                 [
-                    f"{self.name} has no files: it was not placed. Place it: plait to"
+                    f"{self.shown_name} has no files: it was not placed. Place it: plait to"
                     f" {error.session} local FOLDER"
                 ],
             ) from error

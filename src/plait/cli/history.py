@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 import click
 
 from plait.cli.common import Options, filters, listing, names_of, store_of
-from plait.cli.documents import event_document, print_json, print_jsonl, session_document
+from plait.cli.documents import (
+    Document,
+    event_document,
+    print_json,
+    print_jsonl,
+    session_document,
+)
 from plait.cli.lanes import Dot, draw, order
 from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
@@ -89,6 +95,7 @@ class Filter(NamedTuple):
     "--graph", "as_graph", is_flag=True, help="Draw the whole family: all forks and merges."
 )
 @click.option("--oneline", is_flag=True, help="Only the place and what it says.")
+@click.option("--reverse", is_flag=True, help="The oldest first.")
 @click.option(
     "--path", "on_path", is_flag=True, help="Follow rewinds: leave out what they went back behind."
 )
@@ -110,11 +117,12 @@ def log(
     of_house: bool,
     as_graph: bool,
     oneline: bool,
+    reverse: bool,
     on_path: bool,
     as_steps: bool,
     **which: Any,
 ) -> None:
-    """Show events, the newest first. A..B are those of B that A does not have.
+    """Show events, the newest first unless --reverse. A..B are those of B that A does not have.
 
     In the picture ● is an event, ○ the first of a fork, ◆ a merge and ↺ a rewind.
     """
@@ -124,7 +132,12 @@ def log(
                 "--house shows the store's own log: leave out the session, --graph, --path and"
                 " --react."
             )
-        return _show_house(given, number, oneline, which)
+        return _show_house(given, number, oneline, reverse, which)
+    if reverse and (as_graph or as_steps):
+        raise click.UsageError(
+            "--reverse is for the list of events: leave out --graph, and --react, which tells the"
+            " oldest first."
+        )
     if as_graph and on_path:
         raise click.UsageError("--graph draws everything, also what was rewound: leave out --path.")
     if as_steps and (as_graph or which["kinds"] or ".." in session):
@@ -144,23 +157,28 @@ def log(
         graphed = None
         events = islice(_newest_events(value, before, wanted, on_path), number)
     if given.form == "jsonl":
-        print_jsonl(map(event_document, events))
+        print_jsonl(_event_documents(events, reverse))
     elif given.form == "json":
         document = {
             "from": session_document(before) if before else None,
             "session": session_document(value),
         }
-        print_json({**document, "events": [event_document(event) for event in events]})
+        print_json({**document, "events": list(_event_documents(events, reverse))})
     elif graphed is not None:
         _print_graph(graphed, number, oneline)
     else:
-        _print_log(value.short, events, number, oneline, value.short)
+        _print_log(value.short, events, number, oneline, reverse, value.short)
         if before is None:
             _print_branches(value, wanted)
 
 
+def _event_documents(newest_first: Iterable[Event], reverse: bool) -> Iterator[Document]:
+    events = reversed(list(newest_first)) if reverse else newest_first
+    return map(event_document, events)
+
+
 def _show_house(
-    given: Options, number: int | None, oneline: bool, which: Mapping[str, Any]
+    given: Options, number: int | None, oneline: bool, reverse: bool, which: Mapping[str, Any]
 ) -> None:
     store = store_at(given.store)
     house = house_of(store.id)
@@ -169,11 +187,11 @@ def _show_house(
     found = filter(wanted, house_events(store, kinds=wanted.kinds, reverse=True))
     events = islice(found, number)
     if given.form == "jsonl":
-        print_jsonl(map(event_document, events))
+        print_jsonl(_event_documents(events, reverse))
     elif given.form == "json":
-        print_json({"house": house, "events": [event_document(event) for event in events]})
+        print_json({"house": house, "events": list(_event_documents(events, reverse))})
     else:
-        _print_log(short(house), events, number, oneline, "--house")
+        _print_log(short(house), events, number, oneline, reverse, "--house")
 
 
 def _newest_events(
@@ -191,7 +209,12 @@ def _newest_events(
 
 
 def _print_log(
-    name: str, events: Iterable[Event], number: int | None, oneline: bool, asked: str
+    name: str,
+    events: Iterable[Event],
+    number: int | None,
+    oneline: bool,
+    reverse: bool,
+    asked: str,
 ) -> None:
     """Print events of the log with this short id. `asked` names it in a command."""
     out = Out()
@@ -202,13 +225,9 @@ def _print_log(
         *([] if oneline else [Column(aside=True)] * 2),
         Column(flex=True),
     ]
-    out.table(
-        columns,
-        (
-            _log_row(out, name, event, gone, oneline)
-            for event, gone in _mark_rewound(islice(left, limit))
-        ),
-    )
+    marked = _mark_rewound(islice(left, limit))
+    rows = (_log_row(out, name, event, gone, oneline) for event, gone in marked)
+    out.table(columns, reversed(list(rows)) if reverse else rows)
     if next(left, None) is not None:
         out.hint(f"… and older ones: plait log {asked} -n 1000")
 

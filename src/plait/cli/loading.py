@@ -23,7 +23,7 @@ def load_workflow(target: str, model: str | None = None) -> Workflow:
     from plait.program import load
 
     import_from_here()
-    with _load_errors(target, "workflow"):
+    with loading_errors(target, "workflow"):
         program = load(target)
     if model is not None:
         find(model)  # an unknown model is refused before anything is written
@@ -43,7 +43,7 @@ def load_function(target: str, what: str) -> Callable[..., Any]:
     from plait.program import load_value
 
     import_from_here()
-    with _load_errors(target, what):
+    with loading_errors(target, what):
         found = load_value(target, what)
     if not callable(found):
         why = f"{target} is a {type(found).__name__}, and cannot be called"
@@ -52,9 +52,9 @@ def load_function(target: str, what: str) -> Callable[..., Any]:
 
 
 @contextmanager
-def _load_errors(target: str, what: str) -> Generator[None]:
+def loading_errors(target: str, what: str) -> Generator[None]:
     """Tell what fails while a program is loaded, with the next step."""
-    where = target.rpartition(":")[0]
+    where = target.rpartition(":")[0] or target
     try:
         yield
     except PlaitError:
@@ -129,7 +129,8 @@ def error_text(error: BaseException) -> str:
         if not frame.filename.startswith((ours, "<frozen"))
     ]
     at = f" ({_relative_path(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{at}"
+    text = error.record_text if isinstance(error, PlaitError) else str(error)
+    return f"{type(error).__name__}: {text}{at}"
 
 
 def _relative_path(file: str) -> str:

@@ -16,7 +16,6 @@ from plait.cli.accepting import resume_accepting
 from plait.cli.attending import Do, RunAttendant, act_as
 from plait.cli.common import (
     Options,
-    address_of,
     approve_option,
     command_line,
     listing,
@@ -31,7 +30,7 @@ from plait.cli.common import (
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import divergence_error, missing_program_error
 from plait.cli.documents import Document, print_json, print_jsonl
-from plait.cli.exits import FAILED, INTERRUPTED, ShellError
+from plait.cli.exits import FAILED, INTERRUPTED, WAITING, ShellError
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, count_text
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld, RunOpen
@@ -126,7 +125,7 @@ def run_command(
             project=project,
             tags=pairs("--tag", tags),
             budget=parse_budget(budget),
-            store=address_of(given.address),
+            store=given.new_store,
             actor=given.actor_name,
         )
     RunAttendant(given, mode, quiet).attend_run(
@@ -326,10 +325,14 @@ def _resume_all(
 
 
 def _exit_after(done: list[Document]) -> None:
-    """End with the exit code that tells how the resumed runs went."""
+    """End with the exit code of the worst end among the resumed runs.
+
+    A run that waits again is one of them: it needs a person, which cron has to tell.
+    """
     states = {each["status"] for each in done}
-    if "interrupted" in states or "failed" in states:
-        raise click.exceptions.Exit(INTERRUPTED if "interrupted" in states else FAILED)
+    for status, code in (("interrupted", INTERRUPTED), ("failed", FAILED), ("waiting", WAITING)):
+        if status in states:
+            raise click.exceptions.Exit(code)
 
 
 def _resume_one(running: RunAttendant, session: Session, do: Do) -> tuple[str, str]:
@@ -340,7 +343,7 @@ def _resume_one(running: RunAttendant, session: Session, do: Do) -> tuple[str, s
     except ShellError as told:
         return "failed", told.lines[0]
     except PlaitError as error:
-        return "failed", str(error)
+        return "failed", error.record_text
     return outcome.status, outcome.why
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
 import click
 
-from plait.cli.common import Negative, Options, is_number, listing, names_of, store_of
+from plait.cli.common import (
+    Negative,
+    Options,
+    command_line,
+    is_number,
+    listing,
+    names_of,
+    store_of,
+)
 from plait.cli.documents import (
     diff_document,
     edge_document,
@@ -22,10 +31,11 @@ from plait.cli.documents import (
     step_document,
     trace_document,
 )
+from plait.cli.exits import ShellError
 from plait.cli.files import print_changes, print_patch
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, count_text
 from plait.cli.terminal import cut_text
-from plait.errors import NotPlaced
+from plait.errors import NotPlaced, UnknownPlace
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, diff_lines
@@ -51,7 +61,9 @@ def why(given: Options, session: str, what: str | None, prompt: bool) -> None:
     stood in the prompt of what decided.
     """
     value = given.open(session)
-    _print_answer(given, value, value.why(_subject_of(value, what), prompt=prompt))
+    with _number_errors(given, "why", value, what):
+        trace = value.why(_subject_of(value, what), prompt=prompt)
+    _print_answer(given, value, trace)
 
 
 @click.command(cls=Negative)
@@ -65,13 +77,31 @@ def influence(given: Options, session: str, what: str | None) -> None:
     that was said, or the id of an event. S@7 alone is that event.
     """
     value = given.open(session)
-    _print_answer(given, value, value.lineage.influence(_subject_of(value, what)))
+    with _number_errors(given, "influence", value, what):
+        trace = value.lineage.influence(_subject_of(value, what))
+    _print_answer(given, value, trace)
 
 
 def _subject_of(session: Session, what: str | None) -> str | int:
+    """Return the place or the text that is asked about. A number in quotes is a text."""
     if what is None:
         return session.seq
+    if is_number(what.strip('"')) and len(what) > 2 and what[0] == what[-1] == '"':
+        return what[1:-1]
     return int(what) if is_number(what) and what not in session.facts else what
+
+
+@contextmanager
+def _number_errors(
+    given: Options, verb: str, session: Session, what: str | None
+) -> Generator[None]:
+    """Raise the error of a number that is no place with the way to ask for it as a text."""
+    try:
+        yield
+    except UnknownPlace as error:
+        as_text = command_line(given, verb, session.short, f"'\"{what}\"'")
+        lines = [str(error), f"If it is a text that was said: {as_text}"]
+        raise ShellError(error, lines) from error
 
 
 def _print_answer(given: Options, session: Session, trace: Trace) -> None:

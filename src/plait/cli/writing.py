@@ -135,7 +135,7 @@ def new(
         tags=pairs("--tag", tags),
         budget=budget_of(limits),
         durability=durability,
-        store=address_of(given.address),
+        store=given.new_store,
         actor=given.actor_name,
     )
     print_session(given, session, f'plait say {session.short} "…"', f"plait show {session.short}")
@@ -341,7 +341,7 @@ def grant(given: Options, session: str, limits: str) -> None:
     LIMITS as in tokens=200000,cost_usd=1.5,wall_s=600,steps=40,tool_calls=100: instead of what was
     left of the one before.
     """
-    budget = parse_budget(limits)
+    budget = parse_budget(limits, "LIMITS")
     assert budget is not None
     before = given.open_last(session)
     print_written(given, before, before.budget.grant(budget, actor=given.actor_name))

@@ -32,6 +32,11 @@ class PlaitError(Exception):
         hide = _texts.hide
         super().__init__(*[hide(arg) if isinstance(arg, str) else arg for arg in args])
 
+    @property
+    def record_text(self) -> str:
+        """The text for a log, the shell or a web page: without steps of the caller's Python."""
+        return str(self)
+
 
 def brief(value: object) -> str:
     """Return the repr of a value, at most 60 characters of it."""

@@ -11,6 +11,19 @@ class EffectError(PlaitError):
     """Something was tried and failed. It is on record, and `session` is the value after it."""
 
     session: Any = None  # None: not known
+    _step: str = ""
+
+    def __init__(self, text: str, step: str = "") -> None:
+        """`step` is for the caller in Python: it is not recorded."""
+        super().__init__(f"{text} {step}" if step else text)
+        self._step = step
+
+    @property
+    def record_text(self) -> str:
+        return str(self).removesuffix(self._step).rstrip()
+
+
+_GO_ON = "It is recorded; go on from error.session."
 
 
 class ToolFailed(EffectError):
@@ -18,10 +31,7 @@ class ToolFailed(EffectError):
 
     def __init__(self, tool: str, kind: str, message: str, session: Any = None) -> None:
         self.tool, self.kind, self.message, self.session = tool, kind, message, session
-        super().__init__(
-            f"{tool} failed: {kind}: {without_full_stop(message)}. It is recorded; go on from"
-            " error.session."
-        )
+        super().__init__(f"{tool} failed: {kind}: {without_full_stop(message)}.", _GO_ON)
 
 
 class ModelFailed(EffectError):
@@ -39,8 +49,7 @@ class ModelFailed(EffectError):
         )
         tried = "once" if attempts == 1 else f"{attempts} times"
         super().__init__(
-            f"{model} did not answer, asked {tried}: {kind}: {without_full_stop(message)}. It is"
-            " recorded; go on from error.session."
+            f"{model} did not answer, asked {tried}: {kind}: {without_full_stop(message)}.", _GO_ON
         )
 
 
@@ -50,8 +59,8 @@ class ResultInvalid(EffectError):
     def __init__(self, agent: str, type: str, why: str, session: Any = None) -> None:
         self.agent, self.type, self.why, self.session = agent, type, why, session
         super().__init__(
-            f"{agent} was to return {type}: {why}. The answers are recorded; ask for less, or go on"
-            " from error.session."
+            f"{agent} was to return {type}: {without_full_stop(why)}.",
+            "The answers are recorded; ask for less, or go on from error.session.",
         )
 
 
@@ -69,8 +78,9 @@ class ChoiceInvalid(EffectError):
         )
         super().__init__(
             f"{selector} was to choose one of {', '.join(candidates)}, and answered"
-            f" {brief(answer)}. The answers are recorded; describe the candidates better, choose"
-            " by a rule, or go on from error.session."
+            f" {brief(answer)}.",
+            "The answers are recorded; describe the candidates better, choose by a rule, or go on"
+            " from error.session.",
         )
 
 
@@ -92,8 +102,7 @@ class GuardRefused(EffectError):
         self.agent, self.guard, self.what, self.reason = agent, guard, what, reason
         self.session = session
         super().__init__(
-            f"{guard} rejects the {what} of {agent}: {without_full_stop(reason)}. It is recorded;"
-            " go on from error.session."
+            f"{guard} rejects the {what} of {agent}: {without_full_stop(reason)}.", _GO_ON
         )
 
 
@@ -135,8 +144,8 @@ class BudgetExceeded(EffectError):
         step = "" if is_unpriced else f"{more}{less}"
         super().__init__(
             "the budget does not allow it:"
-            f" {why or f'{limit}, {asked:g} asked for and {left:g} left'}. It is recorded; {step}go"
-            " on from error.session."
+            f" {why or f'{limit}, {asked:g} asked for and {left:g} left'}.",
+            f"It is recorded; {step}go on from error.session.",
         )
 
 
@@ -151,6 +160,6 @@ class BranchFailed(EffectError):
     ) -> None:
         self.branch, self.why, self.session, self.branches = branch, why, session, branches or {}
         super().__init__(
-            f"branch {branch!r} failed: {why.rstrip('.')}. Nothing was merged; the branches are in"
-            " error.branches."
+            f"branch {branch!r} failed: {without_full_stop(why)}. Nothing was merged.",
+            "The branches are in error.branches.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.errors.base import brief
+from plait.errors.base import brief, without_full_stop
 from plait.errors.inputs import InvalidInput
 from plait.errors.sessions import SessionError
 
@@ -66,6 +66,7 @@ class TurnFailed(SessionError):
         self.session, self.at, self.why, self.can_resume = session, at, why, can_resume
         again = "say it again, with another key or none"
         step = f"{again}, or resume it: plait resume {session}" if can_resume else again
+        why = without_full_stop(why)
         super().__init__(
             f"the turn of session {session} that ended at {at} has no answer: {why}. Look at it"
             f" with `plait show {session}@{at}`; {step}."
@@ -129,9 +130,9 @@ class NeedsWorkflow(SessionError):
 
 
 class ReplayDiverged(SessionError):
-    """The program wants another step than the one on record.
+    """The program wants another step than the one on record. That step was not executed.
 
-    Nothing was executed and nothing written.
+    A replay has written nothing. A resume has written that it took the run over.
     """
 
     def __init__(
@@ -160,8 +161,8 @@ class ReplayDiverged(SessionError):
                     ),
                     *sides,
                     (
-                        "Nothing was executed. Put the program back as it was, or go on live in a"
-                        f" branch: whatif(session, at={max(1, at - 1)})"
+                        "The step was not executed. Put the program back as it was, or go on live"
+                        f" in a branch: whatif(session, at={max(1, at - 1)})"
                         + (_ACCEPT.format(session=session) if log else ".")
                     ),
                 ]

@@ -15,8 +15,8 @@ class NotPlaced(WorkspaceError):
     def __init__(self, session: str) -> None:
         self.session = session
         super().__init__(
-            f"session {session} has no workspace. Place it first, as in session.to('local',"
-            " './repo')."
+            f"session {session} has no workspace. Place it first: session.to('local', './repo'), or"
+            f" `plait to {session} local FOLDER`."
         )
 
 

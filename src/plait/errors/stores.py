@@ -177,8 +177,8 @@ class StaleHead(StoreError):
         """`run`: the run that is open there now, and took the log over."""
         self.log, self.expected, self.found, self.seq, self.run = log, expected, found, seq, run
         step = (
-            "keep the value that each verb returns (session = session.say(…)), or reload() it and"
-            " try again, or fork it to keep both"
+            "keep the session that each call returns (session = session.say(…), session ="
+            " agent(session)), or reload() it and try again, or fork it to keep both"
         )
         if run is not None:
             step = (
@@ -186,8 +186,8 @@ class StaleHead(StoreError):
                 " fork it to keep both"
             )
         super().__init__(
-            f"log {log} has moved on: its head is {found[:12]}… at {seq}, not"
-            f" {(expected or 'none')[:12]}…. Nothing was written; {step}."
+            f"session {log[-12:-4] or log} has moved on, to event {seq}: this value of it is from"
+            f" before. Nothing was written; {step}."
         )
 
 

@@ -8,6 +8,7 @@ in between are passed over, and events that were rewound are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 
 import msgspec
@@ -344,11 +345,20 @@ def _comparable(body: Body) -> Body:
     failure = getattr(body, "failure", None)
     if isinstance(failure, k.Failure):
         # a branch that is stopped is told so in other words each time
-        message = "" if failure.kind == "Cancelled" else failure.message
+        message = "" if failure.kind == "Cancelled" else _without_advice(failure.message)
         body = msgspec.structs.replace(
             body, failure=msgspec.structs.replace(failure, traceback="", message=message)
         )
     return without_measured(body)
+
+
+def _without_advice(message: str) -> str:
+    """Return the text of a failure without the step for callers in Python, which earlier versions
+    recorded with it.
+    """
+    if not message.endswith("error.session."):
+        return message
+    return re.split(r" (?:It is|The answers are) recorded; ", message)[0]
 
 
 def _tool_of(step: Event) -> str:

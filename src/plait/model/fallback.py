@@ -76,14 +76,17 @@ def models_listed(model: Any) -> list[Any] | None:
 
 
 def check_models(model: Any) -> Any:
-    """Return a model or a list of models as it was given, or raise InvalidValue if the list is
-    empty or has two of one name.
+    """Return a model or a list of models as it was given, or raise InvalidValue if it is none, or
+    if the list is empty or has two of one name.
     """
     listed = models_listed(model)
     if isinstance(model, str) and SEPARATOR in model:
         _check_names(split_names(model))
     elif listed is not None:
         _check_names([_name_of(each) for each in listed])
+    elif model is not None and not isinstance(getattr(model, "name", model), str):
+        kind = type(cast("object", model)).__name__
+        raise InvalidValue("model", f"a {kind} is not a model", "pass a name, as in 'openai:gpt-5'")
     return cast("Any", model)
 
 

@@ -143,6 +143,9 @@ class Endpoint:
             )
         except Exception as error:
             self._raise(error)
+        # the SDK returns a body that is not declared as JSON as a text
+        if isinstance(found, str) and found.lstrip().startswith(_STREAM_STARTS):
+            raise Fault("MalformedReply", _UNWANTED_STREAM)
         return an_object(found)
 
     async def events(
@@ -196,6 +199,13 @@ class Endpoint:
         text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/*=-]+", r"\1 ***", text)
         text = " ".join(re.sub(r"\bsk-[\w*.-]{4,}", "sk-***", text).split())
         return whole_characters(text if len(text) <= MESSAGE_MAX else text[: MESSAGE_MAX - 1] + "…")
+
+
+_STREAM_STARTS = ("data:", "event:", "id:", ": ")
+_UNWANTED_STREAM = (
+    "an event stream came, though none was asked for (content-type text/event-stream). Let the"
+    " server answer whole, or stream the answer: agent.stream(session)"
+)
 
 
 async def _read_events(chunks: AsyncIterator[bytes], last: frozenset[str]) -> AsyncGenerator[Item]:

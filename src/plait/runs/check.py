@@ -13,7 +13,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.event import kinds as k
 from plait.ids import LogId
 from plait.journal.recorded_run import RecordedRun, first_run, last_run
-from plait.program import ProgramCall, find_program_call, load
+from plait.program import ProgramCall, find_code, find_program_call, load
 from plait.runs.changes import try_program
 from plait.runtime.registry import is_going_on
 from plait.runtime.start import source_revision
@@ -49,14 +49,20 @@ def check_runs(store: Store, target: str | None = None) -> Iterator[CheckedRun]:
 
     `target` is a module, a file, MODULE:NAME or FILE.py:NAME. None: each run is checked with the
     program that its log names.
+
+    A target of which no run is open is loaded, so that one which does not exist is refused.
     """
     where, name = _split(target)
+    is_named = False
     for session, run in open_runs_in(store):
         first = first_run(store, run)
         if target is not None and not _is_of(first, where, name):
             continue
+        is_named = True
         if not is_going_on(run.id):
             yield _check(session, run, first, where)
+    if target is not None and not is_named:
+        find_code(where, name)
 
 
 def open_runs_in(store: Store) -> Iterator[tuple[Session, RecordedRun]]:
@@ -73,6 +79,7 @@ def open_runs_in(store: Store) -> Iterator[tuple[Session, RecordedRun]]:
 
 
 def _split(target: str | None) -> tuple[str, str]:
+    """Return the module or file of a target, and the name in it, "" if there is none."""
     where, colon, name = (target or "").rpartition(":")
     if target is not None and not target.strip(":"):
         raise InvalidValue("target", f"{target!r} names no code", "write MODULE, or FILE.py:NAME")

@@ -9,7 +9,7 @@ from typing import Any, cast
 from warnings import warn, warn_explicit
 
 from plait.errors import InstructionFailed, InvalidValue, NoModel
-from plait.errors.base import spelling_step
+from plait.errors.spelling import check_argument_names
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.strict import check_text
@@ -17,7 +17,7 @@ from plait.ids import Digest
 from plait.inside import ends_run
 from plait.model import find
 from plait.model.base import Choice, Model
-from plait.model.fallback import Models, find_list, models_listed
+from plait.model.fallback import Models, find_list, models_listed, name_of_models
 from plait.model.settings import default_model
 from plait.runtime.effects import Record
 from plait.runtime.failures import text_of_error
@@ -27,11 +27,26 @@ from plait.runtime.replies import WRAPPED, WRAPPER
 from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.ports import Act, Draft
-from plait.session.typed import schema_of, to_type
+from plait.session.typed import name_of, schema_of, to_type
 from plait.tool import Tool
 
 Instruction = str | Callable[[Session], str]
 _CHOICES: Mapping[str, Choice] = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def brief_text(
+    instruction: Instruction, models: Models | None, tools: Iterable[str], returns: Any
+) -> str:
+    """Return the text between the brackets of an agent when it is printed."""
+    summary, model, names = instruction_name(instruction), name_of_models(models), ", ".join(tools)
+    parts = [repr(summary if len(summary) <= 60 else summary[:59] + "…")]
+    if model:
+        parts.append(f"model={model}")
+    if names:
+        parts.append(f"tools=[{names}]")
+    if returns is not None:
+        parts.append(f"returns={name_of(returns)}")
+    return ", ".join(parts)
 
 
 # ── when it is made ──────────────────────────────────────────────────────────────────────────
@@ -39,13 +54,9 @@ _CHOICES: Mapping[str, Choice] = {"auto": "auto", "required": "any", "none": "no
 
 def check_spelling(given: Iterable[str], init: Callable[..., object]) -> None:
     """Raise for an argument that an agent does not have, with the name that was probably meant."""
-    names = init.__code__.co_varnames[
-        1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount
-    ]
-    for name in given:
-        if name not in names:
-            step = spelling_step(name, names, _MEANT)
-            raise InvalidValue(name, "an Agent has no such argument", step)
+    code = init.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    check_argument_names("an Agent", given, names, _MEANT)
 
 
 # Names that other libraries have for the same.
@@ -67,27 +78,35 @@ _MEANT = {
 
 
 class UndescribedTool(UserWarning):
-    """A tool that a model knows by its name alone."""
+    """A tool that a model knows by its name alone, or whose arguments may be anything."""
 
 
 def warn_of_undescribed(tools: Iterable[object]) -> None:
-    """Warn of tools without a docstring: a model decides by it when to call them.
-
-    The warning is for the line of the function, so it is printed once for each function.
+    """Warn of tools without a docstring, by which a model decides when to call them, and of those
+    with parameters without a type, for which it may pass anything.
     """
     for tool in tools:
         if isinstance(tool, Tool) and not tool.description:
             step = "Write a docstring, or pass description= to @tool."
-            text = f"the tool {tool.name} has no docstring: a model is told its name alone. {step}"
-            given: Any = cast("Tool[..., Any]", tool).function
-            function = inspect.unwrap(getattr(given, "__func__", given))
-            if not inspect.isfunction(function):
-                warn(text, UndescribedTool, stacklevel=3)
-                continue
-            code, names = function.__code__, function.__globals__
-            seen = names.setdefault("__warningregistry__", {})
-            where = code.co_filename, code.co_firstlineno, function.__module__
-            warn_explicit(text, UndescribedTool, *where, seen, names)
+            why = f"the tool {tool.name} has no docstring: a model is told its name alone. {step}"
+            _warn_of_tool(cast("Tool[..., Any]", tool), why)
+        if isinstance(tool, Tool) and tool.untyped:
+            names, step = ", ".join(tool.untyped), f"Annotate it: {tool.untyped[0]}: str."
+            why = f"the tool {tool.name} takes {names} without a type: a model may pass anything"
+            _warn_of_tool(cast("Tool[..., Any]", tool), f"{why}. {step}")
+
+
+def _warn_of_tool(tool: Tool[..., Any], text: str) -> None:
+    """Warn for the line of the function, so that it is printed once for each function."""
+    given: Any = tool.function
+    function = inspect.unwrap(getattr(given, "__func__", given))
+    if not inspect.isfunction(function):
+        warn(text, UndescribedTool, stacklevel=4)
+        return
+    code, names = function.__code__, function.__globals__
+    seen = names.setdefault("__warningregistry__", {})
+    where = code.co_filename, code.co_firstlineno, function.__module__
+    warn_explicit(text, UndescribedTool, *where, seen, names)
 
 
 def check_instruction(instruction: object) -> None:

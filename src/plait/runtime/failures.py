@@ -7,6 +7,7 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+from plait.errors import PlaitError
 from plait.event.kinds import Failure
 
 TRACEBACK_MAX, MESSAGE_MAX = 8_000, 4_000
@@ -20,8 +21,9 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def text_of_error(error: BaseException) -> str:
+    """Return the text of an error without advice that only its caller in Python can follow."""
     try:
-        text = str(error)
+        text = error.record_text if isinstance(error, PlaitError) else str(error)
     except Exception:
         text = "(it cannot be told in words)"
     return bounded_text(text) or type(error).__name__

@@ -19,6 +19,10 @@ from plait import secrets
 from plait.errors import PlaitError
 from plait.inside import Stop
 
+# modules that hand errors from one thread or task to another
+_LIBRARY = tuple(
+    str(Path(os.__file__).parent / name) + os.sep for name in ("concurrent", "asyncio")
+) + (str(Path(os.__file__).parent / "threading.py"),)
 _OURS = f"{Path(__file__).parents[1]}{os.sep}"
 
 
@@ -51,7 +55,7 @@ def _leave_out_frames(
     stack = described.stack
     is_told = isinstance(error, (PlaitError, Stop))
     if stack and error is not None and (is_told or not _is_ours(stack[-1])):
-        kept = [frame for frame in stack if not _is_ours(frame)]
+        kept = _own_frames(stack, is_told)
         if kept and len(kept) < len(stack):
             described.stack = traceback.StackSummary.from_list(kept)
     if depth < 10 and error is not None:
@@ -61,6 +65,20 @@ def _leave_out_frames(
         ):
             if below is not None:
                 _leave_out_frames(below, cause, depth + 1)
+
+
+def _own_frames(stack: traceback.StackSummary, is_told: bool) -> list[traceback.FrameSummary]:
+    """Return the frames of the program. If the error `is_told` by us, those of the standard library
+    that ours called, as the one that hands an error from thread to thread, are left out, too.
+    """
+    kept: list[traceback.FrameSummary] = []
+    is_below = False  # True: the frames before lead from ours through the library
+    for frame in stack:
+        is_library = is_told and frame.filename.startswith(_LIBRARY)
+        is_below = _is_ours(frame) or (is_below and is_library)
+        if not is_below:
+            kept.append(frame)
+    return kept
 
 
 def _is_ours(frame: traceback.FrameSummary) -> bool:

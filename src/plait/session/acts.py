@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Never, Self, cast
 
 from plait.errors import InvalidValue
 from plait.event import Json
@@ -22,22 +22,33 @@ from plait.session.value import next_value
 _IN_RUN = "do it in the workflow, with the value that its forward has"
 
 
+def _refuse_unnamed(unnamed: Sequence[object]) -> None:
+    if unnamed:
+        raise InvalidValue(
+            "arguments",
+            f"{value_text(unnamed[0])} is passed without a name",
+            "pass arguments of the tool by name: session.use(tool, name=…)",
+        )
+
+
 class Acting(Reading):
     """A place in a log from which one can act."""
 
     __slots__ = ()
 
-    def use(self, tool: object, /, **arguments: Json) -> Self:
+    def use(self, tool: object, /, *unnamed: Never, **arguments: Json) -> Self:
         """Run a tool as the program's own act; `session.result` is its result.
 
         `reason=` says why, in words, and is recorded with the call, unless the tool has a parameter
         of that name.
         """
+        _refuse_unnamed(unnamed)
         refuse_if_busy(self, "use a tool", "use it in a fork: session.fork().use(…)")
         return value_from_host(self, host("use a tool").use(self, tool, arguments))
 
-    async def ause(self, tool: object, /, **arguments: Json) -> Self:
+    async def ause(self, tool: object, /, *unnamed: Never, **arguments: Json) -> Self:
         """Run a tool as `use` does, in an event loop."""
+        _refuse_unnamed(unnamed)
         refuse_if_busy(self, "use a tool", "use it in a fork: session.fork()")
         return value_from_host(self, await host("use a tool").ause(self, tool, arguments))
 
@@ -132,7 +143,10 @@ class Acting(Reading):
         approver: Callable[..., Any] | None = None,
         answerer: Callable[..., Any] | None = None,
     ) -> Self:
-        """Do the same in an event loop. If the caller is cancelled, the turn goes on to its end."""
+        """Say something, and have the workflow answer, as `turn` does, in an event loop.
+
+        If the caller is cancelled, the turn goes on to its end.
+        """
         watch = {"on_event": on_event, "approver": approver, "answerer": answerer}
         found = await turns("take turns").aturn(
             self, content, workflow, wait=wait, key=key, actor=actor, **watch

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from types import FunctionType
+from typing import Literal, Never
 
 from plait.errors import InvalidValue, NotSettled, UnknownKey
+from plait.errors.spelling import answer_other_names, check_argument_names
 from plait.event import Body, Event, Json
 from plait.event.kinds import (
     Budget,
@@ -63,6 +65,7 @@ from plait.session.life import Life, check_may
 from plait.session.merge import is_about_files
 from plait.session.merging import Resolve, merge_into
 from plait.session.ports import UNNAMED, Draft, Position, is_bound, writer_of
+from plait.session.reading import Reading
 from plait.session.state import FactKind, PendingKind, state_digest
 from plait.session.turn_rows import check_queue_is_empty
 from plait.session.value import open_run_of, value_with
@@ -86,11 +89,16 @@ class Session(Acting):
         durability: Literal["full", "async"] | None = None,
         store: str | Path | Store | None = None,
         actor: str | None = None,
+        **unknown: Never,
     ) -> None:
         """Open a new session and say something in it.
 
         It is on disk when this returns, unless it is to be written `async`.
         """
+        if unknown:
+            check_argument_names(
+                "a Session", unknown, Session.__init__.__kwdefaults__ or (), _OTHER_ARGUMENTS
+            )
         writer, address = writer_of(None), address_of(store)
         check_durability(durability)
         for name, text in (("title", title), ("user", user or ""), ("project", project or "")):
@@ -411,6 +419,42 @@ class Session(Acting):
             raise InvalidValue("reason", f"{value_text(reason)} is not a text", "say it in words")
         body = FactRecorded(check_key(key), value, kind, review_by, reason)
         return append_to(self, body, "take facts", actor=actor, because=because)
+
+
+# Arguments of a session as other libraries call them, each with ours.
+_OTHER_ARGUMENTS = {
+    "thread_id": "Session.open(ID) to go on with a session, and keep session.id of a new one",
+    "session_id": "Session.open(ID) to go on with a session, and keep session.id of a new one",
+    "id": "Session.open(ID) to go on with a session, and keep session.id of a new one",
+    "messages": 'the first message without a name: Session("Hi")',
+    "input": 'the first message without a name: Session("Hi")',
+    "name": "title=",
+    "metadata": "tags=",
+    "checkpointer": "store=",
+    "db_path": "store=",
+}
+_TEXT = "session.text is the last message; session.result a typed answer, or that of the last tool"
+answer_other_names(
+    Session,
+    {
+        "state": "it is session.messages, session.facts and session.scratch",
+        "values": "it is session.messages, session.facts and session.scratch",
+        "output": _TEXT,
+        "final_output": _TEXT,
+        "content": _TEXT,
+        "history": "session.messages has the messages, session.events all that happened",
+        "thread_id": "session.id is its id, session.short the one to type",
+        "session_id": "session.id is its id, session.short the one to type",
+        "invoke": "call the workflow with it: session = agent(session)",
+        "append": "session = session.say(…) adds a message",
+        "add_message": "session = session.say(…) adds a message",
+    },
+)
+# a wrong call is told of by the name that users know
+for _owner in (Acting, Reading):
+    for _method in vars(_owner).values():
+        if isinstance(_method, FunctionType):
+            _method.__qualname__ = f"{Session.__name__}.{_method.__name__}"
 
 
 def session_at(position: Position) -> Session:

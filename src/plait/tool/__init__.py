@@ -28,6 +28,7 @@ from typing import (
 import msgspec
 
 from plait.errors import BadTool
+from plait.errors.spelling import check_argument_names
 from plait.event import Json
 from plait.event.kinds import EffectClass, Placement
 from plait.fingerprint import Fingerprint, fingerprint, own_types
@@ -35,7 +36,7 @@ from plait.ids import digest
 from plait.inside import ends_run
 from plait.session.typed import result_schema_of, schema_of, to_json, to_type
 from plait.tool.changes import difference
-from plait.tool.checks import check_tool
+from plait.tool.checks import OTHER_NAMES, check_tool
 from plait.tool.signature import (
     KEY,
     SANDBOX,
@@ -148,6 +149,7 @@ class Tool(Generic[P, R]):
         self.asks = False  # True: a person answers instead of a function
         self.returns: Any = Any  # the type that its signature promises. Any: none
         self.takes: tuple[Any, ...] = ()  # the types that its arguments are made to be
+        self.untyped: tuple[str, ...] = ()  # the arguments that have no type
         self._convert = convert
         self.__doc__ = function.__doc__
         self.__name__ = name
@@ -354,6 +356,7 @@ def tool(
     taints: str = "tool",
     effect_of: EffectOf | None = None,
     version: str | None = None,
+    **unknown: Any,
 ) -> Any:
     """Make a function a tool. `attempts` above 1, for calls that may be repeated, runs it again
     when it raises: after `wait_s`, doubled for each further attempt, and spread by lot.
@@ -374,6 +377,8 @@ def tool(
     `version=` names the version that consent is for, where it cannot be read off the function:
     change it whenever the tool does something else.
     """
+    if unknown:
+        check_argument_names("@tool", unknown, tool.__kwdefaults__ or (), OTHER_NAMES)
     here = inspect.currentframe()
     # types may be defined beside the function
     around = here.f_back.f_locals if here is not None and here.f_back is not None else {}
@@ -468,6 +473,7 @@ def _make_tool(
         **more,
     )
     made.takes = tuple(field[1] for field in fields)
+    made.untyped = tuple(field[0] for field in fields if field[0] not in signature.hints)
     made.returns = signature.hints.get("return", Any)
     return made
 

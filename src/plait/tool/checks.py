@@ -107,3 +107,20 @@ def _check_companion(
                 f"{name}= has a parameter {wanted.name!r}, which the tool does not have",
                 f"name parameters of the tool, {KEY} or {SESSION}",
             )
+
+
+# Arguments of @tool as other libraries call them, each with ours.
+OTHER_NAMES = {
+    "retries": "attempts=",
+    "max_retries": "attempts=",
+    "retry": "attempts=",
+    "name_override": "name=",
+    "description_override": "description=",
+    "doc": "description=",
+    "timeout": "timeout_s=",
+    "idempotent": 'effect="idempotent"',
+    "needs_approval": 'Agent(policy=Policy(Ask("NAME")))',
+    "requires_confirmation": 'Agent(policy=Policy(Ask("NAME")))',
+    "args_schema": "types at the parameters of the function",
+    "parse_docstring": "the docstring alone: it is read",
+}
