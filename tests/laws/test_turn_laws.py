@@ -2,8 +2,8 @@
 queue, whatever happens to the clients and to the processes that run.
 
 Clients post, look and act in any order, and so do keepers of the queue; a client may go away before
-its turn, and a process may end, or let go of its run, before any write of a run. In the end all are gone: the status tells
-if anything is left, and a resume takes all of it.
+its turn, and a process may end, or let go of its run, before any write of a run. In the end all are
+gone: the status tells if anything is left, and a resume takes all of it.
 """
 
 from __future__ import annotations
