@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import _thread
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Event, Semaphore, Thread
+from threading import Event, Semaphore, Thread, main_thread
 
 from plait import Session, Workflow, resume, tool
 
@@ -39,7 +38,8 @@ def look(name: str) -> str:
     began.append(name)
     if not is_resumed.is_set():
         if len(began) == INTERRUPT_AT:
-            os.kill(os.getpid(), signal.SIGINT)
+            # to the main thread: another one that took it would not wake that one
+            signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
         if len(began) >= INTERRUPT_AT:
             interrupted.wait(60)
     return name
