@@ -91,14 +91,19 @@ def find_code(where: str, name: str, what: str = "workflow") -> Any:
     found: Any = module
     for part in name.split(".") if name else ():
         if not hasattr(found, part):
-            is_meant = _is_from if what == "workflow" else _is_function_from
-            there = [
-                each for each, value in vars(module).items() if is_meant(value, module.__name__)
-            ]
-            step = f"it has: {', '.join(there) or f'no {what}s'}"
+            step = f"it has: {', '.join(_names_in(module, what)) or f'no {what}s'}"
             raise InvalidValue(what, f"{where} has no {name!r}", step)
         found = getattr(found, part)
     return found
+
+
+def check_target(where: str, name: str) -> None:
+    """Raise unless there is such a module, and the value of this name in it can be a workflow."""
+    found, module = find_code(where, name), find_code(where, "")
+    kinds = (_is_from, _is_function_from)
+    if name and not any(is_meant(found, module.__name__) for is_meant in kinds):
+        step = f"it has: {', '.join(_names_in(module, 'workflow')) or 'no workflows'}"
+        raise InvalidValue("workflow", f"{where}:{name} is not a workflow", step)
 
 
 def recorded_program(
@@ -148,6 +153,11 @@ def check_workflow(workflow: object) -> None:
         raise InvalidValue(
             "workflow", f"{what} is not a workflow", "pass an object of it: Repair()"
         )
+
+
+def _names_in(module: ModuleType, what: str) -> list[str]:
+    is_meant = _is_from if what == "workflow" else _is_function_from
+    return [each for each, value in vars(module).items() if is_meant(value, module.__name__)]
 
 
 def _is_from(value: Any, module: str) -> bool:

@@ -118,6 +118,7 @@ def test_check_tells_of_programs_that_are_gone(shell: Shell, folder: Path) -> No
         ("leters.py", "leters.py"),
         ("leters", "there is no module 'leters'"),
         ("letters.py:Nope", "it has: Letters, Other"),
+        ("letters.py:tool", "letters.py:tool is not a workflow"),
         ("leters.py:Letters", "leters.py"),
     ],
 )

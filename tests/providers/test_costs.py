@@ -162,7 +162,7 @@ def test_a_budget_in_dollars_binds_a_server_with_a_price(wire: Wire, chat: Chat)
     wire.play(*[said("Fine.", {"prompt_tokens": 1000, "completion_tokens": 0})] * 5)
     agent = Agent("x", model=chat(price=(10.0, 10.0)), parameters={"tokens_max": 10})
     session = Session("go", budget=Budget(cost_usd_max=0.025))
-    with pytest.raises(BudgetExceeded, match="cost_usd"):
+    with pytest.raises(BudgetExceeded, match="US dollars are left"):
         for _ in range(5):
             session = agent(session.say("more"))
     assert len(wire.requests) == 3

@@ -22,9 +22,9 @@ from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
 from plait.cli.terminal import cut_text
-from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld
+from plait.errors import BudgetExceeded, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld
 from plait.event import Event
-from plait.event.kinds import ToolRequested
+from plait.event.kinds import BudgetRefused, BudgetSet, ToolRequested
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
@@ -144,16 +144,14 @@ class RunAttendant:
             click.echo(clean(text, lines=True))
 
     def _exit_if_cut_short(self, session: Session) -> None:
-        """Exit with NO_BUDGET if the run was cut short. It finished with an answer, so only the
-        exit code tells the caller.
+        """Exit with NO_BUDGET if the run was cut short, and was granted no more since. It finished
+        with an answer, so only the exit code tells the caller.
         """
         runs = session.runs
         first = runs[-1].first if runs else session.seq
-        spent = [
-            event
-            for event in store_at(session.store).read(session.id, first, kinds={"BudgetRefused"})
-        ]
-        if spent:
+        kinds = {BudgetRefused.__name__, BudgetSet.__name__}
+        spent = list(store_at(session.store).read(session.id, first, kinds=kinds))
+        if spent and spent[-1].kind == BudgetRefused.__name__:
             if not self.mute:
                 grant = command_line(self.given, "grant", session.short, "LIMITS")
                 self.progress.out.line(
@@ -214,6 +212,12 @@ class RunAttendant:
         click.echo(f"interrupted; go on with: {resume}", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
 
+    def _first_step(self, outcome: RunEnd) -> str:
+        if not isinstance(outcome.error, BudgetExceeded):
+            return "go on when the cause is gone"
+        grant = command_line(self.given, "grant", outcome.session.short, "LIMITS")
+        return f"give it more with {grant}, then go on"
+
     def failure_error(self, outcome: RunEnd) -> ShellError:
         """Return the error that tells of a run that failed or was cancelled."""
         session, error = outcome.session, outcome.error
@@ -227,7 +231,7 @@ class RunAttendant:
                 f"on record: session {session.short}, {count_text(session.seq, 'event')}; the last"
                 f" is @{last.seq}, {told}"
             ),
-            *([] if ended else [f"go on when the cause is gone: {resume}"]),
+            *([] if ended else [f"{self._first_step(outcome)}: {resume}"]),
             f"look at it: {command_line(self.given, 'log', session.short)}",
         ]
         details: Document = {

@@ -248,7 +248,10 @@ def filters(command: Any) -> Any:
             help="From then on: 10m, 2h, 3d back from the last event, or 2026-11-15T20:30 (UTC).",
         ),
         click.option(
-            "--actor", "by", metavar="WHO", help="By this principal; the name alone is enough."
+            "--actor",
+            "by",
+            metavar="WHO",
+            help="By this principal, as in agent:team/lead, or team/lead alone.",
         ),
         click.option(
             "--kind",

@@ -13,7 +13,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.event import kinds as k
 from plait.ids import LogId
 from plait.journal.recorded_run import RecordedRun, first_run, last_run
-from plait.program import ProgramCall, find_code, find_program_call, load
+from plait.program import ProgramCall, check_target, find_program_call, load
 from plait.runs.changes import try_program
 from plait.runtime.registry import is_going_on
 from plait.runtime.start import source_revision
@@ -62,7 +62,7 @@ def check_runs(store: Store, target: str | None = None) -> Iterator[CheckedRun]:
         if not is_going_on(run.id):
             yield _check(session, run, first, where)
     if target is not None and not is_named:
-        find_code(where, name)
+        check_target(where, name)
 
 
 def open_runs_in(store: Store) -> Iterator[tuple[Session, RecordedRun]]:
