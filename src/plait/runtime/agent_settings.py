@@ -103,10 +103,10 @@ def _warn_of_tool(tool: Tool[..., Any], text: str) -> None:
     if not inspect.isfunction(function):
         warn(text, UndescribedTool, stacklevel=4)
         return
-    code, names = function.__code__, function.__globals__
-    seen = names.setdefault("__warningregistry__", {})
+    code = function.__code__
+    seen = function.__globals__.setdefault("__warningregistry__", {})
     where = code.co_filename, code.co_firstlineno, function.__module__
-    warn_explicit(text, UndescribedTool, *where, seen, names)
+    warn_explicit(text, UndescribedTool, *where, seen)
 
 
 def check_instruction(instruction: object) -> None:
