@@ -127,7 +127,9 @@ def test_a_verb_from_outside_never_makes_the_run_fail(verb: str) -> None:
         return
     done = runs(session)
     assert done.runs[-1].status == "finished" and done.text == "went on"
-    assert bool(failures) == (VERBS[verb][0] == "refused" or verb in DECISIONS)
+    # code of a run would wait for its own end, and post the message again when it is resumed
+    is_refused = VERBS[verb][0] == "refused" or verb in (*DECISIONS, *OF_ROOTS)
+    assert bool(failures) == is_refused
     assert all("Nothing was written" in str(error) for error in failures)
     assert replay(done, Steps()).head == done.head
 
@@ -184,7 +186,8 @@ def test_a_run_that_waits_is_open_too(verb: str) -> None:
     session = parked(Session("go", store="memory:"))
     assert VERBS[verb][1](session) is session and session.reload() == session
     session.inbox.signal("go")
-    assert resume(session, Waits()).text == "went on"
+    # after the run, the messages that wait are answered
+    assert [each.text for each in resume(session, Waits()).messages].count("went on") == 1
 
 
 def test_a_verb_that_the_word_for_is_another_says_which() -> None:
