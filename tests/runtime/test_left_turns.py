@@ -7,7 +7,7 @@ import signal
 from collections.abc import Generator
 from contextlib import closing
 from threading import Event as Flag
-from threading import Thread, main_thread
+from threading import Thread, current_thread, main_thread
 from typing import Any, cast
 
 import pytest
@@ -35,6 +35,7 @@ from plait.errors import (
 )
 from plait.journal.stops import Cancelled
 from plait.policy import Ask, Policy
+from plait.runs import turn_queue
 from plait.runs.turn_drivers import answer_queue
 from plait.runs.turn_queue import LOOK_AHEAD, QueueKeeper, TakeTurn
 from plait.runs.turns import TurnClient
@@ -351,6 +352,31 @@ def test_a_second_client_of_a_turn_hears_its_events(session: Session) -> None:
     assert events == list(store_at(session.store).read(session.id, run.first, now.seq))
     assert rest[-1] == now and now.text == "done"
     assert list(steps.stream_turn(session, "go", key="r-1")) == [now], "it is over: no events"
+
+
+def test_a_second_client_hears_the_end_of_a_run_that_ends_while_it_looks(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds a run that is open in what it has read, and that no process has any more."""
+    steps, allowed = Steps(), turn_queue.check_turns_allowed
+    first = Thread(target=lambda: session.turn("go", steps, key="r-1"))
+    first.start()
+    steps.wait_until_begun()
+    items = steps.stream_turn(session, "go", key="r-1")
+    heard = [next(items)]
+
+    def end_and_check(read: Session) -> None:
+        if current_thread() is not first:
+            steps.go_on()
+            first.join()
+        allowed(read)
+
+    monkeypatch.setattr(turn_queue, "check_turns_allowed", end_and_check)
+    heard += items
+    now = session.reload()
+    events = [each for each in heard if isinstance(each, Event)]
+    assert events == list(store_at(session.store).read(session.id, now.runs[-1].first, now.seq))
+    assert heard[-1] == now
 
 
 def test_the_events_of_a_turn_that_runs_elsewhere_on_an_event_loop(session: Session) -> None:

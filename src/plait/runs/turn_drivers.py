@@ -15,7 +15,7 @@ from typing import Any
 from plait.event import Event
 from plait.model.base import Delta
 from plait.runs.take_up import aresume_run, resume_run
-from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, WaitFor
+from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp, WaitFor
 from plait.runs.turns import TurnClient
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
@@ -64,6 +64,8 @@ def _drive(client: QueueClient) -> Session:
             finally:
                 client.wake_next()
             if client.is_own(step):
+                if isinstance(step, TakeUp):
+                    client.end_step(after)
                 return after
     finally:
         client.release()
@@ -98,6 +100,8 @@ async def _adrive(client: QueueClient) -> Session:
             finally:
                 await run_in_thread(client.wake_next)
             if client.is_own(step):
+                if isinstance(step, TakeUp):
+                    await run_in_thread(partial(client.end_step, after))
                 return after
     finally:
         client.release()

@@ -144,7 +144,7 @@ class QueueClient:
 
     def call_of(self, step: TakeTurn, on_start: Callable[[EnteredCall], object]) -> Invocation:
         """Describe the call that answers a turn."""
-        call = self._program_of(step.turn).invocation(step.session, watch=self._watch_of(step))
+        call = self._program_of(step.turn).invocation(step.session, watch=self.watch_of(step))
         return msgspec.structs.replace(call, turn=step.turn, on_start=on_start)
 
     def _program_of(self, turn: Event) -> Workflow:
@@ -173,10 +173,13 @@ class QueueClient:
         is_same = own is not None and step.run.workflow == import_path(type(own))
         # a keeper has one only if a person has named it, for this session
         is_meant = is_same or self.own is None
-        return step.session, own if is_meant else None, self._watch_of(step)
+        return step.session, own if is_meant else None, self.watch_of(step)
 
-    def _watch_of(self, step: TakeTurn | TakeUp) -> Watch:
+    def watch_of(self, step: TakeTurn | TakeUp) -> Watch:
         return self.watch if self.own is None or self.is_own(step) else NOBODY
+
+    def end_step(self, after: Session) -> None:
+        """Tell the listener what it has not heard of the client's own turn, up to this value."""
 
     def is_own(self, step: TakeTurn | TakeUp) -> bool:
         """True if a step is one of the turn that this client attends to."""

@@ -24,11 +24,13 @@ from plait.event.hidden import without_secrets
 from plait.ids import Digest
 from plait.journal.recorded_run import last_run
 from plait.journal.writer import direct_writer
+from plait.model.base import Delta
 from plait.program import check_arguments, check_workflow
 from plait.runs.turn_queue import (
     LOOK_AHEAD,
     QueueClient,
     Step,
+    TakeTurn,
     TakeUp,
     WaitFor,
     check_turns_allowed,
@@ -37,7 +39,7 @@ from plait.runtime.attendants import Watch, note_heard_events
 from plait.runtime.end import outside
 from plait.runtime.executing import executing
 from plait.runtime.invoke import check_call
-from plait.runtime.listeners import Listeners
+from plait.runtime.listeners import Listeners, OnEvent
 from plait.runtime.names import import_path
 from plait.session import Session
 from plait.session.acting import acting_in
@@ -128,6 +130,16 @@ class TurnClient(QueueClient):
             raise TurnFailed(here.short, seq, why)
         return session_at(Position(here.store, here.id, seq, event.id))
 
+    def watch_of(self, step: TakeTurn | TakeUp) -> Watch:
+        watch = super().watch_of(step)
+        if self._told is None or not self.is_own(step):
+            return watch
+        return watch._replace(on_event=self._told.pass_on)
+
+    def end_step(self, after: Session) -> None:
+        if self._told is not None:  # the run may have ended before it was to be taken up
+            self._told.tell(after.seq)
+
     def _follow_run(self) -> None:
         """Tell the listener of the events that another client's run of this turn has written."""
         if self._told is None:
@@ -135,7 +147,8 @@ class TurnClient(QueueClient):
             if self.watch.on_event is None or self._posted is not None or run is None:
                 return
             watch = note_heard_events(self.watch, self.session)
-            self._told = _ToldEvents(self.session, Listeners(watch.on_event), int(str(run["seq"])))
+            assert watch.on_event is not None
+            self._told = _ToldEvents(self.session, watch.on_event, int(str(run["seq"])))
         self._told.tell(self.session.seq)
 
     # ── the lock ─────────────────────────────────────────────────────────────────────────────
@@ -196,8 +209,15 @@ def _is_last_run(session: Session, run: str) -> bool:
 class _ToldEvents:
     """Tells a listener the events of a log, each once, from a seq on."""
 
-    def __init__(self, session: Session, listeners: Listeners, first: int) -> None:
-        self._session, self._listeners, self._next = session, listeners, first
+    def __init__(self, session: Session, on_event: OnEvent, first: int) -> None:
+        self._session, self._on_event, self._next = session, on_event, first
+        self._listeners = Listeners(on_event)
+
+    def pass_on(self, item: Event | Delta) -> object:
+        """Tell what the run says itself, now that it goes on in this process."""
+        if isinstance(item, Event) and item.log == self._session.id:
+            self._next = max(self._next, item.seq + 1)
+        return self._on_event(item)
 
     def tell(self, last: int) -> None:
         """Tell the events up to this one."""
