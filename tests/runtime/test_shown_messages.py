@@ -1,4 +1,4 @@
-"""What a person in a chat gets to see: messages and streams, with and without guards."""
+"""Messages and streams as a person in a chat gets to see them, with and without guards."""
 
 from __future__ import annotations
 

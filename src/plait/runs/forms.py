@@ -76,13 +76,9 @@ def astream_resume(
     **how: Any,
 ) -> AsyncItems:
     """Do the same on the caller's event loop."""
-    first = how.pop("on_event", None)
-
-    def work(put: Put) -> Any:
-        heard = hear_also(Watch(first), put).on_event
-        return aresume(session, workflow, *args, on_event=heard, **how)
-
-    return astream_work(work, events)
+    return _astream(
+        lambda heard: aresume(session, workflow, *args, on_event=heard, **how), how, events
+    )
 
 
 # ── replay ───────────────────────────────────────────────────────────────────────────────────
@@ -160,13 +156,15 @@ def astream_whatif(
     **how: Any,
 ) -> AsyncItems:
     """Do the same on the caller's event loop."""
+    return _astream(
+        lambda heard: awhatif(session, workflow, *args, on_event=heard, **how), how, events
+    )
+
+
+def _astream(act: Callable[[OnEvent | None], Any], how: dict[str, Any], events: bool) -> AsyncItems:
+    """Act on the caller's event loop with a listener."""
     first = how.pop("on_event", None)
-
-    def work(put: Put) -> Any:
-        heard = hear_also(Watch(first), put).on_event
-        return awhatif(session, workflow, *args, on_event=heard, **how)
-
-    return astream_work(work, events)
+    return astream_work(lambda put: act(hear_also(Watch(first), put).on_event), events)
 
 
 def _stream(act: Callable[[dict[str, Any]], Session], how: dict[str, Any], events: bool) -> Items:
