@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test cover test-all test-outside check bench bench-peers torture scoreboard clean hooks
+.PHONY: demo quick test test-postgres cover test-all test-outside check bench bench-peers torture scoreboard clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -17,6 +17,9 @@ quick: .venv/ready           ## the tests of the core: events, stores, sessions,
 
 test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI
 	$(PYTEST) -m "not slow"
+
+test-postgres: .venv/ready   ## the laws and the tests of sessions, runs, memories and commands, on PostgreSQL
+	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cli
 
 cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall
 	COVER=1 $(PYTEST) -m "not slow" --cov --cov-report=
@@ -45,6 +48,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/workspace.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/postgres.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 

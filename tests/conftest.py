@@ -4,6 +4,7 @@ on.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -17,10 +18,30 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from plait.store.process import STORES
-from tests.support import EXAMPLES, FINDINGS, RAN
+from tests.on_postgres import ALSO_ON_POSTGRES, NOT_ON_POSTGRES
+from tests.support import (
+    EXAMPLES,
+    FINDINGS,
+    RAN,
+    PostgresServer,
+    bucket_environment,
+    bucket_server,
+    fresh_store,
+    install_redirection,
+    name_test_run,
+    new_bucket,
+    on_postgres,
+    pgbouncer_port,
+    postgres_server,
+)
+
+# Tests and the modules of others are a large heap that lives as long as the process. It is not
+# searched for garbage while it grows, nor later: each test would pay for it, most of all those that
+# collect garbage themselves, and a forked child that copies the pages.
+gc.disable()
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("default", max_examples=20, deadline=None, suppress_health_check=_slow)
+settings.register_profile("default", max_examples=15, deadline=None, suppress_health_check=_slow)
 settings.register_profile(
     "ci",
     parent=settings.get_profile("default"),
@@ -47,10 +68,15 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+# The workers of this run share its database servers, which end with the process that is named here.
+name_test_run()
 # A shell starts background jobs with SIGINT ignored, and programs that tests interrupt inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# Child processes that a test starts go on as it does.
+install_redirection()
 
 MEMORY = Path("/dev/shm")
 ON_DISK = {"faults", "guests", "mcp", "sandbox", "tools", "workspace"}
@@ -76,8 +102,48 @@ def tmp_path(
         yield Path(folder).resolve()
 
 
+@pytest.fixture
+def shared_postgres() -> PostgresServer:
+    """The server that all tests of the run share."""
+    return postgres_server()
+
+
+@pytest.fixture
+def postgres_address() -> Iterator[str]:
+    """The address of a PostgreSQL store that does not exist yet."""
+    with fresh_store(postgres_server()) as address:
+        yield address
+
+
+@pytest.fixture
+def pgbouncer_address() -> Iterator[str]:
+    """The same, behind a pooler that lends connections per transaction."""
+    server = postgres_server()
+    with fresh_store(server, port=pgbouncer_port(server)) as address:
+        yield address
+
+
+@pytest.fixture
+def bucket_address(postgres_address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a PostgreSQL store that does not exist yet, with an empty bucket."""
+    endpoint = bucket_server()
+    for name, value in bucket_environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    return f"{postgres_address}&blobs=s3://{new_bucket(endpoint)}/team/a"
+
+
 @pytest.fixture(autouse=True)
-def closed_stores() -> Iterator[None]:
+def backend(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the test open stores as it says, or on PostgreSQL whatever it says."""
+    if getattr(request, "param", "") != "postgres":
+        yield
+        return
+    with on_postgres():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def closed_stores(backend: None) -> Iterator[None]:
     """Close what a test left open: a store has half a dozen handles, and a worker runs thousands of
     tests.
     """
@@ -93,19 +159,52 @@ def nothing_ran() -> None:
     RAN.clear()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have tests run on PostgreSQL too, or, with PLAIT_TEST_STORE=postgres, instead."""
+    file = str(metafunc.definition.path.relative_to(Path(__file__).parent))
+    name, postgres = f"{file}::{metafunc.definition.name}", pytest.param("postgres", id="postgres")
+    if {file, name} & NOT_ON_POSTGRES.keys():
+        return
+    if os.environ.get("PLAIT_TEST_STORE") == "postgres":
+        metafunc.parametrize("backend", [postgres], indirect=True)
+    elif file in ALSO_ON_POSTGRES:
+        plain = pytest.param("", id=pytest.HIDDEN_PARAM)
+        metafunc.parametrize("backend", [plain, postgres], indirect=True)
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    """True for the second run of a test on PostgreSQL, and in a run on PostgreSQL for all that is
+    not on it.
+    """
+    values: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    if values.get("backend") != "postgres":
+        return os.environ.get("PLAIT_TEST_STORE") == "postgres"
+    return "memory" in values.values()  # a store on disk, which the test is tried with as well
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave to CI what `make test` has no time for: LONG=1, or a torture run, takes it, and so does
     naming one file alone.
     """
-    if (
+    takes_all = (
         any(os.environ.get(name) for name in ("LONG", "COVER", "TORTURE"))
         or len({item.path for item in items}) == 1
-    ):
-        return
-    left = [item for item in items if item.get_closest_marker("ci")]
+    )
+    left = [
+        item
+        for item in items
+        if _is_left_out(item) or (not takes_all and item.get_closest_marker("ci"))
+    ]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not item.get_closest_marker("ci")]
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that collection made out of garbage collection, which begins again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

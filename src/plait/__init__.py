@@ -25,6 +25,7 @@ from plait.journal.writer import bind_direct_writer as _bind_direct_writer
 from plait.memory.rows import MemoryRows as _MemoryRows
 from plait.runtime.live import Live as _Live
 from plait.secrets import Secret
+from plait.session import CopyRows as _CopyRows
 from plait.session import EffectRows as _EffectRows
 from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
@@ -43,6 +44,7 @@ from plait.store import Projection as _Projection
 from plait.store import Store
 from plait.store import find_open as _opened
 from plait.store import locate as _locate
+from plait.store import migrate_at as _migrate_at
 from plait.store import open_at as _open_at
 from plait.tool import tool
 
@@ -77,6 +79,7 @@ if _TYPE_CHECKING:
     from plait.runtime.prompt import View
     from plait.sandbox import Limits, Sandbox
     from plait.selector import Choice, Selector
+    from plait.store.postgres.migrate import Migrated as _Migrated
     from plait.tool import Happened, Result, ask_human
     from plait.workflow import Workflow
 
@@ -127,6 +130,7 @@ __all__ = [
     "file",
     "heartbeat",
     "image",
+    "migrate_store",
     "open_store",
     "patched",
     "replay",
@@ -142,7 +146,8 @@ def open_store(
     projections: _Sequence[_Projection] = (),
     durability: _Literal["full", "async"] | None = None,
 ) -> Store:
-    """Open a store, making it if need be: a folder, `sqlite:FOLDER`, `memory:` or `memory:NAME`.
+    """Open a store: a folder, `sqlite:FOLDER`, `memory:` or `memory:NAME`, made if need be, or
+    `postgresql://USER@HOST/DATABASE`, whose tables `plait migrate` makes.
 
     Without an address: PLAIT_STORE if set, else `.plait` in the nearest folder upward that has one,
     up to the home folder or the root of the repository, else here. One that another user could have
@@ -166,6 +171,28 @@ def open_store(
     )
 
 
+def migrate_store(
+    address: str,
+    *,
+    projections: _Sequence[_Projection] = (),
+    grant: _Sequence[str] = (),
+    grant_read: _Sequence[str] = (),
+    dry_run: bool = False,
+) -> _Migrated | None:
+    """Make or upgrade the tables of a store that a server keeps; None if the store needs none.
+
+    `plait migrate` calls it: docs/stores.md says what it does.
+    """
+    return _migrate_at(
+        address,
+        source=_Live(),
+        projections=(*_PROJECTIONS, *projections),
+        grant=grant,
+        grant_read=grant_read,
+        dry_run=dry_run,
+    )
+
+
 def _default_address() -> str:
     return _locate(_Path.cwd(), _os.environ)
 
@@ -177,6 +204,7 @@ _PROJECTIONS = (
     _TurnRows(),
     _EffectRows(),
     _MemoryRows(),
+    _CopyRows(),
 )
 _bind_direct_writer(
     _DirectWriter(

@@ -9,7 +9,7 @@ once, before its first ask in a call, for the last message that is not its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -60,10 +60,12 @@ from plait.runtime.guards import (
     pass_input,
 )
 from plait.runtime.handoffs import (
+    DESK_GUARDS,
     Handing,
     agents_in_reach,
     desk_of,
     handoff_tools,
+    is_marked_here,
 )
 from plait.runtime.invoke import Invocation, ainvoke, invoke, take_over
 from plait.runtime.names import principal_of
@@ -231,6 +233,13 @@ class Agent(Workflow):
             + handoff_tools(self._handoffs)
         )
 
+    def tool_names(self) -> Collection[str] | None:
+        """Return the names of its tools. None: a server would have to be asked."""
+        tools = [each for each in self._sources if isinstance(each, Tool)]
+        if len(tools) < len(self._sources):
+            return None
+        return [tool.name for tool in (*tools, *handoff_tools(self._handoffs))]
+
     @property
     def handoffs(self) -> tuple[Agent, ...]:
         """The agents that it may hand the conversation over to."""
@@ -304,14 +313,33 @@ class Agent(Workflow):
         if desk is None or desk.agent is not self:
             return self._perform(session)
         agent: Any = desk.first_agent(session)
+        is_first = True
         while agent is not None:
             if agent is self:
                 session = self._perform(session)
             else:
-                call = agent.invocation(session)
-                session = invoke(msgspec.structs.replace(call, how="handoff"))
-            agent = desk.next_agent(session, agent)
+                session = invoke(self._handoff_call(agent, session, is_first=is_first))
+            agent, is_first = desk.next_agent(session, agent), False
         return session
+
+    def _handoff_call(self, agent: Agent, session: Session, *, is_first: bool) -> Invocation:
+        """Return the call of an agent that has the conversation, under the guards of this desk,
+        which judge the answer, and the input unless the desk itself had it first.
+        """
+        before, after = self._before if is_first else (), self._after
+        if (before or after) and is_marked_here(DESK_GUARDS, session):
+            agent = agent._under(before, after, hold_back=self.hold_back)
+        return msgspec.structs.replace(agent.invocation(session), how="handoff")
+
+    def _under(
+        self, before: tuple[Guard, ...], after: tuple[Guard, ...], *, hold_back: bool
+    ) -> Self:
+        """Return the same agent with the guards of another one besides its own."""
+        agent = self._copy()
+        agent._before = (*[each for each in before if each not in self._before], *self._before)
+        agent._after = (*self._after, *[each for each in after if each not in self._after])
+        agent.hold_back = bool(after and hold_back) or bool(self._after and self.hold_back)
+        return agent
 
     def _perform(self, session: Session) -> Session:
         run = run_of(session)
@@ -324,13 +352,14 @@ class Agent(Workflow):
             return await self._perform_on_loop(session)
         at = session
         agent: Any = await run_in_thread(lambda: desk.first_agent(at))
+        is_first = True
         while agent is not None:
             if agent is self:
                 session = await self._perform_on_loop(session)
             else:
-                call = agent.invocation(session)
-                session = await ainvoke(msgspec.structs.replace(call, how="handoff"))
-            agent = desk.next_agent(session, agent)
+                make = partial(self._handoff_call, agent, session, is_first=is_first)
+                session = await ainvoke(await run_in_thread(make))
+            agent, is_first = desk.next_agent(session, agent), False
         return session
 
     async def _perform_on_loop(self, session: Session) -> Session:

@@ -3,7 +3,8 @@ process that it starts.
 
 The context says so where Plait calls the code. A thread that such code starts is remembered, work
 that it hands to a pool of threads is marked, and a process that it starts carries a mark in its
-environment, with the stores that the runs are in. The mark is inherited, so it outlives the run.
+environment, with the stores that the runs are in, and the runs. The mark is inherited, so it
+outlives the run.
 
 This is a notice, and no wall. Code in this process can undo all of it, a process can drop its
 environment, and code that can reach a server that takes decisions can make one there. For a wall,
@@ -28,13 +29,18 @@ from hashlib import sha256
 from typing import Any
 from weakref import WeakKeyDictionary
 
-VARIABLE = "PLAIT_INSIDE_RUN"  # tokens of the stores with the runs that started this process
+# tokens of the runs that started this process, and of the stores that they are in
+VARIABLE = "PLAIT_INSIDE_RUN"
 
 Code = object  # a run, or an object that stands for it
 
 
 def _no_run() -> Code | None:
     return None
+
+
+def _no_ids(_: Any) -> Iterable[str]:
+    return ()
 
 
 class PieceOfWork:
@@ -70,6 +76,7 @@ class _ProcessMarks:
     def __init__(self) -> None:
         # returns the run that the code in the current context belongs to
         self.current: Callable[[], Code | None] = _no_run
+        self.ids_of: Callable[[Any], Iterable[str]] = _no_ids
         # by thread: the context of the code that started it
         self.threads: WeakKeyDictionary[threading.Thread, Context] = WeakKeyDictionary()
         self.stores: dict[str, None] = {}  # tokens of the stores in which runs were opened here
@@ -84,11 +91,11 @@ _process = _ProcessMarks()
 start_thread = threading.Thread.start  # for Plait's own threads, which take the context along
 
 
-def bind(current: Callable[[], Code | None]) -> None:
-    """Set the function that returns the run to which the current context belongs. None: to no
-    run.
+def bind(current: Callable[[], Code | None], ids_of: Callable[[Any], Iterable[str]]) -> None:
+    """Set the function that returns the run to which the current context belongs (None: to no run),
+    and the one that returns the ids of a run and of those whose code started it.
     """
-    _process.current = current
+    _process.current, _process.ids_of = current, ids_of
 
 
 class Stop(BaseException):
@@ -121,10 +128,15 @@ def is_inside(address: str, names_of: Callable[[str], Iterable[str]]) -> str:
     """
     if is_code_of_run():
         return "code of a run does not decide for people"
-    marks = {*os.environ.get(VARIABLE, "").split(), *_marks_at_start().split()}
+    marks = set(_inherited_marks())
     if marks and marks & {_token(name) for name in names_of(address)}:
         return "this process was started by code of a run, which does not decide for people"
     return ""
+
+
+def is_started_by(run: str) -> bool:
+    """Return True if code of this run started the process, or a process that started it."""
+    return _run_token(run) in _inherited_marks()
 
 
 def is_code_of_run() -> bool:
@@ -201,6 +213,10 @@ def allow_decisions() -> Generator[None]:
         _deciding.reset(before)
 
 
+def _run_token(run: str) -> str:
+    return _token(f"run {run}")
+
+
 def _token(name: str) -> str:
     return sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
@@ -221,8 +237,20 @@ def mark() -> dict[str, str]:
     """
     if not is_code_of_run():
         return {}
-    inherited = f"{os.environ.get(VARIABLE, '')} {_marks_at_start()}".split()
-    return {VARIABLE: " ".join(dict.fromkeys([*inherited, *_process.stores]))}
+    runs = map(_run_token, _ids_here())
+    return {VARIABLE: " ".join(dict.fromkeys([*_inherited_marks(), *_process.stores, *runs]))}
+
+
+def _ids_here() -> Iterable[str]:
+    """Return the ids of the runs that the code belongs to."""
+    run, context = _process.current(), starter_context()
+    if run is None and context is not None:
+        run = context.copy().run(_process.current)  # it may be entered in another thread
+    return _process.ids_of(run) if run is not None else ()
+
+
+def _inherited_marks() -> list[str]:
+    return f"{os.environ.get(VARIABLE, '')} {_marks_at_start()}".split()
 
 
 def _install() -> None:

@@ -33,6 +33,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
 from plait.journal.recorded_run import RecordedRun, first_run
+from plait.runtime.tracebacks import raised_text
 from plait.secrets import stand_ins
 from plait.session import Session
 from plait.session.ports import store_at
@@ -116,7 +117,7 @@ def recorded_program(
     where, name = environment.get("file") or "", environment.get("name") or ""
     if not where:
         where, _, name = workflow.partition(":")
-    missing = partial(NeedsWorkflow, session, workflow, verb=verb)
+    missing = partial(NeedsWorkflow, session, workflow, verb=verb, name=environment.get("name", ""))
     try:
         if why := _objection(where, name):
             raise missing(why)
@@ -131,9 +132,8 @@ def recorded_program(
         raise missing(error.why) from error
     except PlaitError:
         raise
-    except Exception as error:
-        why = f"it cannot be made from here: {type(error).__name__}: {error}"
-        raise missing(why) from error
+    except (Exception, SystemExit) as error:
+        raise missing(f"it cannot be made from here: {raised_text(error)}") from error
     if not isinstance(made, Workflow):
         raise missing("that is not a workflow")
     if environment.get("file"):
@@ -247,6 +247,7 @@ def _recorded_arguments(
             f"its arguments are not on record, only how they look: {recorded['repr'][:200]}",
             "…",
             verb,
+            name=run.environment.get("name", ""),
         )
     return tuple(recorded.get("args", ())), dict(recorded.get("kwargs", {}))
 

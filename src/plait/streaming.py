@@ -49,12 +49,12 @@ def stream_work(
     `going` are the logs to stop in their runs if the caller stops reading.
     """
     items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    future = loop.spawn(lambda: work(items.put), "plait-stream")
+    put = items.put if events else _put_deltas(items.put)
+    future = loop.spawn(lambda: work(put), "plait-stream")
     future.add_done_callback(lambda _: items.put(_END))
     try:
         while (item := items.get()) is not _END:
-            if events or not isinstance(item, Event):
-                yield item
+            yield item
         yield future.result()
     finally:
         if not future.done():
@@ -83,12 +83,11 @@ async def astream_work(
     def put_item(item: Event | Delta) -> None:
         here.call_soon_threadsafe(items.put_nowait, item)
 
-    task = asyncio.ensure_future(work(put_item))
+    task = asyncio.ensure_future(work(put_item if events else _put_deltas(put_item)))
     task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
     try:
         while (item := await items.get()) is not _END:
-            if events or not isinstance(item, Event):
-                yield item
+            yield item
         yield await task
     finally:
         if not task.done():
@@ -97,14 +96,25 @@ async def astream_work(
                 await await_to_end(task)
 
 
+def _put_deltas(put: Put) -> Put:
+    """Return a function that puts all but events: one that is not asked for wakes no reader."""
+
+    def put_delta(item: Event | Delta) -> None:
+        if not isinstance(item, Event):
+            put(item)
+
+    return put_delta
+
+
 def hear_also(watch: Watch, put: Put) -> Watch:
     """Return attendants that hear everything first through `put`."""
     on_event = watch.on_event
+    if on_event is None:
+        return watch._replace(on_event=put)
 
     def put_and_tell(item: Event | Delta) -> None:
         put(item)
-        if on_event is not None:
-            on_event(item)
+        on_event(item)
 
     return watch._replace(on_event=put_and_tell)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 
 from tests.cli.shell import COMMAND
-from tests.support import wait_until
+from tests.support import ForkedProgram, wait_until
 
 # what moves the cursor, and the line that is redrawn
 _CURSOR = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]|\r")
@@ -69,7 +69,7 @@ def dialogue(*arguments: str, width: int = 80, **environ: str) -> Generator[Dial
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     env = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", **environ}
-    process = subprocess.Popen(
+    process = ForkedProgram(
         [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
     )
     os.close(theirs)

@@ -20,7 +20,8 @@ from click.testing import CliRunner, Result
 
 from plait.cli import main
 from plait.session import Session
-from plait.store import find_open
+from plait.store import canonical_address, find_open
+from plait.store.postgres.address import is_postgres
 from tests.support import ForkedProgram, run_forked
 
 COMMAND = [sys.executable, "-c", "from plait.cli import main; main(prog_name='plait')"]
@@ -31,7 +32,7 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.address = f"sqlite:{folder}"
+        self.address = canonical_address(str(folder))
 
     def run(self, *arguments: str, input: str | bytes | None = None) -> Result:
         return CliRunner().invoke(main, arguments, input=input, catch_exceptions=False)
@@ -73,6 +74,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     monkeypatch.setenv("HOME", str(tmp_path))  # no store is looked for above it
     monkeypatch.setenv("PLAIT_ACTOR", "human:ana")
     made = Shell(folder.resolve())
+    if is_postgres(made.address):  # it is not found by a folder
+        monkeypatch.setenv("PLAIT_STORE", made.address)
     yield made
     if (store := find_open(made.address)) is not None:
         store.close()

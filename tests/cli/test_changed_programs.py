@@ -137,3 +137,117 @@ def test_accepted_changes_as_a_document(shell: Shell, folder: Path) -> None:
     document = json.loads(out)
     assert [each["at"] for each in document["accepted"]] == [5]
     assert [each["arguments"] for each in document["not_undone"]] == [{"to": "bob"}]
+
+
+def _events(shell: Shell) -> int:
+    return shell.open("@").seq
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "        for reader in READERS:",
+            '        raise ValueError("no readers")\n        for reader in READERS:',
+            "ValueError: no readers (letters.py, line 20)",
+        ),
+        (
+            "        for reader in READERS:",
+            '        int("many")\n        for reader in READERS:',
+            "ValueError: invalid literal for int() with base 10: 'many' (letters.py, line 20)",
+        ),
+        (
+            "        for reader in READERS:",
+            "        raise SystemExit(3)\n        for reader in READERS:",
+            "SystemExit: 3 (letters.py, line 20)",
+        ),
+    ],
+)
+def test_a_program_that_raises_is_named_with_its_line(
+    shell: Shell, folder: Path, old: str, new: str, words: str
+) -> None:
+    _ran(shell, 4, "run", "letters.py:Letters", "-i", "Write.")
+    before, file = _events(shell), folder / "letters.py"
+    file.write_text(file.read_text().replace(old, new, 1))
+    for target in ((), ("letters.py:Letters",)):
+        out, err = _ran(shell, 1, "check", *target)
+        assert "raises an error after event 5" in out and words in out and not err
+        assert "1 open run checked, 1 would not go on" in out
+    (checked,) = json.loads(_ran(shell, 1, "check", "--json")[0])["runs"]
+    assert (checked["safe"], checked["after"], checked["at"]) == (False, 5, None)
+    raised = checked["raised"]
+    assert raised["type"] == words.partition(":")[0] and raised["line"] == 20
+    assert Path(raised["file"]).name == "letters.py"
+    _, err = _ran(shell, 1, "resume", "@", "--accept", "fewer")
+    assert f"raises an error after event 5 of session {checked['short']}: {words}" in err
+    assert "Nothing was written; correct the program" in err and _events(shell) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("from pathlib", "import nowhere\nfrom pathlib", "'nowhere' (letters.py, line 2)"),
+        (
+            "class Letters(Workflow):",
+            "class Letters(Workflow):\n    def __init__(self):\n        raise KeyError('host')\n",
+            "KeyError: 'host' (letters.py, line 19)",
+        ),
+        ("from pathlib", "raise SystemExit(3)\nfrom pathlib", "SystemExit: 3 (letters.py, line 2)"),
+    ],
+)
+def test_a_program_that_cannot_be_made_is_named_with_its_line(
+    shell: Shell, folder: Path, old: str, new: str, words: str
+) -> None:
+    _ran(shell, 4, "run", "letters.py:Letters", "-i", "Write.")
+    before, file = _events(shell), folder / "letters.py"
+    file.write_text(file.read_text().replace(old, new, 1))
+    for target in ((), ("letters.py:Letters",)):
+        out, err = _ran(shell, 1, "check", *target)
+        assert "cannot be checked" in out and words in out and not err
+    _, err = _ran(shell, 1, "resume", "@", "--accept", "fewer")
+    assert words in err and "Correct it, or name it: plait resume" in err
+    assert _events(shell) == before
+
+
+def test_a_run_that_fails_again_at_its_end_is_told_and_an_asking_one_goes_on(
+    shell: Shell, folder: Path
+) -> None:
+    file = folder / "letters.py"
+    source = file.read_text()
+    raising = 'raise ValueError("over")\n        return session.ask("Go on?", ("yes", "no"))'
+    file.write_text(source.replace('return session.ask("Go on?", ("yes", "no"))', raising))
+    _ran(shell, 1, "run", "letters.py:Letters", "-i", "Write.")
+    out, _ = _ran(shell, 1, "check")
+    assert (
+        "raises an error after event 9" in out and "ValueError: over (letters.py, line 22)" in out
+    )
+    file.write_text(source)
+    assert "0 would not go on" in _ran(shell, 0, "check")[0]
+    # an error that the program itself catches is none
+    caught = "try:\n            int('x')\n        except ValueError:\n            pass\n        "
+    file.write_text(source.replace("return session.ask", f"{caught}return session.ask", 1))
+    assert "0 would not go on" in _ran(shell, 0, "check")[0]
+
+
+def test_an_error_in_a_branch_is_of_the_program_and_a_failed_tool_is_not(
+    shell: Shell, folder: Path
+) -> None:
+    file = folder / "letters.py"
+    source = file.read_text() + (
+        "\n\nfrom plait import Parallel\n\n\n"
+        "class Both(Workflow):\n"
+        "    def __init__(self):\n"
+        "        self.both = Parallel(a=Letters(), b=Letters())\n\n"
+        "    def forward(self, session):\n"
+        "        return self.both(session)\n"
+    )
+    file.write_text(source)
+    _ran(shell, 4, "run", "letters.py:Both", "-i", "Write.")
+    raising = source.replace("for reader in", "raise ValueError('no')\n        for reader in")
+    file.write_text(raising)
+    out, _ = _ran(shell, 1, "check")
+    assert "raises an error after event" in out and "(letters.py, line 20)" in out
+    # the tool failed, and a resume tries it again
+    file.write_text(source.replace("    with Path", "    raise OSError('no')\n    with Path"))
+    _ran(shell, 1, "run", "letters.py:Letters", "-i", "Write.")
+    assert "goes on" in _ran(shell, 0, "check", "letters.py:Letters")[0]

@@ -14,7 +14,7 @@ from tests.cli.dialogue import dialogue
 from tests.cli.shell import COMMAND, Shell, harmless, program_folder, shell
 from tests.providers.chat_server import ChatServer
 from tests.providers.wire import Answer, Asked
-from tests.support import said_texts
+from tests.support import import_in_server, run_forked, said_texts
 
 __all__ = ["shell"]
 
@@ -32,6 +32,8 @@ def speak(at):
     if last == "fail":
         raise LookupError("no stock")
     return ToolCall("refund", order=17) if last == "refund" else f"ok {last}"
+
+mute = Agent("Say nothing.")
 
 class Desk(Workflow):
     policy = Policy(Ask("refund"))
@@ -58,6 +60,7 @@ class _Model(ChatServer):
 
     def __init__(self) -> None:
         super().__init__(lambda body: f"you said {_last(body)}")
+        import_in_server("openai")  # each chat would take longer for that than for all it says
 
     def next(self, asked: Asked) -> Answer:
         answer = super().next(asked)
@@ -69,9 +72,7 @@ def _last(body: dict[str, Any]) -> str:
 
 
 def piped(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, "chat", *arguments], input=text, capture_output=True, text=True, timeout=60
-    )
+    return run_forked([*COMMAND, "chat", *arguments], input=text)
 
 
 def test_a_chat_with_a_model(shell: Shell, folder: Path) -> None:
@@ -176,6 +177,21 @@ def test_a_chat_in_a_pipe(shell: Shell, folder: Path) -> None:
     assert said_texts(fork.reload())[-2:] == ["four", "ok four"]
     assert piped("refund", "b").returncode == 4
     assert piped("broken", session.short).returncode == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:surrogateescape", "utf-8:strict"])
+def test_a_line_that_is_no_text_writes_nothing(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    for form in ((), ("--jsonl",)):
+        command = [*COMMAND, "chat", "shop.py:Desk", *form]
+        done = subprocess.run(command, input=b"h\xff\n", capture_output=True, timeout=60)
+        assert done.returncode == 2 and b"a line is not UTF-8" in done.stderr
+        assert b"is kept" not in done.stderr
+    done = piped("hello\n", "shop.py:mute")
+    assert done.returncode == 1 and "has no model" in done.stderr
+    assert not shell.folder.exists(), "nothing was written"
 
 
 def test_a_chat_in_lines_of_json(shell: Shell, folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from plait.session import Session
 from tests.cli.shell import COMMAND, Shell, shell
+from tests.support import run_forked
 
 __all__ = ["shell"]
 
@@ -69,12 +70,9 @@ def counted(shell: Shell, tmp_path: Path) -> Session:
 def run_plait(folder: Path, typed: str, *words: str, code: int = 0, **more: str) -> str:
     """Return all that `plait` writes in a process of its own, with lines typed into it."""
     path = os.pathsep.join([*sys.path, str(folder)])
-    ran = subprocess.run(
+    ran = run_forked(
         [*COMMAND, *words],
         input=typed,
-        text=True,
-        timeout=60,
-        stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more},
     )

@@ -585,11 +585,12 @@ def test_json_has_one_shape(tmp_path: Path, address: str, monkeypatch: pytest.Mo
         "bytes",
         "pragmas",
         "filesystem",
+        "server",
     }
     assert found["store"].keys() == keys
 
 
-@pytest.mark.parametrize("address", ["", "sqlite:", "postgres://x", "a\0b"])
+@pytest.mark.parametrize("address", ["", "sqlite:", "postgres://x?y", "a\0b"])
 def test_bad_address_is_a_usage_error(address: str):
     result = doctor(address, "--json")
     assert (

@@ -25,7 +25,7 @@ from plait.session import Session
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from tests.cli.shell import COMMAND, Shell, harmless, on_a_terminal, process, shell
-from tests.support import ForkedProgram, RawSql, python, wait_until
+from tests.support import ForkedProgram, python, spoil_salts, wait_until
 
 __all__ = ["shell"]
 
@@ -39,12 +39,13 @@ EXPECTED = {
     ),
     3: (
         "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
-        " NoStore NotPlaced NoSuchFile SandboxGone UnknownMemory"
+        " NoStore NotMigrated NotPlaced NoSuchFile SandboxGone UnknownMemory"
     ),
     5: "BudgetExceeded",
     7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
-    75: "RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown StalePlan",
+    75: "RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown StalePlan"
+    " StillArriving StoreUnreachable StoreUnsettled",
 }
 
 
@@ -147,8 +148,8 @@ def test_ambiguous_names_list_the_candidates(shell: Shell) -> None:
 def test_not_found(shell: Shell) -> None:
     session = shell.new("x")
     assert "no session is called that" in shell.error(3, "show", "nobody")
-    assert "has no place 99" in shell.error(3, "show", f"{session}@99")
-    assert "has no place -9" in shell.error(3, "rewind", session, "-9")
+    assert "has no event 99" in shell.error(3, "show", f"{session}@99")
+    assert "has no event -9" in shell.error(3, "rewind", session, "-9")
     assert "has no pending work" in shell.error(3, "settle", session, "nothing")
     assert "no event" in shell.error(3, "why", session, "0" * 64)
     assert "it is a range" in shell.error(3, "show", "a..b")
@@ -237,9 +238,7 @@ def test_the_store_is_found_by_option_variable_and_folder(
 def test_verification_failed(shell: Shell) -> None:
     session = shell.new("x", "--title", "T")
     shell("say", session, "y")
-    db = RawSql(shell.folder / "store.db")
-    db("UPDATE event SET salt = zeroblob(16) WHERE seq = 2")
-    db.close()
+    spoil_salts(shell.address, seq=2)
     result = shell.run("verify")
     assert (
         result.exit_code == 6

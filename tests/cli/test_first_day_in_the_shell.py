@@ -15,7 +15,7 @@ def test_a_number_that_is_no_place_may_be_a_text(shell: Shell) -> None:
     name = shell.new("Who was born in 1911?")
     told = shell.error(3, "why", name, "1911")
     step = f"plait why {name} '\"1911\"'"
-    assert "its places are 1 to 2" in told and step in told
+    assert "its events are 1 to 2" in told and step in told
     assert "born in 1911?" in shell("why", name, '"1911"')
     assert f"plait influence {name}" in shell.error(3, "influence", name, "1911")
 

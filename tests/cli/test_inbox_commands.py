@@ -298,7 +298,8 @@ def test_whatever_is_said_while_a_run_is_open_goes_to_the_inbox(shell: Shell) ->
     shell.error(2, "say", session.short, "I am the agent.", "--role", "assistant")
     assert "enough" in shell("cancel", session.short, "--reason", "enough")
     kinds = [event["kind"] for event in shell.json("inbox", session.short, "--all")["events"]]
-    assert kinds == ["MessageSaid", "MessageSaid", "Signalled", "SessionPaused", "CancelRequested"]
+    said = ["MessageSaid", "MessageSaid", "Signalled"]
+    assert kinds == [*said, "SessionPaused", "SessionResumed", "CancelRequested"]
     shell.error(2, "send", session.short, "")
     after = session.reload()  # nobody held the run, so it has ended at once
     assert [run.status for run in after.runs] == ["cancelled"] and after.status == "cancelled"
@@ -317,3 +318,31 @@ def test_an_inbox_is_verified_and_is_no_session(shell: Shell) -> None:
     assert [each["id"] for each in shell.json("ls", "--all")["sessions"]] == [session.id]
     assert shell.json("verify", session.short)["events"] == session.seq + 1
     assert shell.json("verify", "--state")["ok"] and shell.open("@").id == session.id
+
+
+def test_a_session_that_has_its_answer_is_listed_as_due(shell: Shell) -> None:
+    session = ask(held(shell), {"path": "a.txt"})
+    assert "waiting" in shell("ls") and "due" not in shell("ls")
+    assert [each["due"] for each in shell.json("ls")["sessions"]] == [False]
+    shell("approve", session.inbox.waiting[0].event[:8])
+    assert "waiting, due" in shell("ls")
+    assert [each["due"] for each in shell.json("ls")["sessions"]] == [True]
+
+
+def test_a_run_that_no_process_has_is_paused_at_once(shell: Shell) -> None:
+    session = held(shell)
+    assert shell("pause", session.short).endswith("  paused\n")
+    assert shell.json("ls", "--status", "paused")["sessions"][0]["id"] == session.id
+    (run,) = shell.json("runs", "--status", "paused")["runs"]
+    assert run["session"] == session.id
+    assert "nothing is due or interrupted" in shell("resume", "--due", "--interrupted")
+    assert shell("unpause", session.short).endswith("  interrupted\n")
+    assert shell.json("ls", "--status", "paused")["sessions"] == []
+
+
+def test_a_paused_session_that_has_its_answer_is_not_taken_up_as_due(shell: Shell) -> None:
+    session = ask(held(shell), {"path": "a.txt"})
+    shell("pause", session.short)
+    shell("approve", session.inbox.waiting[0].event[:8])
+    assert "nothing is due" in shell("resume", "--due", "--interrupted")
+    assert "paused" in shell("ls") and "due" not in shell("ls")

@@ -60,7 +60,7 @@ def states(shell: Shell) -> dict[str, str]:
 
 
 def commits(shell: Shell) -> int:
-    return store_at(shell.address).number
+    return sum(1 for _ in store_at(shell.address).feed())
 
 
 # ── looking ──────────────────────────────────────────────────────────────────────────────────
@@ -326,6 +326,7 @@ def test_help_loads_none_of_it() -> None:
             "plait.memory",
             "plait.memory.rows",
             "plait.memory.standing",
+            "plait.memory.support_rows",
             "plait.memory.words",
             "plait.memory.stemmer",
         }

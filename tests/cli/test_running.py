@@ -767,7 +767,9 @@ def test_the_line_tells_who_does_what(shell: Shell) -> None:
     hear(k.ToolReturned(()))
     assert "tevil" not in progress.line(100).rpartition(" · ")[2]
     hear(k.ModelReplied((), k.Usage(1, 1), "end"))
-    assert "$0.0025+?" in progress.line(100) and "1 call unpriced" in progress.summary
+    assert "$0.0025+?" in progress.line(100) and "1 call unpriced" in progress.summary_of(
+        is_resumed=False
+    )
     assert progress.document()["unpriced"] == 1 and progress.document()["input_tokens"] == 1201
 
 

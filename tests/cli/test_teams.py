@@ -198,3 +198,19 @@ def test_the_line_on_a_terminal_has_the_last_heartbeat(shell: Shell, worked: Ses
     assert progress.line(200).endswith("lead · reader: page 7")
     progress(worked.events.where("ToolReturned")[0])
     assert "page 7" not in progress.line(200)
+
+
+def test_calls_of_an_agent_are_found_by_its_name(shell: Shell, worked: Session) -> None:
+    for name in ("reader", "agent:reader", "agent:lead/reader"):
+        words = ("find", "--tool", "look", "--outcome", "failed", "--actor", name)
+        found = shell.json(*words)["calls"]
+        assert {call["actor"] for call in found} == {"agent:lead/reader"} and len(found) == 2
+        assert {event["actor"] for event in shell.jsonl("find", "--actor", name)} == {
+            "agent:lead/reader"
+        }
+    words = ("find", "--tool", "write_file", "--path", "note.txt", "--outcome", "returned")
+    assert len(shell.json(*words, "--actor", "writer")["calls"]) == 1
+    assert shell.json(*words, "--actor", "agent:lead")["calls"] == []
+    told = shell.error(2, *words, "--actor", "agent:writr")
+    assert "agent:lead, agent:lead/reader, agent:lead/writer" in told
+    assert "human:ana" not in shell("find", "--actor", "nobody") and worked

@@ -31,6 +31,11 @@ meanwhile: list[Callable[[], object]] = []
 LOSES = __name__ == "__main__" and sys.argv[1] != "taker"
 
 
+def home() -> str:
+    """The store of the story: STORY_STORE, else one in the folder."""
+    return os.environ.get("STORY_STORE") or str(folder / ".plait")
+
+
 def stop_here() -> None:
     """The process that loses stops here until it has lost; what `meanwhile` says is done where the
     other one is as far.
@@ -302,7 +307,7 @@ class Own(Story):
     payments = 6
 
     def forward(self, session: Session) -> Session:
-        store = str(folder / ".plait")
+        store = home()
         mine, theirs = (
             Session("mine", store=where) for where in (store, str(folder / "elsewhere"))
         )
@@ -318,11 +323,11 @@ class OwnAfter(Own):
     """The same, where what the program catches does not stop it."""
 
     def forward(self, session: Session) -> Session:
-        mine = Session("mine", store=str(folder / ".plait"))
+        mine = Session("mine", store=home())
         stop_here()
         for act in (
             lambda: mine.use(self.pay),
-            lambda: Session("new", store=str(folder / ".plait")).use(self.pay),
+            lambda: Session("new", store=home()).use(self.pay),
             lambda: Session("far", store=str(folder / "elsewhere")).use(self.pay),
             lambda: Pays(self.pay)(Session("run", store=str(folder / "elsewhere"))),
             lambda: mine.reload().inbox.send("hello"),
@@ -361,9 +366,9 @@ def main() -> None:
     if sys.argv[1] == "taker":
         take_and_die(
             STORIES[sys.argv[2]](sys.argv[3]),
-            Session.open(sys.argv[4], store=str(folder / ".plait")),
+            Session.open(sys.argv[4], store=home()),
         )
-    session = Session("go", store=str(folder / ".plait"), user="u")
+    session = Session("go", store=home(), user="u")
     print(session.id, flush=True)
     try:
         STORIES[sys.argv[1]](sys.argv[2])(session)

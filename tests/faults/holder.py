@@ -29,18 +29,23 @@ class StoryModule(Protocol):
 class Holder:
     """The process that begins the run, and is busy with it."""
 
-    def __init__(self, story: StoryModule, folder: Path, *arguments: str) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        story: StoryModule,
+        folder: Path,
+        *arguments: str,
+        store: str | None = None,
+        **environment: str,
+    ) -> None:
+        self.folder, self.store = folder, store or str(folder / ".plait")
         self.process = ForkedProgram(
             module_command(story.__name__, *arguments),
             stdout=subprocess.PIPE,
             text=True,
-            env=child_environment(STORY_FOLDER=str(folder)),
+            env=child_environment(STORY_FOLDER=str(folder), **environment),
         )
         assert self.process.stdout is not None
-        self.session = Session.open(
-            self.process.stdout.readline().strip(), store=str(folder / ".plait")
-        )
+        self.session = Session.open(self.process.stdout.readline().strip(), store=self.store)
         wait_until((folder / "busy").exists)
 
     def loses_its_lock(self) -> None:
@@ -62,7 +67,7 @@ def playing(story: StoryModule, start: Callable[[], H], folder: Path) -> Generat
     holder = start()
     try:
         yield holder
-        assert list(verify(open_store(str(folder / ".plait")), state=True)) == []
+        assert list(verify(open_store(holder.store), state=True)) == []
     finally:
         holder.process.kill()
         holder.process.communicate()

@@ -30,7 +30,7 @@ from plait.event.kinds import SessionOpened
 from plait.ids import Digest, LogId
 from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, SessionRows, file
-from plait.store import Fence, SqliteStore
+from plait.store import Fence, HeadsQuestion, LogAppend, ReadMark, SqliteStore
 from plait.store.blobs import digest_of
 from plait.store.sqlite import connections, database
 from plait.testing import Seeded
@@ -216,6 +216,7 @@ class WitnessedStore(SqliteStore):
         blobs: Mapping[Digest, bytes] | None = None,
         flush: bool = False,
         fences: Sequence[Fence] = (),
+        question: HeadsQuestion | None = None,
     ) -> Digest:
         def send(store: SqliteStore) -> Digest:
             return SqliteStore.append(
@@ -223,6 +224,22 @@ class WitnessedStore(SqliteStore):
             )
 
         return self._witness(events, send, flush)
+
+    def append_all(
+        self,
+        parts: Sequence[LogAppend],
+        *,
+        blobs: Mapping[Digest, bytes] | None = None,
+        fences: Sequence[Fence] = (),
+        reading: ReadMark | None = None,
+    ) -> list[Digest]:
+        def send(store: SqliteStore) -> Digest:
+            return SqliteStore.append_all(
+                store, parts, blobs=blobs, fences=fences, reading=reading
+            )[-1]
+
+        self._witness([event for part in parts for event in part.events], send)
+        return [part.events[-1].id for part in parts]
 
     def _witness(self, events: Sequence[Event], send: Send, flush: bool = False) -> Digest:
         recording, number = self.recording, next(self.recording.numbers)

@@ -37,8 +37,8 @@ from plait.event.kinds import (
 from plait.ids import Digest, derive_id
 from plait.session import SessionRows
 from plait.store import MemoryStore, Rows, SqliteStore, Store, verify_store
+from plait.store.records import short_of
 from plait.store.sqlite import database as database_module
-from plait.store.sqlite.columns import short_of
 from plait.testing import Seeded
 from plait.testing.projections import Tally
 from plait.testing.writing import begin, extend, message, new_log, seal_events, texts

@@ -18,12 +18,12 @@ from plait.session import verify
 from tests.cli.shell import COMMAND
 from tests.faults.chat_client import Echo
 from tests.faults.left_client import WORDS
-from tests.support import said_texts
+from tests.support import ForkedProgram, run_forked, said_texts
 from tests.support.processes import child_environment, module_command, wait_until
 
 
 def _plait(*arguments: str, store: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return ForkedProgram(
         [*COMMAND, *arguments, "--store", str(store)],
         stdout=subprocess.PIPE,
         text=True,
@@ -38,7 +38,7 @@ def test_messages_of_killed_clients(tmp_path: Path, moment: str, others: str) ->
     store = open_store(place)
     session = Session("hello", store=store)
     command = module_command("tests.faults.left_client", str(place), session.id, moment)
-    killed = subprocess.run(command, env=child_environment(), timeout=60)
+    killed = run_forked(command, env=child_environment())
     assert killed.returncode == -signal.SIGKILL
     said = ["hello", "one"] if moment == "running" else ["hello"]
     assert said_texts(session.reload()) == said and session.reload().status == "interrupted"
@@ -70,7 +70,7 @@ def test_the_events_of_a_turn_that_another_process_runs(tmp_path: Path, end: str
     store = open_store(place)
     session = Session("hello", store=store)
     command = module_command("tests.faults.left_client", str(place), session.id, "held")
-    with subprocess.Popen(command, env=child_environment()) as worker:
+    with ForkedProgram(command, env=child_environment()) as worker:
         try:
             wait_until(lambda: session.reload().status == "running")
             items = Echo().stream_turn(session, WORDS[0], key="r-1")

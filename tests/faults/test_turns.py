@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from plait import Session, open_store
 from plait.event.kinds import RunFailed, RunFinished
 from plait.session import verify
 from tests.faults.chat_client import chat_of, words_of
-from tests.support import dose, report, seed
+from tests.support import ForkedProgram, dose, report, seed
 from tests.support.processes import child_environment, module_command, wait_until
 
 
@@ -29,7 +28,7 @@ class _Clients:
 
     def start(self) -> None:
         with self._said.open("ab") as out:
-            self.process = subprocess.Popen(
+            self.process = ForkedProgram(
                 module_command("tests.faults.chat_client", json.dumps(self._request)),
                 stdout=out,
                 env=child_environment(),

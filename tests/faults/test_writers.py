@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from plait.errors import StoreBusy
 from plait.session import verify
 from plait.store import SqliteStore
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, message, texts
+from plait.testing.writing import begin, extend, message, texts, wait_until_settled
 from tests.faults.history import Act, Append, Entry, Look, check, decode
 from tests.faults.rival import run, text_of
 from tests.support import (
@@ -34,7 +35,9 @@ from tests.support import (
 
 def final_logs(sessions: list[Session]) -> dict[str, list[Entry]]:
     """The whole store as it was left: it holds nothing but these sessions."""
-    numbers = {event.id: number for number, event in open_store(sessions[0].store).feed()}
+    store = open_store(sessions[0].store)
+    wait_until_settled(store)
+    numbers = {event.id: number for number, event in store.feed()}
     return {
         session.id: [
             Entry(event.seq, numbers[event.id], event.id, text_of(event.body))
@@ -48,7 +51,7 @@ def judge(part: str, sessions: list[Session], acts: list[Act], due: int, seed: i
     store = open_store(sessions[0].store)
     acknowledged = sum(isinstance(act, Append) and act.outcome == "ok" for act in acts)
     assert acknowledged == due, f"SEED={seed}: {acknowledged} of {due} appends were acknowledged"
-    assert check(acts, final_logs(sessions)) == [], f"SEED={seed}"
+    assert check(acts, final_logs(sessions), dense=store.dense) == [], f"SEED={seed}"
     assert list(verify(store, state=True)) == [], f"SEED={seed}"
     refused, looks = (
         sum(isinstance(act, Append) for act in acts) - due,
@@ -63,24 +66,15 @@ def judge(part: str, sessions: list[Session], acts: list[Act], due: int, seed: i
     store.close()
 
 
-@pytest.mark.parametrize(("short", "threads", "logs"), [(8, 1, 1), (3, 2, 24)])
-def test_processes_leave_a_history_that_one_writer_could_have_made(
-    tmp_path: Path, short: int, threads: int, logs: int
-) -> None:
-    """WRITES=5000: so many appends by each process."""
-    processes, each, chance = (
-        dose("PROCESSES", short=short, long=8),
-        dose("WRITES", short=15, long=300),
-        seed(),
-    )
-    store = open_store(tmp_path)
-    sessions = [Session(title=str(i), store=store) for i in range(logs)]
-    ids = [session.id for session in sessions]
+def run_rivals(
+    place: str, ids: Sequence[str], processes: int, each: int, threads: int, chance: int
+) -> list[Act]:
+    """So many processes write to these sessions at once; returns all that they did."""
     rivals = [
         ForkedProgram(
             module_command(
                 "tests.faults.rival",
-                str(tmp_path),
+                place,
                 f"p{i}",
                 str(each),
                 str(threads),
@@ -103,7 +97,23 @@ def test_processes_leave_a_history_that_one_writer_could_have_made(
     assert all(rival.returncode == 0 for rival in rivals) and not any(
         errors for _, errors in outcomes
     ), f"SEED={chance}: {outcomes}"
-    acts = [act for said, _ in outcomes for act in decode(said)]
+    return [act for said, _ in outcomes for act in decode(said)]
+
+
+@pytest.mark.parametrize(("short", "threads", "logs"), [(8, 1, 1), (3, 2, 24)])
+def test_processes_leave_a_history_that_one_writer_could_have_made(
+    tmp_path: Path, short: int, threads: int, logs: int
+) -> None:
+    """WRITES=5000: so many appends by each process."""
+    processes, each, chance = (
+        dose("PROCESSES", short=short, long=8),
+        dose("WRITES", short=15, long=300),
+        seed(),
+    )
+    store = open_store(tmp_path)
+    sessions = [Session(title=str(i), store=store) for i in range(logs)]
+    ids = [session.id for session in sessions]
+    acts = run_rivals(str(tmp_path), ids, processes, each, threads, chance)
     judge(
         f"writers, {processes} processes of {threads} threads",
         sessions,
@@ -297,7 +307,7 @@ def test_a_forked_child_that_ends_normally_does_no_harm(tmp_path: Path) -> None:
         """
 import os, sys
 from plait.testing import Seeded
-from plait.testing.writing import begin, extend, message, texts
+from plait.testing.writing import begin, extend, message, texts, wait_until_settled
 from plait.store import SqliteStore, verify_store
 store = SqliteStore(sys.argv[1], source=Seeded())
 log = begin(store)

@@ -24,8 +24,8 @@ from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import Digest
 from plait.session import Session, verify
 from plait.store import LogAppend, SqliteStore
+from plait.store.records import short_of
 from plait.store.sqlite import FILE
-from plait.store.sqlite.columns import short_of
 from plait.store.sqlite.database import Database
 from plait.testing.writing import message, seal_events
 from tests.faults.acts import Act, Stage

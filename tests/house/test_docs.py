@@ -23,7 +23,9 @@ from click.testing import CliRunner
 from plait.cli import main
 from plait.store import canonical_address
 from plait.store.process import STORES
+from tests.cli.shell import COMMAND
 from tests.providers.chat_server import ChatServer, Reply
+from tests.support import private_postgres, run_forked
 from tests.support.servers import uvicorn_server
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +47,17 @@ EXITS = re.compile(r"# exits with (\d+)")
 # What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or
 # install.
 SERVER = re.compile(r"(?:\w+=\S+ )*uvicorn (.*)")
-KNOWN = {"make demo", "make test", "make quick", "make check", "make test-outside", "pip install ."}
+SETTING = re.compile(r"export (\w+)=(\S+)")
+SERVED = "@db/agents"  # the database of pages that use one
+KNOWN = {
+    "make demo",
+    "make test",
+    "make quick",
+    "make check",
+    "make test-outside",
+    "pip install .",
+    "pip install 'plait[postgres]'",
+}
 PROGRAMS = {
     "run",
     "resume",
@@ -66,8 +78,14 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     module = ModuleType("page")  # as a program has one: dataclasses look for it
     monkeypatch.setitem(sys.modules, "page", module)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = dict(os.environ)
     with ExitStack() as servers:
-        run_blocks(page, tmp_path, module, servers)
+        try:
+            run_blocks(page, tmp_path, module, servers)
+        finally:
+            _close_served()
+            os.environ.clear()
+            os.environ.update(before)
     for address in [
         address
         for address in STORES.by_address
@@ -79,7 +97,10 @@ def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def run_blocks(page: Path, folder: Path, module: ModuleType, servers: ExitStack) -> None:
     """Run the blocks of a page as one program. A server runs until the page ends."""
     shell = Shell(folder, servers)
-    for language, code in BLOCK.findall(page.read_text()):
+    text = page.read_text()
+    if f"export PLAIT_STORE=postgresql://plait{SERVED}" in text:
+        text = text.replace(SERVED, start_database(servers))
+    for language, code in BLOCK.findall(text):
         if language == "python" and (named := FILE.match(code)):
             (folder / named[1]).write_text(code)
             sys.modules.pop(Path(named[1]).stem, None)  # another page may have had one of that name
@@ -93,6 +114,20 @@ def run_blocks(page: Path, folder: Path, module: ModuleType, servers: ExitStack)
             assert language in ("text", "json"), (
                 f"{page.name}: a block in {language or 'no language'} is not checked"
             )
+
+
+def start_database(servers: ExitStack) -> str:
+    """Start the server that a page calls `db`, with its users; return the rest of its address."""
+    server = servers.enter_context(private_postgres())
+    for user in ("plait_admin", "plait", "plait_guest"):
+        server.execute(f"CREATE ROLE {user} LOGIN")
+    server.execute("CREATE DATABASE agents OWNER plait_admin")
+    return f"@127.0.0.1:{server.port}/agents"
+
+
+def _close_served() -> None:
+    for address in [each for each in STORES.by_address if each.startswith("postgresql:")]:
+        STORES.by_address.pop(address).close()
 
 
 def test_the_first_agent_takes_ten_lines_at_most() -> None:
@@ -226,6 +261,12 @@ class Shell:
             command = line.split("#")[0].strip()
             if not command or command in KNOWN:
                 continue
+            if setting := SETTING.fullmatch(command):
+                os.environ[setting[1]] = setting[2]
+                continue
+            if command.startswith("unset "):
+                os.environ.pop(command.split()[1], None)
+                continue
             if served := SERVER.match(command):
                 self._serve(served[1])
                 continue
@@ -276,6 +317,9 @@ def run_command(command: str) -> tuple[int, str]:
     if not (PROGRAMS & set(words) or set("$|&;<>") & set(command)):
         result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
         return result.exit_code, result.output
+    if not set("$|&;<>*?~") & set(command):
+        done = run_forked([*COMMAND, *words[1:]])
+        return done.returncode, done.stdout + done.stderr
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, env={**os.environ, "PATH": path}

@@ -28,6 +28,8 @@ VENDORS = {
     "starlette",
     "uvicorn",
     "psycopg",
+    "psycopg_binary",
+    "obstore",
     "pydantic",
     "playwright",
     "rich",

@@ -2,8 +2,9 @@
 queue, whatever happens to the clients and to the processes that run.
 
 Clients post, look and act in any order, and so do keepers of the queue; a client may go away before
-its turn, and a process may end, or let go of its run, before any write of a run. In the end all are
-gone: the status tells if anything is left, and a resume takes all of it.
+its turn, and a process may end, or let go of its run, before any write of a run. A person pauses
+the session and lifts the pause: meanwhile no message is posted, and no effect begins. In the end
+all are gone: the status tells if anything is left, and a resume takes all of it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from hypothesis.stateful import (
 )
 
 from plait import Agent, ScriptedModel, Session, Workflow, open_store, resume, tool
+from plait.errors import WrongStatus
 from plait.event import kinds as k
-from plait.journal.stops import Cancelled
+from plait.journal.stops import Cancelled, Parked
 from plait.runs.take_up import resume_run
 from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp
 from plait.runs.turns import TurnClient
@@ -38,6 +40,7 @@ from plait.session import verify
 from plait.session.ports import Draft
 from plait.session.value import open_run_of
 from tests.support import count as counted
+from tests.support import echo_last_words
 
 _names = count(1)
 
@@ -49,7 +52,7 @@ class _Ended(BaseException):
 class _Chat(Workflow):
     def __init__(self) -> None:
         self.effects: list[str] = []
-        self.agent = Agent("Repeat.", model=ScriptedModel(_answer_of), name="echo")
+        self.agent = Agent("Repeat.", model=ScriptedModel(echo_last_words), name="echo")
 
         @tool(effect="idempotent")
         def note(words: str) -> str:
@@ -61,11 +64,6 @@ class _Chat(Workflow):
     def forward(self, session: Session) -> Session:
         words = session.messages[-1].text
         return self.agent(session.use(self._note, words=words))
-
-
-def _answer_of(session: Session) -> str:
-    said = [message.text for message in session.messages if message.role == "user"]
-    return f"ok {said[-1]}"
 
 
 class Clients(RuleBasedStateMachine):
@@ -81,14 +79,25 @@ class Clients(RuleBasedStateMachine):
         self.clients: list[QueueClient] = []
         self.looks: dict[int, object] = {}
         self.posted: list[str] = []
+        self.paused = False
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 
     @rule()
     def post(self) -> None:
         words = f"m{len(self.posted)}"
+        if self.paused:
+            with pytest.raises(WrongStatus, match="is paused"):
+                TurnClient.post(self.session, words, self.chat, "", None, NOBODY)
+            return
         self.posted.append(words)
         self.clients.append(TurnClient.post(self.session, words, self.chat, "", None, NOBODY))
+
+    @rule()
+    def pause_or_unpause(self) -> None:
+        now = self.session.reload()
+        now.unpause() if self.paused else now.pause()
+        self.paused = not self.paused
 
     @rule()
     def keep_queue(self) -> None:
@@ -98,7 +107,11 @@ class Clients(RuleBasedStateMachine):
     @rule(data=st.data())
     def look(self, data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(self.clients) - 1))
-        self.looks[at] = self.clients[at].look()
+        try:
+            self.looks[at] = self.clients[at].look()
+        except Parked as parked:
+            assert self.paused and "stands in the queue" in parked.why
+            self.looks.pop(at, None)
 
     @precondition(lambda self: self.looks)
     @rule(data=st.data(), ends=st.integers(-1, 12), stop=st.sampled_from([_Ended, Cancelled]))
@@ -129,9 +142,11 @@ class Clients(RuleBasedStateMachine):
                 invoke(msgspec.structs.replace(call, on_start=cut))
             elif isinstance(step, TakeUp):
                 session, workflow, watch = client.resumption_of(step)
-                resume_run(session, workflow, (), {}, watch, None, cut)
+                resume_run(session, workflow, (), {}, watch, None, cut, lifts_pause=False)
         except (_Ended, Cancelled):
             pass
+        except Parked:
+            assert self.paused
         except BaseException as error:
             has_begun = bool(begun)
             assert isinstance(step, (TakeTurn, TakeUp))
@@ -153,7 +168,13 @@ class Clients(RuleBasedStateMachine):
         ]
         assert said == ["hello", *self.posted[: len(said) - 1]]
 
+    @invariant()
+    def the_status_tells_of_the_pause(self) -> None:
+        assert (self.session.reload().status == "paused") == self.paused
+
     def teardown(self) -> None:
+        if self.paused:
+            self.session.reload().unpause()
         for client in self.clients:
             client.release()
         texts = [message.text for message in self.session.reload().messages]

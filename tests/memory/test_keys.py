@@ -4,7 +4,6 @@ and also if writers that do not know of each other write at once.
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +30,7 @@ from plait.memory.rollback import BEARING, GroundCheck
 from plait.session import verify
 from plait.session.house import append_to_house
 from plait.session.ports import Act, Draft
-from tests.support import parked_session
+from tests.support import ForkedProgram, parked_session
 from tests.support.processes import child_environment, module_command
 
 OLD, NEW = "The host is alpha.", "The host is beta."
@@ -279,8 +278,7 @@ def test_processes_that_write_at_once_leave_one_memory_for_each_key(tmp_path: Pa
     store = open_store(tmp_path / ".plait")
     command = module_command("tests.memory.rival_writers", str(tmp_path))
     rivals = [
-        subprocess.Popen([*command, str(writer)], env=child_environment())
-        for writer in range(WRITERS)
+        ForkedProgram([*command, str(writer)], env=child_environment()) for writer in range(WRITERS)
     ]
     assert [rival.wait(timeout=120) for rival in rivals] == [0] * WRITERS
     check_all(store)

@@ -23,7 +23,7 @@ from plait.memory.vectors import (
     rank_with_vectors,
 )
 from plait.memory.words import query_words
-from tests.support.processes import child_environment
+from tests.support import ForkedProgram, child_environment
 
 if find_spec("wordllama") is None:  # not imported: its loader takes a second
     pytest.skip("needs the extra [memory]", allow_module_level=True)
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) ->
 def test_processes_share_a_file(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     starts = ("0", "150", "300")
-    writers = [subprocess.Popen([*command, start], env=child_environment()) for start in starts]
+    writers = [ForkedProgram([*command, start], env=child_environment()) for start in starts]
     assert [writer.wait(120) for writer in writers] == [0, 0, 0]
     embedder = LetterEmbedder()
     cache = VectorCache(embedder, tmp_path)

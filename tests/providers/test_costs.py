@@ -100,7 +100,10 @@ def test_diff_and_progress_say_unknown() -> None:
     assert "6 tokens, unknown" in str(session.diff(start)) and "$0.0000" not in str(
         session.diff(session)
     )
-    assert "cost unknown" in progress.summary and progress.document()["cost_usd"] is None
+    assert (
+        "cost unknown" in progress.summary_of(is_resumed=False)
+        and progress.document()["cost_usd"] is None
+    )
     assert "unknown" in progress.line(80) and "$0.0000" not in progress.line(80)
 
 

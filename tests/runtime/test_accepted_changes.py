@@ -254,11 +254,39 @@ def test_consent_to_another_call_does_not() -> None:
         resume(session, changed)
 
 
+class AskedFor(Asked):
+    """Sends with a tool of this version."""
+
+    def __init__(self, word: str, version: str) -> None:
+        super().__init__(word)
+        self.sender = tool(name="mail", version=version)(mail.function)
+
+    def forward(self, session: Session) -> Session:
+        return session.fact("word", self.word).use(self.sender, to="ann")
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_an_ask_after_a_change_of_tool_and_program_tells_why(is_approved: bool) -> None:
+    session = parked_session(lambda: AskedFor("a", "1")(Session("Write.")))
+    if is_approved:
+        session.inbox.approve(session.inbox.waiting[0], actor="human:ann")
+    changed = AskedFor("b", "2")
+    session = parked_session(lambda: resume(session, changed, accept="b"))
+    (ask,) = session.inbox.waiting
+    shown: Any = ask.shown
+    assert shown["again"] == "mail has changed since it was asked for" and RAN == []
+    session = resume(session.inbox.approve(ask, actor="human:ann"), changed)
+    assert RAN == ["mail ann"]
+    _check(session, changed)
+
+
 def test_an_open_ask_of_the_abandoned_steps_is_over() -> None:
     session = parked_session(lambda: Asked()(Session("Write.")))
     (old,) = session.inbox.waiting
     session = parked_session(lambda: resume(session, Asked("b"), accept="b"))
     (new,) = session.inbox.waiting
+    shown: Any = new.shown
+    assert "again" not in shown  # it is the same ask
     assert new.event != old.event and [
         ask.event for ask in all_waiting(store_at(session.store))
     ] == [new.event]

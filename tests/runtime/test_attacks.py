@@ -112,7 +112,8 @@ def _at_work() -> list[str]:
     return [
         f"{thread.name} {thread.ident}"
         for thread in threading.enumerate()
-        if thread.name.startswith("plait-") and thread.name not in ("plait-loop", IDLE)
+        if thread.name.startswith("plait-")
+        and thread.name not in ("plait-loop", "plait-lease", IDLE)
     ]
 
 

@@ -314,3 +314,65 @@ def test_a_run_that_waits_or_failed_can_be_bisected(
     # the sandbox of the session itself is as it was
     if how == "fail":
         assert session.fork().use(shell, command="cat number.txt").result == "4000"
+
+
+# ── agents as tools ──────────────────────────────────────────────────────────────────────────
+
+
+def write_number(number: int) -> ToolCall:
+    return ToolCall("write_file", path="number.txt", content=f"{number}\n")
+
+
+def counting_team(takes: Any) -> Agent:
+    """A lead that has another lead count, which has a counter count; the counter breaks it."""
+    counter = Agent(
+        "Count.",
+        model=ScriptedModel([write_number(3), write_number(100), write_number(101), "Done."]),
+        tools=[write_file],
+        name="counter",
+    )
+    script = [write_number(2), ToolCall("counter", request="go"), "Done."]
+    tools = [write_file, counter.as_tool(takes=takes)]
+    middle = Agent("Ask.", model=ScriptedModel(script), tools=tools, name="middle")
+    lead = ScriptedModel(
+        [write_number(1), ToolCall("middle", request="go"), write_number(102), "Done."]
+    )
+    return Agent("Lead.", model=lead, tools=[write_file, middle.as_tool(takes=takes)], name="lead")
+
+
+@pytest.mark.parametrize("takes", ["files", "all"])
+def test_the_branch_of_an_agent_as_a_tool_is_looked_into(
+    store: Store, tmp_path: Path, takes: str
+) -> None:
+    files = filled_folder(tmp_path / "files", {"number.txt": "0\n"})
+    session = counting_team(takes)(Session("Count.", store=store).to("local", files))
+    before = last_commit(store)
+    found = bisect(session, command=IS_SMALL)
+    assert found.effect is not None
+    assert found.effect.arguments == {"path": "number.txt", "content": "100\n"}
+    assert found.event.actor == "agent:lead/middle/counter" and found.branch == "counter"
+    assert [at.lineage.label for at in found.via] == [None, "middle"]
+    assert found.via[0].id == session.id and found.merge == found.via[-1]
+    assert found.last_good.id == found.first_bad.id
+    by_itself = bisect(found.first_bad.reload(), command=IS_SMALL)
+    assert by_itself.first_bad == found.first_bad and by_itself.via == ()
+    assert last_commit(store) == before
+
+
+def test_a_predicate_finds_the_request_of_an_agent_and_the_fact_in_its_branch(
+    store: Store,
+) -> None:
+    class Note(Workflow):
+        """Note."""
+
+        def forward(self, session: Session) -> Session:
+            return session.say("Well.").fact("noted", True).say("Done.")
+
+    script = ScriptedModel([ToolCall("note", request="go"), "Done."])
+    tool = Note().as_tool(name="note", takes="facts")
+    session = Agent("Lead.", model=script, tools=[tool], name="lead")(Session("Go.", store=store))
+    noted = bisect(session, lambda value: "noted" not in value.facts)
+    assert noted.branch == "note" and noted.event.kind == "FactRecorded"
+    assert noted.via[0].id == session.id and noted.event.log != session.id
+    asked = bisect(session, lambda value: value.budget.used.tool_calls < 1)
+    assert asked.event.kind == "ToolRequested" and asked.via == ()

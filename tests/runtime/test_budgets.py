@@ -36,11 +36,13 @@ from plait.event.kinds import (
 from plait.inside import Stop
 from plait.model.base import OnDelta, Reply, Request
 from plait.policy import Ask, Policy
+from plait.runtime import spend
 from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.invoke import invoke
 from plait.runtime.sent import rebuild_prompt
+from plait.runtime.spend import MORE_WORDS
 from plait.session.value import open_run_of
-from tests.support import RAN, assert_replays, bodies
+from tests.support import RAN, assert_replays, bodies, turn_text
 
 
 @tool(effect="pure")
@@ -96,6 +98,49 @@ def test_steps_are_never_more_and_the_last_is_an_answer(limit: int) -> None:
     assert "budget" in msgspec.json.encode(rebuild_prompt(session).turns).decode()
     assert_replays(session, searcher(model))
     assert len(model.asked) == limit
+
+
+def note_texts(request: Request) -> list[str]:
+    texts = [turn_text(turn) for turn in request.turns]
+    return [text for text in texts if text.startswith("[plait]")]
+
+
+def test_a_grant_takes_the_notes_to_answer_now_back() -> None:
+    model, limit = Counting(), Budget(steps_max=2)
+    made = searcher(model)
+    session = made(Session("go", budget=limit))
+    (told,) = note_texts(model.asked[-1])
+    assert "nearly used up" in told and "Answer now" in told
+    before = len(model.asked)
+    session = made(session.budget.grant(Budget(steps_max=3)).say("more"))
+    assert note_texts(model.asked[before]) == [f"[plait] {MORE_WORDS}"]
+    assert model.asked[before].choice == "auto" and "nearly used up" in session.transcript()
+    assert note_texts(model.asked[-1])[-1] == told, "it is told again when it is so again"
+    asked = [event for event in session.events if event.kind == "ModelAsked"]
+    assert rebuild_prompt(session, asked[before]).turns == model.asked[before].turns
+    assert_replays(session, made)
+    # a rewind gives no budget back, and takes no grant back
+    before = len(model.asked)
+    session = made(session.budget.grant(limit).rewind(asked[1].seq + 1).say("other"))
+    assert note_texts(model.asked[before]) == [f"[plait] {MORE_WORDS}"]
+    assert_replays(session, made)
+
+
+def no_words(_: object) -> None:
+    return None
+
+
+def test_runs_replay_in_which_the_note_stayed_after_a_grant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Counting()
+    made = searcher(model)
+    session = made(Session("go", budget=Budget(steps_max=2)))
+    with monkeypatch.context() as patch:  # as it was recorded before
+        patch.setattr(spend, "_more_words", no_words)
+        session = made(session.budget.grant(Budget(steps_max=3)).say("more"))
+    assert "Answer now" in note_texts(model.asked[2])[0]
+    assert_replays(session, made)
 
 
 def test_a_single_step_that_wants_more_is_over() -> None:

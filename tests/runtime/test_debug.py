@@ -87,6 +87,15 @@ class Child(Workflow):
         return session.fact(f"{title}.ended", ended)
 
 
+def team() -> Agent:
+    """An agent whose tool is an agent, whose tool is a workflow."""
+    helper = Child("helper").as_tool(name="help", description="Help.")
+    script = [ToolCall("help", request="help"), "Done."]
+    middle = Agent("Ask.", model=ScriptedModel(script), tools=[helper], name="middle")
+    lead = ScriptedModel([ToolCall("middle", request="go"), "Done."])
+    return Agent("Lead.", model=lead, tools=[middle])
+
+
 class Later(Workflow):
     def __init__(self) -> None:
         self.talker = talker("three")
@@ -122,10 +131,13 @@ class Threads(Workflow):
 
 
 class Story(Workflow):
-    """Every way to make steps: loops, helpers, children, agents, branches, threads, coroutines."""
+    """Every way to make steps: loops, helpers, children, agents, also as tools, branches, threads,
+    coroutines.
+    """
 
     def __init__(self) -> None:
         self.child, self.later, self.threads = Child("only"), Later(), Threads()
+        self.team = team()
         self.both = Parallel(first=Child("first"), second=Child("second"))
 
     def forward(self, session: Session) -> Session:
@@ -136,6 +148,8 @@ class Story(Workflow):
             total += session.result
         session = self.helped(session, total)
         session = self.child(session)
+        note(session)
+        session = self.team(session)
         session = self.later(session)
         note(session)
         session = self.both(session)
@@ -226,7 +240,7 @@ def test_calls_are_seen_from_the_line_that_made_them(store: Store, stops: list[S
             debug(session.at(event.seq), Story())
     lines = {(seen.function, seen.line) for seen in stops}
     first = Story.forward.__wrapped__.__code__.co_firstlineno  # pyright: ignore[reportFunctionMemberAccess]
-    assert {("forward", first + line) for line in (7, 8, 10, 11)} < lines
+    assert {("forward", first + line) for line in (7, 9, 10, 12, 13)} < lines
     stops.clear()
     for seq in (session.runs[-1].first, session.runs[-1].first + 1):
         debug(session.at(seq), Story())  # its first step
@@ -296,6 +310,18 @@ def test_a_step_of_an_earlier_run_and_a_step_that_was_rewound(
         debug(back)
 
 
+def test_a_session_that_went_on_after_its_run_is_debugged_at_the_last_step(
+    store: Store, stops: list[Seen]
+) -> None:
+    session = Child("a")(Session("Count.", store=store))
+    debug(session, Child("a"))
+    judged = session.checks.feedback(False, "wrong", actor="human:ann")
+    debug(judged, Child("a"))
+    assert judged.seq > session.seq and stops[1] == stops[0]
+    with pytest.raises(NothingToDebug, match="no run was going on there"):
+        debug(judged.say("And?").at(judged.seq), Child("a"))  # a step that is named
+
+
 def test_a_what_if_is_debugged_in_its_own_log(store: Store, stops: list[Seen]) -> None:
     session = Child("a")(Session("Count.", store=store))
     asked = session.events.where("ModelAsked")[1]
@@ -348,3 +374,17 @@ def test_a_debugger_that_is_left_ends_the_replay(
     first = session.at(session.runs[-1].first)
     assert asyncio.run(asyncio.to_thread(debug, first, Story())).seq < session.seq
     assert state_of(store) == before
+
+
+def test_a_step_in_the_branch_of_an_agent_as_a_tool(store: Store, stops: list[Seen]) -> None:
+    session = team()(Session("Go.", store=store))
+    rows = [row for row in store.rows("session", "session", limit=9) if row["label"] == "help"]
+    branch = Session.open(str(rows[0]["log"]), store=store)
+    before = state_of(store), list(RAN)
+    for event in branch.events.where(["ToolReturned", "FactRecorded"])[-4:]:
+        debug(branch.at(event.seq), team())
+    assert [(seen.function, seen.values["title"]) for seen in stops] == [
+        ("forward", "'helperhelper'")
+    ] * 4
+    assert (state_of(store), RAN) == before
+    assert session.reload() == session

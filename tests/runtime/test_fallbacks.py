@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from plait.errors import (
 )
 from plait.event import kinds as k
 from plait.model import Fault, find
+from plait.model.base import OnDelta, Reply, Request, Restarted, TextDelta
 from plait.model.fallback import COOL_S, ModelList
 from plait.runs.replay import replay
 from plait.runs.resume import resume
@@ -54,6 +56,37 @@ def test_the_next_model_answers_if_one_is_down() -> None:
     assert asked(session) == [("a", 1), ("a", 2), ("b", 3)]
     assert bodies(session, k.ModelReplied)[0].model == "b"
     assert replay(session, Agent("Answer.", model=[down, good], retry=TWICE)).head == session.head
+
+
+class Half:
+    """A model that breaks off in the middle of its answer."""
+
+    name = "a"
+
+    def ask(self, request: Request, on_delta: OnDelta | None) -> Reply:
+        assert on_delta is not None
+        on_delta(TextDelta("Here "))
+        raise OVERLOADED
+
+
+def test_a_stream_says_which_model_failed_and_which_one_answers_now() -> None:
+    def agent() -> Agent:
+        return Agent("x", model=[Half(), scripted("b", "Hello.")], retry=TWICE)
+
+    restarts = [
+        "Overloaded: come back later",
+        "a failed, b answers now: Overloaded: come back later",
+    ]
+    *deltas, session = agent().stream(Session("Hello?"))
+    assert [delta.why for delta in deltas if isinstance(delta, Restarted)] == restarts
+    assert isinstance(session, Session) and session.text == "Hello."
+
+    async def listen() -> list[Any]:
+        end_cooling(Half())
+        return [item async for item in agent().astream(Session("Hello?"))]
+
+    heard = asyncio.run(listen())
+    assert [item.why for item in heard if isinstance(item, Restarted)] == restarts
 
 
 @pytest.mark.parametrize(

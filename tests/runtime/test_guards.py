@@ -7,12 +7,29 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, Correct, Reject, ScriptedModel, Session, ToolCall, Workflow, resume, tool
-from plait.errors import GuardFailed, GuardRefused, InvalidValue
+from plait import (
+    Agent,
+    Correct,
+    Parallel,
+    Reject,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    View,
+    Workflow,
+    resume,
+    tool,
+)
+from plait.errors import BranchFailed, GuardFailed, GuardRefused, InvalidValue
 from plait.event import kinds as k
+from plait.model import Fault
+from plait.runtime import guards
+from plait.runtime.compaction import Leaving, extract
+from plait.runtime.extraction import leaving_events
 from plait.runtime.guards import GuardVerdict
 from plait.session import verify
 from plait.session.ports import store_at
+from plait.tools import history
 from tests.support import RAN, Spy, assert_replays, bodies, kinds, read, turn_text
 
 
@@ -67,6 +84,170 @@ def test_an_input_that_is_corrected_is_all_that_the_agent_sees() -> None:
     assert "damn" not in " ".join(map(turn_text, spy.requests[1].turns))
     assert_replays(session, made)
     assert list(verify(store_at(session.store), state=True)) == []
+
+
+def test_an_input_that_is_rejected_reaches_no_model_later() -> None:
+    spy = Spy("Yes.", "Again.")
+    made = Agent("Help.", model=spy, name="a", before=[no_homework])
+    other = Agent("Help, too.", model=spy, name="b", view=View.calls("b"))
+    session = Session("Do my homework.")
+    with pytest.raises(GuardRefused):
+        made(session)
+    with pytest.raises(GuardRefused):  # the message is judged again, and not the marker
+        made(session.reload())
+    session = made(session.reload().say("What is a noun?"))
+    marker = "(a message was refused by the guard no_homework: it is homework)"
+    assert [turn_text(turn) for turn in spy.requests[0].turns] == [
+        marker,
+        marker,
+        "What is a noun?",
+    ]
+    assert session.messages[0].text == "Do my homework." and "homework" in session.transcript()
+    asked = next(event for event in session.events if event.kind == "ModelAsked")
+    assert session.messages[0].id not in asked.header.causes
+    assert_replays(session, made)
+    session = other(session.say("And a verb?"))
+    assert turn_text(spy.requests[1].turns[0]) == "What is a noun?", "also in a view of people"
+    assert "homework." not in extract(session, Leaving(session.seq).messages(session))
+    assert not any("homework." in words for _, words in leaving_events(session, session.seq))
+    assert "my homework" not in str(session.use(history).result)
+    assert list(verify(store_at(session.store), state=True)) == []
+
+
+def no_message(_: object) -> None:
+    return None
+
+
+def test_runs_replay_in_which_the_agent_saw_an_input_that_was_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spy = Spy("Yes.")
+    made = Agent("Help.", model=spy, name="a", before=[no_homework])
+    session = Session("Do my homework.")
+    with monkeypatch.context() as patch:  # as a verdict was recorded before
+        patch.setattr(guards, "last_message", no_message)
+        with pytest.raises(GuardRefused):
+            made(session)
+        session = made(session.reload().say("What is a noun?"))
+    assert turn_text(spy.requests[0].turns[0]) == "Do my homework."
+    assert_replays(session, made)
+
+
+class Flaky:
+    """A guard that fails until it is mended."""
+
+    name = "flaky"
+
+    def __init__(self) -> None:
+        self.is_mended = False
+
+    def __call__(self, session: Session, text: str) -> None:
+        if "later" in text and not self.is_mended:
+            raise KeyError("no such list")
+
+
+WITHHELD = "(a message is withheld: no guard has passed it)"
+
+
+def asked_texts(spy: Spy, at: int = -1) -> list[str]:
+    return [turn_text(turn) for turn in spy.requests[at].turns]
+
+
+def test_an_input_that_a_guard_failed_on_reaches_no_model_before_guards_pass_it() -> None:
+    spy, guard = Spy("Yes.", "No."), Flaky()
+    made = Agent("Help.", model=spy, name="a", before=[guard])
+    session = Session("Now or later?")
+    with pytest.raises(GuardFailed):
+        made(session)
+    session = made(session.reload().say("Hello."))
+    assert asked_texts(spy) == [WITHHELD, "Hello."]
+    asked = session.events.where("ModelAsked")[0]
+    assert session.messages[0].id not in asked.header.causes
+    assert [message.text for message in session.messages.shown][0] == "Now or later?"
+    assert "later" not in extract(session, Leaving(session.seq).messages(session))
+    assert_replays(session, made)
+    assert list(verify(store_at(session.store), state=True)) == []
+
+
+def test_an_input_that_a_guard_failed_on_is_seen_once_a_later_run_passes_it() -> None:
+    spy, guard = Spy("Yes.", "No."), Flaky()
+    made = Agent("Help.", model=spy, name="a", before=[guard])
+    session = Session("Now or later?")
+    for _ in range(2):
+        with pytest.raises(GuardFailed):
+            made(session.reload())
+    guard.is_mended = True
+    session = made(session.reload())
+    assert asked_texts(spy) == ["Now or later?"]
+    assert [message.text for message in session.messages.shown] == ["Now or later?", "Yes."]
+    assert_replays(session, made)
+    session = made(session.say("Hello."))
+    assert asked_texts(spy) == ["Now or later?", "Yes.", "Hello."]
+
+
+def test_a_run_that_failed_over_a_guard_sees_the_input_when_it_is_resumed() -> None:
+    spy, guard = Spy("Yes.", "No."), Flaky()
+    made = Agent("Help.", model=spy, name="a", before=[polite, guard])
+    session = Session("Now or later?")
+    with pytest.raises(GuardFailed):
+        made(session)
+    guard.is_mended = True
+    session = resume(session.reload(), made)
+    assert asked_texts(spy) == ["Now or later?"]
+    session = made(session.say("Hello."))
+    assert asked_texts(spy) == ["Now or later?", "Yes.", "Hello."]
+    assert_replays(session, made)
+
+
+def test_an_agent_that_is_a_guard_is_shown_the_input_that_it_failed_on() -> None:
+    down, judge, spy = (
+        Fault("Down", "it is down", retryable=False),
+        Spy('{"passes": true}'),
+        Spy("Yes."),
+    )
+
+    def guarded(model: Any) -> Agent:
+        return Agent("Help.", model=spy, name="a", before=[Agent("Judge.", model=model, name="j")])
+
+    session = Session("Now or later?")
+    with pytest.raises(GuardFailed):
+        guarded(ScriptedModel([down]))(session)
+    made = guarded(judge)
+    session = made(session.reload())
+    assert asked_texts(judge)[-1] == "Now or later?" and asked_texts(spy) == ["Now or later?"]
+    assert_replays(session, made)
+
+
+def nothing_said(session: Session) -> None:
+    """Stand for the last message, so that no event names it."""
+
+
+def test_runs_replay_in_which_the_agent_saw_an_input_that_a_guard_failed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spy = Spy("Yes.")
+    made = Agent("Help.", model=spy, name="a", before=[Flaky()])
+    session = Session("Now or later?")
+    with monkeypatch.context() as patch:  # as a failure was recorded before
+        patch.setattr(guards, "last_message", nothing_said)
+        with pytest.raises(GuardFailed):
+            made(session)
+    session = made(session.reload().say("Hello."))
+    assert asked_texts(spy) == ["Now or later?", "Hello."]
+    assert_replays(session, made)
+
+
+def test_an_input_that_is_rejected_in_a_branch_reaches_no_model_later() -> None:
+    spy = Spy("Yes.")
+    made = Agent("Help.", model=ScriptedModel(lambda _: "Ok."), name="a", before=[no_homework])
+    other = Agent("Help, too.", model=ScriptedModel(lambda _: "Ok."), name="b")
+    session = Session("Do my homework.")
+    with pytest.raises(BranchFailed):
+        Parallel(a=made, b=other)(session)
+    last = Agent("Help.", model=spy, name="c")
+    session = last(session.reload().say("Hello."))
+    assert asked_texts(spy) == [WITHHELD, "Hello."]
+    assert_replays(session, last)
 
 
 # ── answers ──────────────────────────────────────────────────────────────────────────────────

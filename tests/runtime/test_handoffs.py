@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, resume
-from plait.errors import InstructionFailed, InvalidValue, ReplayDiverged
+from plait import Agent, Reject, ScriptedModel, Session, ToolCall, Workflow, resume
+from plait import agent as agents
+from plait.errors import GuardFailed, GuardRefused, InstructionFailed, InvalidValue, ReplayDiverged
 from plait.event import kinds as k
+from plait.model.base import TextDelta
 from plait.policy import Ask, Policy, Refuse
 from plait.runtime.sent import rebuild_prompt
 from plait.session.inbox import all_waiting
@@ -217,3 +219,81 @@ def test_no_call_is_made_where_none_is_allowed() -> None:
 def test_a_choice_of_no_tool_is_refused(given: Any, tools: Any) -> None:
     with pytest.raises(InvalidValue, match="tool_choice"):
         Agent("Read.", tools=tools, tool_choice=given)
+
+
+# ── guards of the desk ───────────────────────────────────────────────────────────────────────
+
+
+def no_bills(session: Session, text: str) -> Reject | None:
+    return Reject("no bills") if "bill" in text else None
+
+
+def guarded_desk(*script: Any, **more: Any) -> Agent:
+    """A desk that hands off to `billing`, whose script this is."""
+    return agent("desk", to("billing"), handoffs=[agent("billing", *script)], **more)
+
+
+@pytest.mark.parametrize("is_on_loop", [False, True])
+def test_the_guards_of_the_desk_judge_whoever_answers(is_on_loop: bool) -> None:
+    desk = guarded_desk("A bill.", "Fine.", "Fine.", before=[no_bills], after=[no_bills])
+    heard: list[Any] = []
+
+    def call(session: Session) -> Session:
+        if is_on_loop:
+            return asyncio.run(desk.acall(session, on_event=heard.append))
+        return desk(session, on_event=heard.append)
+
+    session = call(Session("Go."))
+    assert [message.text for message in session.messages.shown] == ["Go.", "Fine."]
+    assert [item.text for item in heard if isinstance(item, TextDelta)] == ["Fine."]
+    started = [body.path for body in bodies(session, k.CallStarted)]
+    assert started.count("desk/no_bills") == 1, "the input is judged once"
+    assert_replays(session, desk)
+    with pytest.raises(GuardRefused, match="rejects the input of desk/billing"):
+        call(session.say("My bill!"))
+    session = call(session.reload().say("Well?"))
+    assert session.text == "Fine."
+    assert_replays(session, desk)
+
+
+def test_the_guards_of_a_desk_that_is_a_tool_judge_whoever_answers() -> None:
+    desk = guarded_desk("A bill.", "Fine.", after=[no_bills])
+    lead = Agent(
+        "Lead.", model=ScriptedModel([ToolCall("desk", request="Go."), "Done."]), tools=[desk]
+    )
+    session = lead(Session("Go."))
+    assert "Fine." in str(bodies(session, k.ToolReturned)[0])
+    assert_replays(session, lead)
+
+
+def test_the_guards_of_a_desk_judge_in_a_run_that_is_resumed() -> None:
+    is_mended = False
+
+    def flaky(session: Session, text: str) -> Reject | None:
+        if not is_mended:
+            raise KeyError("no such list")
+        return no_bills(session, text)
+
+    desk, session = guarded_desk("A bill.", "Fine.", after=[flaky]), Session("Go.")
+    with pytest.raises(GuardFailed):
+        desk(session)
+    is_mended = True
+    session = resume(session.reload(), desk)
+    assert session.text == "Fine."
+    assert_replays(session, desk)
+
+
+def test_runs_replay_in_which_the_guards_of_a_desk_did_not_judge_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(change: str, session: Session) -> bool:
+        return False
+
+    desk = guarded_desk("A bill.", "One more.", before=[no_bills], after=[no_bills])
+    with monkeypatch.context() as patch:  # as calls were recorded before
+        patch.setattr(agents, "is_marked_here", never)
+        first = desk(Session("Go."))
+        second = desk(first.say("My bill!"))
+    assert first.text == second.text == "A bill."
+    assert_replays(first, desk)
+    assert_replays(second, desk)

@@ -26,6 +26,8 @@ from plait.event.kinds import ApprovalGranted
 from plait.policy import Ask, Policy
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.value import position_of
+from plait.store import canonical_address
+from plait.store.postgres.address import is_postgres
 from tests.support import RAN, child_environment, parked_session
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
@@ -336,7 +338,7 @@ def decide_in_process(id: str, store: str, out: str) -> None:
 
 
 def by_popen(session: Session, folder: Path, **more: str) -> None:
-    env = child_environment(PLAIT_STORE=str(folder / "store"), **more)
+    env = child_environment(PLAIT_STORE=canonical_address(str(folder / "store")), **more)
     done = subprocess.run(
         [sys.executable, "-c", DECIDE, session.id],
         env=env,
@@ -348,7 +350,7 @@ def by_popen(session: Session, folder: Path, **more: str) -> None:
 
 
 def by_small_environment(session: Session, folder: Path) -> None:
-    env = {"PLAIT_STORE": str(folder / "store"), "PATH": os.environ["PATH"]}
+    env = {"PLAIT_STORE": canonical_address(str(folder / "store")), "PATH": os.environ["PATH"]}
     done = subprocess.run(
         [sys.executable, "-c", DECIDE, session.id],
         env=env,
@@ -361,7 +363,10 @@ def by_small_environment(session: Session, folder: Path) -> None:
 
 def by_another_spelling(session: Session, folder: Path) -> None:
     (folder / "link").symlink_to(folder)
-    env = child_environment(PLAIT_STORE=str(folder / "link" / ".." / folder.name / "store"))
+    address = str(folder / "link" / ".." / folder.name / "store")
+    if is_postgres(session.store):
+        address = session.store.replace("127.0.0.1", "localhost")
+    env = child_environment(PLAIT_STORE=address)
     done = subprocess.run(
         [sys.executable, "-c", DECIDE, session.id],
         env=env,
@@ -375,7 +380,7 @@ def by_another_spelling(session: Session, folder: Path) -> None:
 def by_shell(session: Session, folder: Path) -> None:
     plait = Path(sys.executable).parent / "plait"
     os.system(  # pyright: ignore[reportDeprecated]
-        f"{plait} approve {session.inbox.waiting[0].event[:12]} --store {folder / 'store'} >"
+        f"{plait} approve {session.inbox.waiting[0].event[:12]} --store '{session.store}' >"
         f" {folder / 'out'} 2>&1"
     )
     said = (folder / "out").read_text()
@@ -384,7 +389,7 @@ def by_shell(session: Session, folder: Path) -> None:
 
 def by_resume(session: Session, folder: Path) -> None:
     plait = str(Path(sys.executable).parent / "plait")
-    command = [plait, "resume", session.short, "--store", str(folder / "store"), "--approve", "all"]
+    command = [plait, "resume", session.short, "--store", session.store, "--approve", "all"]
     env = child_environment()
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
     SAID.append(
@@ -406,7 +411,7 @@ def by_fork(session: Session, folder: Path) -> None:
 
 
 def by_fork_and_exec(session: Session, folder: Path) -> None:
-    os.environ["PLAIT_STORE"] = str(folder / "store")
+    os.environ["PLAIT_STORE"] = canonical_address(str(folder / "store"))
     with open(folder / "out", "w") as out:
         child = os.fork()
         if not child:
@@ -417,7 +422,7 @@ def by_fork_and_exec(session: Session, folder: Path) -> None:
 
 
 def by_spawn(session: Session, folder: Path) -> None:
-    env = child_environment(PLAIT_STORE=str(folder / "store"))
+    env = child_environment(PLAIT_STORE=canonical_address(str(folder / "store")))
     out = os.open(folder / "out", os.O_CREAT | os.O_WRONLY)
     actions = [(os.POSIX_SPAWN_DUP2, out, 1)]
     child = os.posix_spawn(
@@ -447,7 +452,7 @@ def by_grandchild(session: Session, folder: Path) -> None:
         f"import subprocess, sys; subprocess.run([sys.executable, '-c', {DECIDE!r},"
         f" {session.id!r}])"
     )
-    env = child_environment(PLAIT_STORE=str(folder / "store"))
+    env = child_environment(PLAIT_STORE=canonical_address(str(folder / "store")))
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd=folder, capture_output=True, text=True
     )
@@ -475,8 +480,8 @@ PROCESSES = [
 def test_no_process_of_a_run_decides(
     start: Callable[[Session, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PLAIT_STORE", str(tmp_path / "store"))
-    store = str(tmp_path / "store")
+    store = canonical_address(str(tmp_path / "store"))
+    monkeypatch.setenv("PLAIT_STORE", store)
     waits = parked_session(lambda: Pay()(Session("go", store=store)))
 
     @tool(effect="pure")
@@ -497,7 +502,7 @@ def test_no_process_of_a_run_decides(
 
 
 def test_a_verdict_from_a_process_of_a_run_opens_no_gate_of_a_person(tmp_path: Path) -> None:
-    store = str(tmp_path / "store")
+    store = canonical_address(str(tmp_path / "store"))
     gated = Session("gated", store=store).checks.require("tests", by=BOSS)
     code = (
         f"from plait import Session; Session.open({str(gated.id)!r},"

@@ -283,6 +283,46 @@ def test_a_message_stays_behind_a_run_that_waits(session: Session) -> None:
     assert said[-5:] == ["fine", "thanks", "fine", "bye", "fine"]
 
 
+def leave_behind_approval(session: Session) -> None:
+    """Leave a turn that waits for an approval, with messages in the queue behind it; approve."""
+    with pytest.raises(Parked) as stop:
+        session.turn("pay", Payer(), key="m2")
+    for words in ("thanks", "bye"):
+        with pytest.raises(Parked, match="is answered after it"):
+            session.turn(words, Payer(), key=words)
+    parked = stop.value.session
+    parked.inbox.approve(parked.inbox.waiting[0])
+
+
+def answers_after(session: Session) -> list[str]:
+    wait_until(lambda: session.reload().status == "finished")
+    assert not list(verify(store_at(session.store)))
+    return said_texts(session.reload())[-5:]
+
+
+@pytest.mark.parametrize("key", ["m2", "thanks"])
+def test_the_client_that_takes_up_a_run_answers_the_queue_behind_it(
+    session: Session, key: str
+) -> None:
+    leave_behind_approval(session)
+    after = session.turn({"m2": "pay"}.get(key, key), Payer(), key=key)
+    assert said_texts(after)[-1] == "fine"  # its own turn is the last that its client sees
+    assert said_texts(after)[-2] in ("", key)
+    assert answers_after(session) == ["fine", "thanks", "fine", "bye", "fine"]
+
+
+def test_on_an_event_loop_the_queue_behind_a_run_is_answered_likewise(session: Session) -> None:
+    leave_behind_approval(session)
+
+    async def take() -> None:
+        after = await session.aturn("pay", Payer(), key="m2")
+        assert said_texts(after)[-1] == "fine"
+        await asyncio.to_thread(wait_until, lambda: session.reload().status == "finished")
+
+    asyncio.run(take())
+    assert answers_after(session) == ["fine", "thanks", "fine", "bye", "fine"]
+
+
 # ── errors that are known before ─────────────────────────────────────────────────────────────
 
 
@@ -358,7 +398,7 @@ def test_a_second_client_hears_the_end_of_a_run_that_ends_while_it_looks(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It finds a run that is open in what it has read, and that no process has any more."""
-    steps, allowed = Steps(), turn_queue.check_turns_allowed
+    steps, allowed = Steps(), turn_queue.check_not_over
     first = Thread(target=lambda: session.turn("go", steps, key="r-1"))
     first.start()
     steps.wait_until_begun()
@@ -371,7 +411,7 @@ def test_a_second_client_hears_the_end_of_a_run_that_ends_while_it_looks(
             first.join()
         allowed(read)
 
-    monkeypatch.setattr(turn_queue, "check_turns_allowed", end_and_check)
+    monkeypatch.setattr(turn_queue, "check_not_over", end_and_check)
     heard += items
     now = session.reload()
     events = [each for each in heard if isinstance(each, Event)]
@@ -472,3 +512,20 @@ def test_ctrl_c_stops_a_turn_on_an_event_loop(session: Session, wait: bool) -> N
     assert done == ["step"], "no effect began after it"
     assert signal.getsignal(signal.SIGINT) is before
     assert statuses(session) == ("interrupted", [session.id])
+
+
+# ── the messages that wait ───────────────────────────────────────────────────────────────────
+
+
+def test_the_queue_can_be_read(session: Session) -> None:
+    assert session.inbox.queued == []
+    leave(session, "one")
+    client = TurnClient.post(session, "two", Clerk(), "r-2", "human:bo", NOBODY)
+    first, second = session.inbox.queued
+    assert (first.text, first.key, first.is_attended) == ("one", "", False)
+    assert (second.text, second.key, second.is_attended) == ("two", "r-2", True)
+    assert (second.actor, second.time) == ("human:bo", second.event.time)
+    assert repr(second) == "<QueuedTurn 'two', by human:bo>"
+    client.release()
+    resume(session)
+    assert session.inbox.queued == [] and session.fork("b").inbox.queued == []

@@ -42,6 +42,7 @@ from plait.event.kinds import (
     ApprovalRequested,
     QuestionAnswered,
     QuestionAsked,
+    Rewound,
     ToolRequested,
 )
 from plait.ids import Digest
@@ -49,6 +50,7 @@ from plait.policy import Allow, Approval, Ask, Denied, Granted, Policy, Refuse
 from plait.runtime.appends import append_events
 from plait.runtime.policy import binding, digest_of
 from plait.runtime.sent import rebuild_prompt
+from plait.session import branching
 from plait.session.inbox import all_waiting, post
 from plait.session.ports import Act, Draft
 from plait.session.value import open_run_of
@@ -900,3 +902,33 @@ def test_a_pause_that_branches_heard_is_over_when_the_run_is_resumed() -> None:
         done.status == "finished" and [message.text for message in done.messages].count("two") == 2
     )
     assert replay(done, both).head == done.head
+
+
+class Retrying(Workflow):
+    """Goes back when a person does not allow what its agent wants to do."""
+
+    def __init__(self) -> None:
+        script = [ToolCall("wire", amount=1), "Not paid.", "Sorry."]
+        self.clerk = Agent("Pay.", model=ScriptedModel(script), tools=[wire])
+        self.clerk.policy = Policy(Ask("wire"))
+
+    def forward(self, session: Session) -> Session:
+        start = session.seq
+        return self.clerk(self.clerk(session).rewind(start, reason="not allowed"))
+
+
+def last_event(core: Any, _: object) -> tuple[Digest, ...]:
+    return (core.position.head,)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_rewind_does_not_list_a_call_that_was_denied(
+    monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    with monkeypatch.context() as patch:
+        if is_old:  # as it was recorded before
+            patch.setattr(branching, "_not_undone", last_event)
+        session = Retrying()(Session("go"), approver=lambda _: Denied("no"))
+    (rewound,) = bodies(session, Rewound)
+    assert bool(rewound.not_undone) == is_old
+    assert_replays(session, Retrying())

@@ -21,7 +21,7 @@ from plait.program import load, recorded_program
 from plait.session.ports import Act, Draft
 from plait.session.value import position_of
 from plait.workflow import Workflow, target_of
-from tests.support import child_environment
+from tests.support import child_environment, run_forked
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -121,7 +121,7 @@ def test_a_workflow_from_a_file_is_taken_up_in_another_process(folder: Path) -> 
     env = child_environment(PLAIT_STORE=str(folder / "store"))
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*plait, *words], env=env, cwd=folder, capture_output=True, text=True)
+        return run_forked([*plait, *words], env=env, cwd=folder)
 
     assert run("run", "statistics.py:W", "-i", "x").returncode == 4
     (session,) = Session.list(store=folder / "store")

@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, ScriptedModel, Session, ToolCall, Workflow, replay, resume, secrets
+from plait import (
+    Agent,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    Workflow,
+    open_store,
+    replay,
+    resume,
+    secrets,
+)
 from plait.errors import (
     InvalidValue,
     IsolationMissing,
@@ -26,7 +36,9 @@ from plait.errors import (
 from plait.event import kinds as k
 from plait.model.base import OutputDelta
 from plait.sandbox import Limits, Sandbox
+from plait.session.ports import store_at
 from plait.tool import tool
+from plait.workspace.copy_state import cache_folder
 from plait.workspace.files import LocalFiles
 from tests.support import filled_folder, sh
 
@@ -257,7 +269,7 @@ def test_a_lost_call_is_undone_and_made_again(repo: Path, tmp_path: Path) -> Non
         "    Story()(Session('x', store=sys.argv[1]).to('local', sys.argv[2]))\n"
     )
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "store"), str(repo)],
+        [sys.executable, str(script), open_store(tmp_path / "store").address, str(repo)],
         env={**os.environ, "DIE": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
     )
@@ -575,13 +587,13 @@ def test_in_place_forks_share_the_folder_and_blame_knows_strangers(
     assert fork.result == "by hand\n" and fork.files.blame("other")[1].kind == "Bypassed"
 
 
-@pytest.mark.parametrize("gone", ["work", "work/copies", "work/bases"])
-def test_an_emptied_cache_heals(placed: Session, tmp_path: Path, gone: str) -> None:
+@pytest.mark.parametrize("gone", ["", "copies", "bases"])
+def test_an_emptied_cache_heals(placed: Session, gone: str) -> None:
     """What lies on disk is a cache: without it a call fails, and the next one has
     everything again.
     """
     used = placed.use(write, path="b", text="2\n")
-    shutil.rmtree(tmp_path / "store" / gone)
+    shutil.rmtree(cache_folder(store_at(placed.store)) / gone)
     for _ in range(3):
         try:
             used = used.use(sh, command="cat README b; echo 3 > c")

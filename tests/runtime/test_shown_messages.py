@@ -126,13 +126,13 @@ def test_text_of_guards_and_of_agents_at_work_is_not_heard() -> None:
     ]
 
 
-def test_agents_that_take_over_have_their_own_guards() -> None:
-    billing = Agent(
-        "Bill.", model=ScriptedModel(["Ann has paid the whole bill already."]), name="b"
-    )
+def test_agents_that_take_over_are_under_the_guards_of_the_desk() -> None:
+    script = ScriptedModel(["Ann has paid the whole bill already.", "Ann has paid."])
+    billing = Agent("Bill.", model=script, name="b")
     desk = guarded(ToolCall("hand_off_to_b", reason="a bill"), handoffs=[billing])
     items, session = streamed(desk, Session("Pay?"))
     assert "".join(map(str, spoken(items))) == session.text == shown(session)[-1][1]
+    assert "whole" not in str(shown(session)) and "Ann" not in session.text
 
 
 def test_answers_of_the_wrong_shape_and_words_of_programs_are_not_seen() -> None:

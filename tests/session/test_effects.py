@@ -26,7 +26,7 @@ from plait.journal.writer import direct_writer
 from plait.runtime.live import Live
 from plait.session import EffectRows
 from plait.session.audit import verify
-from plait.session.effect_rows import OUTCOMES, CallFilter, find_calls
+from plait.session.effect_rows import OUTCOMES, CallFilter, calling_actor, find_calls
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.session import session_at
 from plait.session.value import counted_logs, position_of
@@ -113,8 +113,27 @@ def test_calls_by_tool_path_and_outcome(place: Store) -> None:
         "src/lib/a.py",
     )
     assert [call.paths for call in find_calls(place, CallFilter(path="srcs"))] == [("srcs/x",)]
-    for actor, count in (("agent:coder", 3), ("coder", 3), ("agent:other", 0)):
+    for actor, count in (("agent:coder", 3), ("agent:other", 0)):
         assert len(found(place, actor=actor)) == count
+
+
+def test_actors_by_the_last_parts_of_their_paths(place: Store) -> None:
+    session = Session(store=place)
+    with pytest.raises(InvalidValue, match="there are no tool calls"):
+        calling_actor(place, "coder")
+    actors = ["agent:lead/coder", "agent:boss/tester", "agent:lead/tester", "human:tester"]
+    for number, actor in enumerate(actors):
+        session = write(session, ToolRequested("shell", {}, "workspace"), str(number), actor)
+    for name in ("coder", "lead/coder", "agent:coder", "agent:lead/coder"):
+        assert calling_actor(place, name) == "agent:lead/coder"
+    assert calling_actor(place, "tester") == "human:tester"  # exactly that
+    assert calling_actor(place, "lead/tester") == "agent:lead/tester"
+    with pytest.raises(InvalidValue, match="may be agent:boss/tester, agent:lead/tester.*name one"):
+        calling_actor(place, "agent:tester")
+    for name in ("der", "human:coder", "lead", "agent:", ""):
+        with pytest.raises(InvalidValue, match="name one of agent:boss/tester, agent:lead/coder"):
+            calling_actor(place, name)
+    assert len(found(place, actor="agent:lead/coder")) == 1
 
 
 def test_calls_of_a_session_and_of_its_branches(place: Store) -> None:

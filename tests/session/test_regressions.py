@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plait import Session, Store, open_store
 from plait.errors import GateUnmet, InvalidValue, StoreFailed
 from plait.event import Body
-from plait.event.kinds import Merged, Place, Placement, PlacementChanged, ToolRequested
+from plait.event.kinds import (
+    ApprovalGranted,
+    ApprovalRequested,
+    Failure,
+    Merged,
+    Place,
+    Placement,
+    PlacementChanged,
+    Text,
+    ToolFailed,
+    ToolRequested,
+    ToolResolved,
+    ToolReturned,
+    ToolUnknown,
+)
+from plait.ids import Digest
 from plait.session import verify
 from plait.session.fold import Folds, state_at
 from plait.session.ports import Act, Draft, store_at, writer_of
@@ -118,6 +135,40 @@ def test_a_whole_id_is_never_a_label(root: Session, store: Store) -> None:
 def test_a_request_in_flight_is_listed_as_not_undone(root: Session) -> None:
     asked = put(root, ToolRequested("mail", {}, "at_most_once"), call="c1")
     assert asked.rewind(2).events[-1].body.not_undone == (asked.head,)  # type: ignore[attr-defined]
+
+
+PAY, ASK = ToolRequested("pay", {}, "at_most_once"), Digest("0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "count"),
+    [
+        ([PAY, ToolReturned((Text("ok"),))], 1),
+        ([PAY, ToolFailed(Failure("HTTPError", "503"))], 1),
+        ([PAY, ToolFailed(Failure("Denied", "no"))], 0),
+        ([PAY, ToolFailed(Failure("BudgetExceeded", "it was not run"))], 0),
+        ([PAY, ToolFailed(Failure("Truncated", "it was not run"))], 0),
+        ([replace(PAY, decision="ask")], 0),
+        ([replace(PAY, decision="ask"), ApprovalRequested(ASK, None)], 0),
+        ([replace(PAY, decision="ask"), ApprovalRequested(ASK, None), ApprovalGranted(ASK)], 1),
+        ([PAY, ToolUnknown(ASK), ToolResolved(ASK, "did_not_happen")], 0),
+        ([PAY, ToolUnknown(ASK), ToolResolved(ASK, "compensated")], 0),
+        ([PAY, ToolUnknown(ASK), ToolResolved(ASK, "happened")], 1),
+        ([PAY, ToolFailed(Failure("HTTPError", "503")), ToolUnknown(ASK)], 1),
+        ([PAY, ToolFailed(Failure("X", "503")), replace(PAY, attempt=2), ToolReturned(())], 2),
+    ],
+)
+def test_a_rewind_lists_effects_that_did_or_may_have_happened(
+    root: Session, bodies: list[Any], count: int
+) -> None:
+    session = root
+    for body in bodies:
+        if isinstance(body, (ToolUnknown, ToolResolved)):
+            requests = [event for event in session.events if event.kind == "ToolRequested"]
+            body = replace(body, request=requests[-1].id)
+        drafts = [Draft(body, Act("agent:x", "program", call="c1"))]
+        session = session_at(writer_of(None).append(position_of(session), drafts))
+    assert len(session.rewind(2).events[-1].body.not_undone) == count  # type: ignore[attr-defined]
 
 
 def test_a_merge_whose_places_are_not_its_parents(root: Session, store: Store) -> None:

@@ -43,6 +43,8 @@ from plait.event.kinds import Data, FactRecorded, Merged, Place, Reasoning, Text
 from plait.ids import Digest, LogId
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.value import position_of
+from plait.store.postgres.address import is_postgres
+from tests.support import postgres_cells
 
 CANARY = "sk_live_51+H8x/Qz7~kanarienvogel"
 ODD = 'p"ass\\wörd\n2nd line\tend'
@@ -153,6 +155,11 @@ def assert_clean(store: Store, folder: Path, *values: str) -> None:
         for where, data in everything(store):
             assert_nowhere(data, value, where)
     store.close()
+    if is_postgres(store.address):
+        for cell in postgres_cells(store.address):
+            for value in values:
+                assert_nowhere(cell, value, store.address)
+        return
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert any(path.suffix == ".db" or path.stat().st_size > 4096 for path in files)
     for path in files:

@@ -95,13 +95,14 @@ def test_storage_grows_with_the_conversation_not_with_its_square(sqlite: Store) 
     # state that every snapshot would repeat
     session = Session("x", store=sqlite).fact("profile", "p" * 3000)
     sizes: list[int] = []
-    for _ in range(3):
+    for _ in range(7):  # the first may fill room that is there already
         for i in range(600):
             session = session.say(f"{i} " + "words " * 20)
         size = sqlite.describe()["bytes"]
         assert isinstance(size, int)
         sizes.append(size)
-    assert sizes[2] - sizes[1] < 1.5 * (sizes[1] - sizes[0]) < 1.5 * 600 * 1500
+    # over several rounds: the write-ahead log grows by steps of its own
+    assert sizes[6] - sizes[3] < 1.5 * (sizes[3] - sizes[0]) < 1.5 * 3 * 600 * 1500
     # snapshots are never the only copy
     assert sqlite.snapshots(session.id) and sqlite.drop_snapshots() > 0
     assert Session.open(session.id, store=sqlite).facts["profile"] == "p" * 3000

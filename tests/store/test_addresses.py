@@ -24,7 +24,7 @@ def test_one_spelling_per_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "address", ["", "\0", "sqlite:", "postgres://localhost/db", "redis:x", os.fsdecode(b"\xff")]
+    "address", ["", "\0", "sqlite:", "mysql://localhost/db", "redis:x", os.fsdecode(b"\xff")]
 )
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(BadAddress, match="Use a folder"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +20,7 @@ from plait.testing import Seeded, StoreContract
 from plait.testing.projections import Tally
 from plait.testing.writing import Opened, begin, extend, message, texts
 from tests.faults.folders import old_store
-from tests.support import RawSql
+from tests.support import RawSql, pgbouncer_port, pooled_store, postgres_server
 
 
 class TestMemory(StoreContract):
@@ -55,6 +56,62 @@ class TestSqlite(StoreContract):
 
 class TestSqliteAsync(TestSqlite):
     durability = "async"
+
+
+class TestPostgres(StoreContract):
+    dense = False
+    folds_inside = False
+    durability: Literal["full", "async"] = "full"
+    version = 18
+
+    @contextmanager
+    def address(self) -> Generator[str]:
+        """The address of a new store, as its users see it."""
+        with pooled_store(postgres_server(self.version)) as address:
+            yield address
+
+    @pytest.fixture
+    def opened(self) -> Iterator[Opened]:
+        from plait.store.postgres.store import PostgresStore
+
+        with self.address() as address, ExitStack() as stores:
+
+            def open(*projections: Projection) -> Store:
+                store = PostgresStore(
+                    address,
+                    source=Seeded(),
+                    projections=projections,
+                    durability=self.durability,
+                )
+                stores.callback(store.close)
+                return store
+
+            yield open
+
+
+@pytest.mark.ci
+class TestPostgresAsync(TestPostgres):
+    durability = "async"
+
+
+@pytest.mark.ci
+class TestPostgres16(TestPostgres):
+    version = 16
+
+
+@pytest.mark.ci
+class TestPgbouncer(TestPostgres):
+    """Behind a pooler that lends connections per transaction: a lock dies with its lease."""
+
+    @pytest.fixture(autouse=True)
+    def short_lease(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PLAIT_STORE_LEASE_S", "5")
+
+    @contextmanager
+    def address(self) -> Generator[str]:
+        server = postgres_server(self.version)
+        with pooled_store(server, port=pgbouncer_port(server)) as address:
+            yield address
 
 
 def test_a_store_whose_file_was_removed_takes_nothing_more(

@@ -27,7 +27,9 @@ from plait.event.kinds import (
     RunFailed,
     RunFinished,
     SessionArchived,
+    SessionArrived,
     SessionClosed,
+    SessionMoved,
     SessionOpened,
     SessionPaused,
     TimerSet,
@@ -469,6 +471,8 @@ def test_every_kind_that_is_said_to_be_one_is_a_boundary(tmp_path: Path, kind: s
         "VerdictAwaited": VerdictAwaited("tests"),
         "SessionClosed": SessionClosed(),
         "SessionArchived": SessionArchived(),
+        "SessionMoved": SessionMoved(LogId("l"), "memory:other"),
+        "SessionArrived": SessionArrived(LogId("l"), "memory:other"),
         "CheckpointSigned": CheckpointSigned(1, digest, "k", "s"),
     }
     store = open_store(tmp_path / ".plait", durability="async")

@@ -13,7 +13,7 @@ import pytest
 from plait.event.codec import EVENT_TAG
 from plait.ids import Digest
 from plait.store import SqliteStore, verify_store
-from plait.store.sqlite.columns import short_of
+from plait.store.records import short_of
 from plait.testing import Seeded
 from plait.testing.writing import begin, message
 from tests.support import RawSql

@@ -2,12 +2,41 @@
 here.
 """
 
+from tests.support.buckets import (
+    broken_bucket,
+    bucket_environment,
+    bucket_server,
+    new_bucket,
+)
 from tests.support.counts import EXAMPLES, FINDINGS, count, count_calls, dose, growth, report, seed
 from tests.support.events import bodies, events_of, kinds, record, record_reply
 from tests.support.files import filled_folder
-from tests.support.forked import ForkedProgram, run_forked, run_module, serve_programs
+from tests.support.forked import (
+    ForkedProgram,
+    import_in_server,
+    run_forked,
+    run_module,
+    serve_programs,
+)
+from tests.support.keeper import has_ended, remove_if_unused
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
-from tests.support.models import QUICK, Spy, scripted_model, speaker, turn_text
+from tests.support.models import QUICK, Spy, echo_last_words, scripted_model, speaker, turn_text
+from tests.support.postgres import (
+    POSTGRES_VERSIONS,
+    PostgresServer,
+    drop_schema,
+    fresh_store,
+    locked,
+    missing_program,
+    name_test_run,
+    pgbouncer_port,
+    postgres_programs,
+    postgres_server,
+    private_postgres,
+    run_folder,
+    standby_of,
+    start_kept,
+)
 from tests.support.processes import (
     ROOT,
     child_environment,
@@ -17,6 +46,8 @@ from tests.support.processes import (
     python,
     wait_until,
 )
+from tests.support.proxy import Cut, CutMoment, Proxy, counted, proxied
+from tests.support.redirect import install_redirection, on_postgres
 from tests.support.runs import (
     RAN,
     Later,
@@ -26,57 +57,105 @@ from tests.support.runs import (
     said_texts,
     set_clock_ahead,
 )
-from tests.support.servers import uvicorn_server
-from tests.support.stores import RawSql, sqlite_writer, tree, unsynced_count
+from tests.support.schemas import SchemaPool, pooled_store, schema_exists, schema_pool
+from tests.support.servers import answers, uvicorn_server
+from tests.support.stores import (
+    RawSql,
+    postgres_cells,
+    spoil_salts,
+    sqlite_writer,
+    tree,
+    unsynced_count,
+)
 from tests.support.tools import double, read, result_delta, result_text, sh, word_count
+from tests.support.wire import Conversation, Messages, WireCounts
 
 __all__ = [
-    "said_texts",
     "EXAMPLES",
     "FINDINGS",
+    "POSTGRES_VERSIONS",
     "QUICK",
     "RAN",
     "ROOT",
     "STAGING",
+    "Conversation",
     "CountedIndex",
+    "Cut",
+    "CutMoment",
     "ForkedProgram",
     "Later",
+    "Messages",
+    "PostgresServer",
     "PromptModel",
+    "Proxy",
     "RawSql",
+    "SchemaPool",
     "Spy",
+    "WireCounts",
+    "answers",
     "ask_preview",
     "assert_replays",
     "bodies",
+    "broken_bucket",
+    "bucket_environment",
+    "bucket_server",
     "child_environment",
     "count",
     "count_calls",
+    "counted",
     "dose",
     "double",
+    "drop_schema",
+    "echo_last_words",
     "events_of",
     "filled_folder",
     "free_port",
+    "fresh_store",
     "growth",
+    "has_ended",
+    "import_in_server",
+    "install_redirection",
     "kinds",
+    "locked",
+    "missing_program",
     "module_command",
+    "name_test_run",
     "needs_strace",
+    "new_bucket",
+    "on_postgres",
     "parked_session",
+    "pgbouncer_port",
+    "pooled_store",
+    "postgres_cells",
+    "postgres_programs",
+    "postgres_server",
+    "private_postgres",
+    "proxied",
     "python",
     "read",
     "record",
     "record_reply",
     "remembered",
+    "remove_if_unused",
     "report",
     "result_delta",
     "result_text",
+    "run_folder",
     "run_forked",
-    "serve_programs",
     "run_module",
+    "said_texts",
+    "schema_exists",
+    "schema_pool",
     "scripted_model",
     "seed",
+    "serve_programs",
     "set_clock_ahead",
     "sh",
     "speaker",
+    "spoil_salts",
     "sqlite_writer",
+    "standby_of",
+    "start_kept",
     "tree",
     "turn_text",
     "unsynced_count",

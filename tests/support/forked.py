@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -29,6 +29,7 @@ from typing import IO, Any
 
 import plait
 from tests.support.processes import ROOT, child_environment, module_command
+from tests.support.redirect import install_redirection
 
 _REQUEST_MAX = 1 << 20  # bytes
 _IMPORTED = ("plait.runtime.host", "plait.testing", "rich.console", "rich.table")
@@ -61,13 +62,19 @@ class ForkedProgram(subprocess.Popen[Any]):
         self._close_pipe_fds(read_in, write_in, read_out, write_out, read_err, write_err)  # pyright: ignore
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
-        if self.returncode is None and select.select([self._end], [], [], 0)[0]:
+        if self.returncode is None and self._has_ended(0):
             self._wait(None)
         return self.returncode
 
+    def _has_ended(self, timeout: float | None) -> bool:
+        # not select.select, which knows the first 1,024 files of a process only
+        ends = select.poll()
+        ends.register(self._end, select.POLLIN)
+        return bool(ends.poll(None if timeout is None else timeout * 1000))
+
     def _wait(self, timeout: float | None) -> int:
         if self.returncode is None:
-            if not select.select([self._end], [], [], timeout)[0]:
+            if not self._has_ended(timeout):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
             self.returncode = int(self._end.recv(32))
             self._end.close()
@@ -79,6 +86,7 @@ def run_forked(
     *,
     input: str | None = None,
     stdout: IO[Any] | int = subprocess.PIPE,
+    stderr: IO[Any] | int = subprocess.PIPE,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout: float | None = 60,
@@ -86,7 +94,7 @@ def run_forked(
     """Run a program to its end, as `subprocess.run` does."""
     stdin = None if input is None else subprocess.PIPE
     with ForkedProgram(
-        command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True, env=env, cwd=cwd
+        command, stdin=stdin, stdout=stdout, stderr=stderr, text=True, env=env, cwd=cwd
     ) as program:
         try:
             out, err = program.communicate(input, timeout)
@@ -102,6 +110,14 @@ def run_module(
     """Run a module of the tests as a program, to its end."""
     command, env = module_command(module, *arguments), child_environment(**environment)
     return run_forked(command, timeout=timeout, env=env)
+
+
+def import_in_server(*modules: str) -> None:
+    """Have the server import what the programs of a test need besides Plait, so that they need not.
+
+    One that is missing is left out.
+    """
+    _server(os.getpid()).send(json.dumps({"import": modules}).encode())
 
 
 @cache
@@ -147,6 +163,9 @@ def _serve(line: socket.socket) -> list[Any] | None:
         data, handles, _, _ = socket.recv_fds(line, _REQUEST_MAX, 4)
         if not data:
             return None
+        if not handles:
+            _import_all(json.loads(data)["import"])
+            continue
         *streams, end = handles
         pid = os.fork()
         if pid == 0:
@@ -164,6 +183,15 @@ def _serve(line: socket.socket) -> list[Any] | None:
             os.close(stream)
         ends[pid] = socket.socket(fileno=end)
         ends[pid].send(str(pid).encode())
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    """Import modules, for all programs from now on."""
+    for name in modules:
+        with suppress(ImportError):
+            import_module(name)
+    gc.collect()
+    gc.freeze()  # a child that collects garbage copies every page
 
 
 def _wake_up(*_: object) -> None:
@@ -198,6 +226,7 @@ def _run_program(
     sys.stderr = open(
         2, "w", buffering=1, encoding=encoding, errors="backslashreplace", closefd=False
     )
+    install_redirection()
     sys.argv = [command[0], *command[2:]] if command[0] in ("-c", "-m") else command
     code = 0
     try:
@@ -233,13 +262,10 @@ def _end_quickly(code: int) -> None:
 
 def serve_programs() -> None:
     """Serve the line whose handle is the first argument; in a forked process, run the program."""
-    for name in _IMPORTED:
-        import_module(name)
-    for path in (ROOT / "src" / "plait" / "cli").glob("[a-z]*.py"):
-        import_module(f"plait.cli.{path.stem}")
     for name in plait.__all__:
         getattr(plait, name)
-    gc.freeze()  # a child that collects garbage copies every page
+    commands = (ROOT / "src" / "plait" / "cli").glob("[a-z]*.py")
+    _import_all([*_IMPORTED, *[f"plait.cli.{path.stem}" for path in commands]])
     request = _serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         _run_program(*request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait import Agent, ScriptedModel
+from plait import Agent, ScriptedModel, Session
 from plait.calls.model_call import Retry
 from plait.model.base import OnDelta, Reply, Request, Returned, Turn
 from plait.session.content import text_of
@@ -41,3 +41,9 @@ def turn_text(turn: Turn) -> str:
     if isinstance(turn, Returned):
         return " | ".join(text_of(result.parts) for result in turn.results)
     return text_of(turn.parts)
+
+
+def echo_last_words(session: Session) -> str:
+    """Answer the last message of a user: for `ScriptedModel`."""
+    said = [message.text for message in session.messages if message.role == "user"]
+    return f"ok {said[-1]}"

@@ -29,7 +29,7 @@ def uvicorn_server(*arguments: str, folder: Path, **environment: str) -> Generat
             start_new_session=True,
         )
     try:
-        wait_until(lambda: _answers(port) or server.poll() is not None, evidence=log.read_text)
+        wait_until(lambda: answers(port) or server.poll() is not None, evidence=log.read_text)
         assert server.poll() is None, log.read_text()
         yield f"127.0.0.1:{port}"
         server.send_signal(signal.SIGTERM)
@@ -40,7 +40,7 @@ def uvicorn_server(*arguments: str, folder: Path, **environment: str) -> Generat
         server.wait()
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     """True if a server listens there."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import apsw
 
 from plait.ids import Digest
 from plait.store import Store
+from plait.store.postgres.address import is_postgres
 from plait.workspace.base import TreeEntry
 from plait.workspace.tree import encode
 from tests.raw import plain_body, plain_header
@@ -33,6 +35,37 @@ def sqlite_writer(store: Store) -> Any:
 def unsynced_count(store: Store) -> int:
     """Count the appends that a SQLite store has committed since the last fsync."""
     return sqlite_writer(store).unsynced
+
+
+def spoil_salts(address: str, *, seq: int) -> None:
+    """Edit all events with this seq behind the store's back, so that `verify` finds them."""
+    if not is_postgres(address):
+        sql = RawSql(Path(address.partition(":")[2]) / "store.db")
+        sql("UPDATE event SET salt = zeroblob(16) WHERE seq = ?", (seq,))
+        sql.close()
+        return
+    import psycopg
+
+    address, _, schema = address.partition("?schema=")
+    with psycopg.connect(address, autocommit=True) as connection:
+        edit = f"""UPDATE "{schema}".event SET salt = '0123456789abcdef' WHERE seq = %s"""
+        connection.execute(edit.encode(), [seq])
+
+
+def postgres_cells(address: str) -> Iterator[bytes]:
+    """All values in all tables of a PostgreSQL store, as bytes."""
+    import psycopg
+
+    address, _, schema = address.partition("?schema=")
+    with psycopg.connect(address, autocommit=True) as connection:
+        found = connection.execute(
+            b"SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables WHERE schemaname = %s",
+            [schema],
+        )
+        for (table,) in found.fetchall():
+            for row in connection.execute(f"TABLE {table}".encode()):
+                for value in row:
+                    yield value if isinstance(value, bytes) else str(value).encode()
 
 
 class RawSql:

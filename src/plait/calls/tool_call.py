@@ -34,7 +34,7 @@ from plait.calls.actions import (
 )
 from plait.event import Event, Json
 from plait.event import kinds as k
-from plait.event.effect_classes import EFFECTS
+from plait.event.effect_classes import EFFECTS, NOT_RUN
 from plait.event.kinds import Failure
 from plait.ids import Digest, Micros
 from plait.journal.standing import Standing
@@ -44,19 +44,6 @@ from plait.tool import Tool
 SERVICE = "service:plait"
 STOPPED = "Stopped"
 EFFECT_UNKNOWN, APPROVER_FAILED = "EffectUnknown", "ApproverFailed"
-# A call that failed so was certainly not run.
-NOT_RUN = frozenset(
-    {
-        STOPPED,
-        "Refused",
-        "Denied",
-        "ApprovalExpired",
-        "BudgetExceeded",
-        "WrongArguments",
-        EFFECT_UNKNOWN,
-        APPROVER_FAILED,
-    }
-)
 _RETURNED = k.ToolReturned.__name__
 LOST = "the process ended while it was being made"
 
@@ -123,6 +110,8 @@ class EarlierCall(NamedTuple):
     outcome: Event | None  # None: it has none, or was certainly not run
     decision: Event | None  # consent to it that still holds, or the answer to its question
     may_have_begun: bool  # it has no outcome, and may have happened
+    # why consent that was asked for or given does not count; "": there was none, or it counts
+    change: str = ""
 
 
 class ToolCallState:
@@ -386,7 +375,8 @@ class ToolCallState:
             why = body.reason or f"{self.denial.actor} did not allow it"
             return Fail(Failure("Denied", why), cause=self.denial)
         if ask is None or self.ask is None or not context.is_bound(self):
-            return AskPerson(change)
+            is_first = ask is None  # consent to the call that it stands for may have been asked for
+            return AskPerson(earlier.change if is_first and earlier is not None else change)
         if ask.expires is not None and context.now() > ask.expires:
             why = "nobody allowed it in time; it was not run"
             return Fail(Failure("ApprovalExpired", why), expires=True)

@@ -24,7 +24,7 @@ from plait.cli.render import ACCENT, DIM, Cell, count_text
 from plait.cli.terminal import cut_text
 from plait.errors import BudgetExceeded, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld
 from plait.event import Event
-from plait.event.kinds import BudgetRefused, BudgetSet, ToolRequested
+from plait.event.kinds import BudgetRefused, BudgetSet, RunResumed, ToolRequested
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
@@ -163,7 +163,8 @@ class RunAttendant:
         if not self.mute:
             sys.stdout.flush()
             id = session.short
-            self.progress.out.line(Cell(id, ACCENT), f"  finished: {self.progress.summary}")
+            used = self.progress.summary_of(is_resumed=_is_resumed(session))
+            self.progress.out.line(Cell(id, ACCENT), f"  finished: {used}")
             for verb in ("log", "show"):
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 
@@ -258,6 +259,12 @@ def asks_of(session: Session) -> list[Waiting]:
         for ask in all_waiting(store)
         if session.id in (ask.log, root_of(store, ask.run, ask.log))
     ]
+
+
+def _is_resumed(session: Session) -> bool:
+    """True if the last run of a session was resumed."""
+    runs, kinds = session.runs, {RunResumed.__name__}
+    return bool(runs) and any(store_at(session.store).read(session.id, runs[-1].first, kinds=kinds))
 
 
 def _requests_of_last_run(session: Session) -> Iterator[Event]:

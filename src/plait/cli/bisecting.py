@@ -179,8 +179,10 @@ def _print_found(given: Options, found: Bisection, test: str) -> None:
 
 
 def _step_back(found: Bisection) -> int:
-    """Return the seq of the session before the bad step, or before the merge that brought it."""
-    return found.last_good.seq if found.merge is None else found.merge.seq - 1
+    """Return the seq of the session before the bad step, or before the merge or the call that
+    brought it.
+    """
+    return found.via[0].seq - 1 if found.via else found.last_good.seq
 
 
 def _details(out: Out, found: Bisection) -> Iterator[tuple[str, str]]:
@@ -191,8 +193,10 @@ def _details(out: Out, found: Bisection) -> Iterator[tuple[str, str]]:
         yield "call", f"{effect.tool} {as_json(effect.arguments)}"
         yield from [("in", effect.path)] if effect.path else []
     yield "by", f"{event.actor}, {out.time(event.header.time)}"
-    if found.merge is not None:
-        yield "branch", f"{found.branch}, merged at {_name(found.merge)}"
+    for at in found.via:
+        yield "via", _via_text(at)
+    if found.branch:
+        yield "branch", found.branch
     elif isinstance(event.body, Merged):
         logs = [place.log for place in event.body.branches]
         names = names_of(store_of(found.session), logs).values()
@@ -200,6 +204,15 @@ def _details(out: Out, found: Bisection) -> Iterator[tuple[str, str]]:
     yield "good", _name(found.last_good)
     if found.suspects:
         yield "or", f"{', '.join(map(_name, found.suspects))}: not tested, exit 125"
+
+
+def _via_text(at: Session) -> str:
+    """Tell the merge, or the call of an agent, that brought a branch into a session."""
+    event = at.events[-1]
+    if isinstance(event.body, Merged) and event.header.call is None:
+        return f"{_name(at)}, {event_text(event)}"
+    effect = next(each for each in at.effects if each.call == event.header.call)
+    return f"{_name(at)}, the call {effect.tool} {as_json(effect.arguments)}"
 
 
 def _test_of(found: Bisection, session: Session) -> StepTest | None:
@@ -227,6 +240,7 @@ def _bisection_document(
         "last_good": place_document(found.last_good),
         "suspects": [*map(place_document, found.suspects)],
         "merge": place_document(found.merge) if found.merge is not None else None,
+        "via": [*map(place_document, found.via)],
         "branch": found.branch or None,
         "event": event_document(found.event),
         "call": None

@@ -41,7 +41,7 @@ from plait.workspace.tree import TreeReader
 @limits("budget")
 @writing
 def fork(given: Options, session: str, label: str | None, **limits: Any) -> None:
-    """Branch off from a session, at its last place or at S@k."""
+    """Branch off from a session, at its last event or at S@k."""
     source = given.open(session)
     made = source.fork(label, budget=budget_of(limits), actor=given.actor_name)
     print_session(
@@ -55,11 +55,11 @@ def fork(given: Options, session: str, label: str | None, **limits: Any) -> None
 
 @click.command(cls=Negative)
 @click.argument("session", metavar="S")
-@click.argument("place", required=False)
+@click.argument("place", metavar="[SEQ]", required=False)
 @click.option("--reason", default="", help="Why.")
 @writing
 def rewind(given: Options, session: str, place: str | None, reason: str) -> None:
-    """Go on from the story at an earlier place: PLACE, or S@k.
+    """Go on from the story at an earlier event: SEQ, or S@k.
 
     The past stays on record, and what was spent stays spent.
     """
@@ -70,8 +70,8 @@ def rewind(given: Options, session: str, place: str | None, reason: str) -> None
         now, to = value, int(place)
     else:
         raise click.BadParameter(
-            f"{place!r} is not a number: places count from 1, or from -1 back.",
-            param_hint="'PLACE'",
+            f"{place!r} is not a number: a seq counts from 1, or from -1 back.",
+            param_hint="'SEQ'",
         )
     after = now.rewind(to, reason=reason, actor=given.actor_name)
     left = _effects_left(after)
@@ -144,7 +144,7 @@ def _effect_document(event: Event, request: ToolRequested | None) -> dict[str, A
     multiple=True,
     help="Where branches disagree, the fact or the file is gone; may be repeated.",
 )
-@click.option("--base", metavar="B", help="The place both come from, if they share none.")
+@click.option("--base", metavar="B", help="The event both come from, as S@k, if they share none.")
 @writing
 def merge(
     given: Options,

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from plait.cli.attending import Do, RunAttendant, RunEnd, act_as, last_reply
-from plait.cli.common import Options, approve_option, command_line, talking, text_or_file
+from plait.cli.common import (
+    Options,
+    approve_option,
+    command_line,
+    read_line,
+    talking,
+    text_or_file,
+)
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import missing_program_error
 from plait.cli.documents import place_document
@@ -189,8 +196,7 @@ class Chat:
     def _read(self) -> str | None:
         """Return the next line. None: there are no more."""
         if not self._is_interactive:
-            line = sys.stdin.readline()
-            return line if line else None
+            return read_line() or None
         try:
             return input(PROMPT)
         except (EOFError, KeyboardInterrupt):
@@ -207,11 +213,8 @@ class Chat:
 
     def _answer(self, text: str) -> None:
         """Say a line, and show the answer. What was not finished before is finished first."""
-        if self._session is None:
-            address = self._given.new_store
-            self._session = Session(store=address, actor=self._given.actor_name)
-        session = self._session
         try:
+            session = self._session = self._session or self._new_session(text)
             if not self._finish_before(session, text):
                 return
             self._attend(
@@ -223,6 +226,13 @@ class Chat:
             if not self._is_interactive:
                 raise
             self._print_error(error)
+
+    def _new_session(self, text: str) -> Session:
+        """Make the session of a first line, if the line can be said and answered."""
+        from plait.runs.turns import check_turn
+
+        check_turn(Session(store="memory:chat"), text, self._program)
+        return Session(store=self._given.new_store, actor=self._given.actor_name)
 
     def _finish_before(self, session: Session, text: str) -> bool:
         """Go on with a run that was stopped or waits, and show it. False: it is still there."""

@@ -12,6 +12,7 @@ from plait.cli.documents import Document, print_json, print_jsonl
 from plait.cli.exits import FAILED
 from plait.cli.loading import import_from_here, loading_errors
 from plait.cli.render import ACCENT, BAD, DIM, GAP, Cell, Out, cell_width, count_text
+from plait.runtime.tracebacks import raised_at, raised_text
 from plait.session.ports import store_at
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ def check_command(given: Options, target: str | None) -> None:
     with the program that its log names. Runs that wait, failed, were interrupted or are paused are
     replayed up to their last recorded step. Nothing is executed and nothing is written.
 
-    The exit code is 1 if a run would diverge, or its program cannot be found; 2 if there is no
-    TARGET.
+    The exit code is 1 if a run would diverge, or its program raises an error, or cannot be found; 2
+    if there is no TARGET.
     """
     from plait.runs.check import check_runs
 
@@ -63,7 +64,14 @@ def _document(checked: CheckedRun) -> Document:
         "recorded": checked.recorded or None,
         "now": checked.now or None,
         "why": checked.why,
+        "after": checked.after or None,
+        "raised": _error_document(checked.raised) if checked.raised is not None else None,
     }
+
+
+def _error_document(error: BaseException) -> Document:
+    file, line = raised_at(error) or (None, None)
+    return {"type": type(error).__name__, "message": str(error), "file": file, "line": line}
 
 
 def _print_checked(given: Options, found: list[CheckedRun], unsafe: int) -> None:
@@ -77,6 +85,12 @@ def _print_checked(given: Options, found: list[CheckedRun], unsafe: int) -> None
         elif checked.why:
             out.line(*head, Cell("cannot be checked", BAD))
             out.line(f"  {checked.why}")
+        elif checked.raised is not None:
+            text = f"raises an error after event {checked.after}"
+            out.line(*head, Cell(text, BAD), GAP, Cell(_code_text(checked), DIM))
+            out.line(f"  {raised_text(checked.raised)}")
+            look = command_line(given, "debug", f"{short}@{checked.after}")
+            out.line(Cell(f"  correct it, and check again; to look at it: {look}", DIM))
         else:
             text = f"diverges at event {checked.at}"
             out.line(*head, Cell(text, BAD), GAP, Cell(_code_text(checked), DIM))

@@ -1,8 +1,8 @@
 """The options that all commands have: the address of the store, the form of the output, the
 principal.
 
-Looking never makes a store: only `init` and `new` do. The principal that writes is named with --as,
-else by PLAIT_ACTOR, else by the login.
+Looking never makes a store: only `init` and `new` do, and `migrate` on a server. The principal that
+writes is named with --as, else by PLAIT_ACTOR, else by the login.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from plait.session.finding import open_range
 from plait.session.listing import session_row
 from plait.session.ports import store_at, writer_of
 from plait.store import FOLDER, Store, canonical_address, find_open, locate, store_exists
+from plait.store.postgres.address import is_postgres
 
 Form = Literal["text", "json", "jsonl"]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -161,6 +162,11 @@ def acting_command(command: Command) -> Command:
     return _add_options(command, _store, _json)
 
 
+def between_stores(command: Command) -> Command:
+    """Decorate a command whose arguments name the stores."""
+    return _add_options(command, _as, _json)
+
+
 def talking_command(command: Command) -> Command:
     """Decorate a command that talks with a person: it has no output for programs."""
     return _add_options(command, _store)
@@ -175,7 +181,9 @@ _store = click.option(
     "--store",
     "address",
     metavar="ADDRESS",
-    help="A folder, or 'sqlite:FOLDER'. Else PLAIT_STORE, else the nearest .plait.",
+    help=(
+        "A folder, or 'postgresql://USER@HOST/DATABASE'. Else PLAIT_STORE, else the nearest .plait."
+    ),
 )
 _json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."
@@ -199,7 +207,7 @@ _as = click.option(
 def _add_options(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Any:
     @functools.wraps(command)
     def call(
-        address: str | None,
+        address: str | None = None,
         as_json: bool = False,
         as_jsonl: bool = False,
         actor: str | None = None,
@@ -207,6 +215,8 @@ def _add_options(command: Callable[..., Any], *options: Callable[[Any], Any]) ->
     ) -> Any:
         if as_json and as_jsonl:
             raise click.UsageError("--json and --jsonl exclude each other.")
+        if address is not None and is_postgres(address):
+            address = canonical_address(address)  # hints repeat it: no password is left in it
         return command(
             Options(address, "jsonl" if as_jsonl else "json" if as_json else "text", actor), **rest
         )
@@ -251,7 +261,7 @@ def filters(command: Any) -> Any:
             "--actor",
             "by",
             metavar="WHO",
-            help="By this principal, as in agent:team/lead, or team/lead alone.",
+            help="By this principal, as in agent:team/lead, or its last parts: agent:lead, lead.",
         ),
         click.option(
             "--kind",
@@ -354,11 +364,25 @@ def text_of(text: str) -> str:
     try:
         return sys.stdin.buffer.read().decode().removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise InvalidValue(
-            "standard input",
-            f"byte {error.start} is not UTF-8",
-            "send text, or attach a file with --file",
-        ) from error
+        step = "send text, or attach a file with --file"
+        raise _input_error(f"byte {error.start}", step) from error
+
+
+def read_line() -> str:
+    """Return the next line of standard input; "" at its end."""
+    line = ""
+    try:
+        line = sys.stdin.readline()
+        line.encode()  # Python puts lone surrogates in the place of other bytes, in some locales
+    except UnicodeDecodeError as error:
+        raise _input_error("a line") from error
+    except UnicodeEncodeError as error:
+        raise _input_error(f"byte {len(line[: error.start].encode())} of a line") from error
+    return line
+
+
+def _input_error(why: str, step: str = "send text") -> InvalidValue:
+    return InvalidValue("standard input", f"{why} is not UTF-8", step)
 
 
 def text_or_file(option: str, text: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 from plait.cli.common import Options, command_line
 from plait.cli.exits import DIVERGED, FAILED, ShellError
 from plait.cli.render import Out, cell_width
-from plait.errors import NeedsWorkflow, ReplayDiverged
+from plait.errors import NeedsWorkflow, PlaitError, ReplayDiverged
+from plait.runtime.tracebacks import raised_at
 from plait.session.safe_text import visible
 
 
@@ -78,6 +79,8 @@ def _side_text(side: dict[str, Any], name: str) -> str:
     if name not in side:
         return "–"
     value = side[name]
+    if name == "failure" and value:  # without its traceback, which has many lines
+        return visible(f"{value['kind']}: {value['message']}")
     return visible(value if name == "kind" else json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -108,8 +111,11 @@ def _wrap_cells(text: str, width: int) -> list[str]:
 
 
 def missing_program_error(given: Options, error: NeedsWorkflow) -> ShellError:
-    name = error.workflow.rpartition(":")[2] or "NAME"
-    step = f"Name it: {command_line(given, error.verb, error.session)} --workflow FILE.py:{name}"
+    named = f"--workflow FILE.py:{error.name or 'NAME'}"
+    step = f"Name it: {command_line(given, error.verb, error.session)} {named}"
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, PlaitError) and raised_at(cause) is not None:
+        step = f"Correct it, or n{step[1:]}"
     if error.step:
         step = f"{error.step}."
     elif error.more:

@@ -30,14 +30,14 @@ from plait.store import canonical_address, locate
     "--store",
     "address",
     metavar="ADDRESS",
-    help="A folder, 'sqlite:FOLDER', 'memory:' or 'memory:NAME'.",
+    help="A folder, 'sqlite:FOLDER', 'memory:', 'memory:NAME' or 'postgresql://USER@HOST/DATABASE'.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 @click.pass_context
 def doctor(context: click.Context, address: str | None, as_json: bool) -> None:
-    """Check the store, the disk it is on, this installation, and where tools can run.
+    """Check the store, the disk or server it is on, this installation, and where tools can run.
 
-    It changes neither the store nor its write-ahead log. Without --store it looks where
+    It changes nothing in the store. Without --store it looks where
     `open_store()` would: PLAIT_STORE, else .plait in the nearest folder upward, else here. The exit
     code is 1 if a check failed, otherwise 0.
     """

@@ -25,6 +25,7 @@ from plait.session.ledger import spent_in_branches
 from plait.session.ports import store_at
 from plait.session.state import Spent
 from plait.session.trace import Step, Trace
+from plait.session.views import Effect, QueuedTurn
 from plait.store import Row, StoreFault, Unchecked
 from plait.workspace import FileChange, TreeEntry
 from plait.workspace.changes import Changes
@@ -58,6 +59,7 @@ def session_document(session: Session) -> Document:
         "tags": session.tags,
         "parent": place_document(parent) if parent else None,
         "updated": store_at(session.store).event(session.head).time,
+        "queued": len(session.inbox.queued),
         "store": session.store,
     }
 
@@ -78,7 +80,20 @@ def listed_document(session: Session, row: Row) -> Document:
         "tags": json.loads(str(row["tags"])),
         "parent": {"id": parent, "place": row["place"]} if parent else None,
         "updated": store_at(session.store).event(session.head).time,
+        "queued": row["queued"],
+        "due": row["due"],
         "store": session.store,
+    }
+
+
+def _queued_document(turn: QueuedTurn) -> Document:
+    return {
+        "id": turn.event.id,
+        "time": turn.time,
+        "actor": turn.actor,
+        "text": turn.text,
+        "key": turn.key or None,
+        "attended": turn.is_attended,
     }
 
 
@@ -175,6 +190,7 @@ def show_document(session: Session, messages: int | None) -> Document:
         "placement": _full_document(session.files.placement),
         "tree": session.files.tree,
         "changed": changed_document(changed_by(session.events[-1])),
+        "queue": [_queued_document(turn) for turn in session.inbox.queued],
         "message_count": len(said),
         "messages": [
             message_document(message)
@@ -259,15 +275,33 @@ def diff_document(diff: Diff, left: Session, right: Session) -> Document:
         "left": session_document(left),
         "right": session_document(right),
         "different": bool(diff),
+        "same_story": diff.is_same_story,
         "messages": {
             "common": diff.messages.common,
             "left": [message_document(message) for message in diff.messages.left],
             "right": [message_document(message) for message in diff.messages.right],
         },
+        "calls": {
+            "common": diff.calls.common,
+            "left": [*map(_call_document, diff.calls.left)],
+            "right": [*map(_call_document, diff.calls.right)],
+        },
         "facts": {key: _full_document(sides) for key, sides in diff.facts.items()},
         "validation": {name: _full_document(sides) for name, sides in diff.validation.items()},
         "files": files_document(diff.files),
         "usage": {"left": spent_document(diff.cost[0]), "right": spent_document(diff.cost[1])},
+    }
+
+
+def _call_document(call: Effect) -> Document:
+    return {
+        "id": call.call,
+        "session": call.request.log,
+        "seq": call.request.seq,
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "actor": call.actor,
+        "outcome": call.state,
     }
 
 

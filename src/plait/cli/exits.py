@@ -10,7 +10,8 @@
     6    verification failed: `plait verify` found something wrong
     7    the program went another way than the record, in a replay or when a run was taken up again
     8    a merge, or publishing files, needs a choice by a person, or a base
-    75   not now: another process was first, a plan is stale, or the disk is full; try again
+    75   not now: another process was first, a plan is stale, the disk is full, or the server of the
+         store does not answer; try again
     130  interrupted, as by SIGINT
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
 
@@ -63,6 +64,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.UnknownLog: NOT_FOUND,
     errors.UnknownEvent: NOT_FOUND,
     errors.NoStore: NOT_FOUND,
+    errors.NotMigrated: NOT_FOUND,
     errors.NotPlaced: NOT_FOUND,
     errors.NoSuchFile: NOT_FOUND,
     errors.NotAFile: USAGE,
@@ -81,9 +83,12 @@ CODES: dict[type[PlaitError], int] = {
     errors.NoCommonBase: CONFLICT,
     errors.RunHeld: RETRY,
     errors.SandboxBusy: RETRY,
+    errors.StillArriving: RETRY,
     errors.StaleHead: RETRY,
     errors.StoreBusy: RETRY,
+    errors.StoreUnsettled: RETRY,
     errors.DiskFull: RETRY,
+    errors.StoreUnreachable: RETRY,
     errors.OutcomeUnknown: RETRY,
 }
 

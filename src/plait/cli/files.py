@@ -201,7 +201,7 @@ def expand_tabs(line: str) -> str:
 @click.argument("path", metavar="[PATH]", required=False)
 @listing
 def files_command(given: Options, session: str, path: str | None) -> None:
-    """List the files of a session, with mode and size, at its last place or at S@k."""
+    """List the files of a session, with mode and size, at its last event or at S@k."""
     named = SessionPath.of(given, session, path)
     with named.shell_errors():
         found = _entries_below(TreeReader(store_of(named.session)), named.tree, named.path)

@@ -18,8 +18,15 @@ from plait.event import Event
 from plait.event.kinds import FactRecorded, MessageSaid, ModelReplied
 from plait.ids import LogId, short
 from plait.session import Session
+from plait.session.arguments import is_named
 from plait.session.content import text_of, unpack
-from plait.session.effect_rows import OUTCOMES, CallFilter, Outcome, checked_path
+from plait.session.effect_rows import (
+    OUTCOMES,
+    CallFilter,
+    Outcome,
+    calling_actor,
+    checked_path,
+)
 from plait.session.event_text import event_text
 from plait.session.listing import session_row
 from plait.session.ports import store_at
@@ -59,7 +66,8 @@ def find(
     """Search what was said and recorded, in the whole store.
 
     The newest come first; capitals do not matter. With --tool, --path or --outcome, tool calls are
-    searched instead, by index: one line for each, with the paths that it changed.
+    searched instead, by index: one line for each, with the paths that it changed. --actor may be
+    the end of a path: coder is agent:lead/coder.
     """
     store = store_at(given.store)
     value = given.open(session) if session is not None else None
@@ -75,7 +83,7 @@ def find(
             tool,
             checked_path(path) if path is not None else None,
             outcome,
-            which["by"],
+            calling_actor(store, which["by"]) if which["by"] is not None else None,
             logs_with_branches(value) if value is not None else None,
             times.first,
             times.last,
@@ -85,9 +93,16 @@ def find(
     wanted = Filter.of(
         which["kinds"], which["by"], which["since"], which["until"], last.header.time if last else 0
     )
+    actors = set[str]()
+
+    def read_noting_actors() -> Iterator[Event]:
+        for event in _read_backwards(store, value, wanted.kinds):
+            actors.add(event.header.actor)
+            yield event
+
     hits = (
         event
-        for event in _read_backwards(store, value, wanted.kinds)
+        for event in read_noting_actors()
         if wanted(event) and _contains(store, event, text.casefold())
     )
     found = islice(hits, FOUND if limit is None and given.form == "text" and Out().tty else limit)
@@ -97,6 +112,8 @@ def find(
         print_json({"text": text, "events": [event_document(event) for event in found]})
     else:
         _print_found(store, found, text)
+        if wanted.actor is not None and not any(is_named(each, wanted.actor) for each in actors):
+            Out().hint(f"{wanted.actor!r} wrote none of them: {', '.join(sorted(actors))} did.")
 
 
 def _read_backwards(

@@ -25,6 +25,7 @@ from plait.event import Event
 from plait.event.kinds import ForkedFrom, Merged, Rewound
 from plait.ids import Digest, LogId, house_of, short
 from plait.session import Session
+from plait.session.arguments import is_named
 from plait.session.event_text import event_text
 from plait.session.events import kind_names
 from plait.session.graph import family
@@ -74,7 +75,7 @@ class Filter(NamedTuple):
         header = event.header
         return (
             (self.kinds is None or header.kind in self.kinds)
-            and (self.actor is None or self.actor in (header.actor, header.actor.partition(":")[2]))
+            and (self.actor is None or is_named(header.actor, self.actor))
             and self.first <= header.time <= self.last
         )
 
@@ -94,7 +95,7 @@ class Filter(NamedTuple):
 @click.option(
     "--graph", "as_graph", is_flag=True, help="Draw the whole family: all forks and merges."
 )
-@click.option("--oneline", is_flag=True, help="Only the place and what it says.")
+@click.option("--oneline", is_flag=True, help="Only S@k, and what the event says.")
 @click.option("--reverse", is_flag=True, help="The oldest first.")
 @click.option(
     "--path", "on_path", is_flag=True, help="Follow rewinds: leave out what they went back behind."

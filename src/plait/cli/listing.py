@@ -15,8 +15,10 @@ from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import MessageSaid, RunFailed
 from plait.ids import LogId, short
+from plait.runtime.live import Live
 from plait.session import Session
 from plait.session.event_text import event_text
+from plait.session.inbox import due_roots, due_sessions
 from plait.session.life import OPEN_RUN_STATUSES, RUN_STATUS, STATUSES, Status
 from plait.session.listing import list_rows
 from plait.session.ports import Position, store_at
@@ -86,11 +88,14 @@ def ls(
         logs = {run["log"] for run in _run_rows(store, {}) if _has_revision(run, revision)}
         rows = (row for row in rows if row["log"] in logs)
     found = islice(rows, limit)
-    reader = StatusReader(store)
-    sessions = (
-        (session, {**row, "status": reader.of_session(row)})
-        for session, row in _open_rows(store, found)
-    )
+    reader, due = StatusReader(store), _due_logs(store)
+
+    def with_status(row: Row) -> Row:
+        now = reader.of_session(row)
+        is_due = now == "waiting" and row["log"] in due
+        return {**row, "status": now, "queued": reader.queued_count(row), "due": is_due}
+
+    sessions = ((session, with_status(row)) for session, row in _open_rows(store, found))
     if given.form == "jsonl":
         print_jsonl(listed_document(session, row) for session, row in sessions)
     elif given.form == "json":
@@ -98,6 +103,12 @@ def ls(
         print_json({"store": given.store, "sessions": documents})
     else:
         _print_list(store, sessions, limit)
+
+
+def _due_logs(store: Store) -> set[LogId]:
+    """Return the sessions that wait and have their answer: they go on when they are resumed."""
+    now = Live().now(LogId(""), 0)
+    return {*due_sessions(store, now), *due_roots(store, now)}
 
 
 def _list_rows(
@@ -171,15 +182,20 @@ def _list_row(out: Out, store: Store, labels: _Labels, session: Session, row: Ro
         Cell(session.short, ACCENT),
         Cell(labels.text(row)),
         Cell(title) if title else Cell(first_words(store, session), DIM),
-        status_cell(str(row["status"])),
+        status_cell(str(row["status"]), int(str(row["queued"])), is_due=bool(row["due"])),
         Cell(out.time(store.event(session.head).time), DIM),
         Cell(f"{session.seq:,}"),
         Cell(dollars_figure(session.budget.used)),
     ]
 
 
-def status_cell(status: str) -> Cell:
-    return Cell(status, _STYLES.get(status, DIM))
+def status_cell(status: str, queued: int = 0, *, is_due: bool = False) -> Cell:
+    """Return a status, with the number of messages that wait for an answer.
+
+    `is_due`: its answer is there, and a resume goes on with it.
+    """
+    text = ", ".join([status, *(["due"] if is_due else []), *([f"{queued} queued"] * bool(queued))])
+    return Cell(text, _STYLES.get(status, DIM))
 
 
 def first_words(store: Store, session: Session) -> str:

@@ -120,17 +120,9 @@ def _innermost_function(error: BaseException) -> str:
 
 def error_text(error: BaseException) -> str:
     """Return an error in one line, with the line of the program, not of Plait, that raised it."""
-    import traceback
+    from plait.runtime.tracebacks import raised_text
 
-    ours = str(Path(__file__).parent.parent)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((ours, "<frozen"))
-    ]
-    at = f" ({_relative_path(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
-    text = error.record_text if isinstance(error, PlaitError) else str(error)
-    return f"{type(error).__name__}: {text}{at}"
+    return raised_text(error)
 
 
 def _relative_path(file: str) -> str:

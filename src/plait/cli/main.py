@@ -11,6 +11,7 @@ from plait.cli.bisecting import bisect_command
 from plait.cli.branching import fork, merge, rewind
 from plait.cli.chat import chat_command
 from plait.cli.check import check_command
+from plait.cli.copying import copy_command
 from plait.cli.cost import cost
 from plait.cli.debugging import debug_command
 from plait.cli.doctor import doctor
@@ -22,6 +23,7 @@ from plait.cli.history import log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
 from plait.cli.listing import ls, runs
 from plait.cli.memory import memory
+from plait.cli.migrating import migrate_command
 from plait.cli.places import gc, sandbox, to_command
 from plait.cli.publishing import apply
 from plait.cli.running import replay_command, resume_command, run_command
@@ -65,7 +67,7 @@ def main() -> None:
 
 
 SECTIONS: dict[str, list[click.Command]] = {
-    "Begin": [init, new],
+    "Begin": [init, migrate_command, new, copy_command],
     "Run": [
         run_command,
         chat_command,

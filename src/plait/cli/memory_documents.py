@@ -13,7 +13,7 @@ from plait.cli.documents import Document
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import MemoryRecalled, MemorySuperseded
-from plait.ids import Digest, Micros
+from plait.ids import Digest, LogId, Micros
 from plait.memory.rows import REST, SUPPORT, decode_decisions, decode_grounds, decode_ids
 from plait.memory.standing import MemoryDecision
 from plait.store import Row, Store
@@ -102,7 +102,8 @@ def _pieces(store: Store, ids: Iterable[Digest]) -> list[EvidencePiece]:
 def _supports_of(store: Store, memory: Digest) -> list[SupportDetails]:
     found: list[SupportDetails] = []
     for row in store.rows("memory", SUPPORT, {"memory": memory}, order="number", limit=_ALL):
-        for _, event in store.feed(int(str(row["number"])) - 1, limit=1):
+        seq = int(str(row["seq"]))
+        for event in store.read(LogId(str(row["log"])), seq, seq):
             grounds = decode_grounds(str(row["grounds"]))
             found.append(SupportDetails(event, _pieces(store, [each.event for each in grounds])))
     return found

@@ -208,7 +208,7 @@ def _state_cell(item: MemoryItem, now: Micros) -> Cell:
 @click.command("search")
 @click.argument("text", metavar="TEXT")
 @click.option(
-    "--as-of", metavar="S@7", help="As it was believed at this place of a session, by that session."
+    "--as-of", metavar="S@7", help="As it was believed at this event of a session, by that session."
 )
 @click.option("-k", "count", type=click.IntRange(1, 1000), default=10, help="At most so many; 10.")
 @click.option("--session", metavar="S", help="As S sees it; else all of the store is searched.")

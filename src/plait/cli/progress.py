@@ -62,6 +62,7 @@ class Progress:
         self.seen_asks: set[str] = set()  # that a person was shown in full, and put off
         self._beats: dict[str, str] = {}  # the last detail of a heartbeat, by tool
         self.steps = self.tool_calls = 0
+        self.earlier_calls = 0  # of tools, requested before this run was taken up
         self.spent = NOTHING
 
     @property
@@ -74,6 +75,7 @@ class Progress:
         for event in requests:
             if isinstance(event.body, k.ToolRequested):
                 self._known[event.header.call or ""] = _at_work(event.body)
+                self.earlier_calls += event.body.attempt == 1 and event.body.decision != "refuse"
 
     # ── listening ────────────────────────────────────────────────────────────────────────────
 
@@ -206,15 +208,18 @@ class Progress:
     def cost(self) -> str:
         return "cost unknown" if self.spent.cost.dollars is None else str(self.spent.cost)
 
-    @property
-    def summary(self) -> str:
+    def summary_of(self, *, is_resumed: bool) -> str:
+        """Return the counts of this process; of a resumed run, also its calls before that."""
+        calls, earlier = count_text(self.tool_calls, "tool call"), self.earlier_calls
+        if is_resumed and earlier:
+            calls = f"{calls} ({earlier:,} before the resume)"
         usage = self.spent.usage
         total = usage.input_tokens + usage.output_tokens
         tokens = f"{_estimate_mark(usage)}{count_text(total, 'token')}"
         return ", ".join(
             [
                 count_text(self.steps, "step"),
-                count_text(self.tool_calls, "tool call"),
+                calls,
                 tokens,
                 self.cost,
                 self.elapsed_text,

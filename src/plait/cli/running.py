@@ -37,7 +37,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session import Session
-from plait.session.inbox import all_waiting, due_sessions, root_of
+from plait.session.inbox import due_roots
 from plait.session.ports import store_at
 from plait.session.status import interrupted_runs, sessions_with_left_turns
 from plait.session.value import open_run_of
@@ -278,10 +278,11 @@ def _answerer(session: Session, program: Workflow | None) -> Do:
 
 
 def _due_roots(store: Store) -> list[LogId]:
-    """Return the sessions whose runs could go on: a time is over, or an answer is there."""
-    runs = {ask.log: ask.run for ask in all_waiting(store, answered=True)}
-    due = due_sessions(store, Live().now(LogId(""), 0))
-    return [root_of(store, runs.get(log), log) for log in due]
+    """Return the sessions whose runs could go on: a time is over, or an answer is there. A paused
+    one is taken up by its name alone.
+    """
+    roots = due_roots(store, Live().now(LogId(""), 0))
+    return [root for root in roots if Session.open(root, store=store).status != "paused"]
 
 
 def _interrupted_roots(store: Store) -> list[LogId]:

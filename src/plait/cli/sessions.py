@@ -25,6 +25,8 @@ from plait.session.accessors.checks import FEEDBACK
 from plait.session.branching import durability_of
 from plait.session.event_text import event_text, short_sandbox
 from plait.session.ledger import spent_in_branches
+from plait.session.moves import new_address
+from plait.session.ports import store_at
 from plait.session.state import Spent
 from plait.session.value import open_run_of
 from plait.session.views import Validation
@@ -53,7 +55,7 @@ LOST = 3  # memories that `show` names
 @click.option(
     "--prompt",
     is_flag=True,
-    help="What the model was sent at this place, or the nearest before it, exactly.",
+    help="What the model was sent at this event, or the nearest before it, exactly.",
 )
 @click.option("--why", is_flag=True, help="With --prompt: also what was left out of it, and why.")
 @listing
@@ -66,7 +68,7 @@ def show(
     prompt: bool,
     why: bool,
 ) -> None:
-    """Show a session at a place.
+    """Show a session, at its last event or at S@k.
 
     What it knows, what is open, what it cost, how it was judged and what was said. With --prompt:
     what the model was sent there, rebuilt from the log; the exit code is 6 if that is not what the
@@ -108,6 +110,7 @@ class _SessionPage:
         self._verdicts()
         self._file_changes()
         self._messages(messages)
+        self._queue()
 
     def _print_details(self) -> None:
         session, first = self.session, self.session.lineage.statuses[0]
@@ -229,6 +232,24 @@ class _SessionPage:
         if branch:
             self.out.line(Cell("  └", ACCENT))
 
+    def _queue(self) -> None:
+        if not (queued := self.session.inbox.queued):
+            return
+        waits = "waits" if len(queued) == 1 else "wait"
+        self.out.heading(f"{count_text(len(queued), 'message')} {waits} for an answer")
+        rows = (
+            [
+                Cell(self.out.time(turn.time), DIM),
+                Cell(turn.actor, DIM),
+                Cell(turn.text),
+                Cell(f"key {turn.key}" if turn.key else "", DIM),
+                Cell("" if turn.is_attended else "its client is gone", BAD),
+            ]
+            for turn in queued
+        )
+        columns = [Column(aside=True), Column(), Column(flex=True), *[Column(aside=True)] * 2]
+        self.out.table(columns, rows, indent="  ")
+
     def _message(self, message: Message, margin: str) -> None:
         name = f"{message.name} " if message.name and message.name != message.role else ""
         said = self.out.wrap_lines(
@@ -285,9 +306,12 @@ def _requirement_cell(session: Session, name: str) -> Cell:
 
 def _status_text(session: Session) -> tuple[str, str]:
     status = session.status
+    if status == "moved":
+        store = store_at(session.store)
+        return f"moved to {new_address(store, store.log(session.id)) or 'another store'}", ""
     if status != "interrupted":
         return status, BAD if status == "failed" else ""
-    why = "a message waits, and no process attends to it"
+    why = "a message waits for a process"
     if open_run_of(session) is not None:
         why = "no process has its run"
     return f"interrupted: {why} (plait resume {session.short})", BAD

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plait.cli.machine_checks import version_numbers
-from plait.cli.render import count_text
 from plait.cli.report import Check
+from plait.cli.server_checks import check_server_store
+from plait.cli.store_report import count_check, failed_check, size_text
 from plait.errors import BadAddress, SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreFailed
+from plait.store.postgres.address import is_postgres
 from plait.store.sqlite import FILE
 from plait.store.sqlite.database import PAGE_SIZE, PRAGMAS, SQLITE_MIN
 from plait.store.sqlite.inspect import inspect
@@ -50,7 +52,10 @@ def check_store(address: str) -> tuple[dict[str, Any], list[Check]]:
     store: dict[str, Any] = dict.fromkeys(
         ("address", "path", "exists", "schema", "schema_known", "logs", "events", "blobs", "bytes")
     )
-    store |= {"address": address, "schema_known": len(MIGRATIONS), "filesystem": None}
+    store |= {"address": address, "filesystem": None, "pragmas": None, "server": None}
+    if is_postgres(address):
+        return store, check_server_store(store)
+    store["schema_known"] = len(MIGRATIONS)
     library = inspect(None, known=len(MIGRATIONS))
     store["pragmas"] = library["pragmas"]
     checks = [_memory_check(store)] if scheme == "memory" else _disk_checks(store, Path(rest))
@@ -84,9 +89,9 @@ def _disk_checks(store: dict[str, Any], folder: Path) -> list[Check]:
             checks += [_schema_check(found["schema"]), _integrity_check(found["quick_check"])]
     except SchemaTooNew as error:
         store["schema"] = error.found
-        checks = [Check("store", "ok", store["address"]), _failed_check("schema", error)]
+        checks = [Check("store", "ok", store["address"]), failed_check("schema", error, NEXT)]
     except StoreError as error:
-        checks = [_failed_check("store", error)]
+        checks = [failed_check("store", error, NEXT)]
     return [*checks, _filesystem_check(store, folder, files)]
 
 
@@ -147,8 +152,7 @@ def _store_check(store: dict[str, Any]) -> Check:
             "ok",
             f"{store['address']}: an empty file, in which the store is made on first use",
         )
-    counts = ", ".join(count_text(store[f"{what}s"], what) for what in ("log", "event", "blob"))
-    return Check("store", "ok", f"{store['address']}: {counts}, {_size_text(store['bytes'])}")
+    return count_check(store)
 
 
 def _schema_check(found: int) -> Check:
@@ -175,14 +179,6 @@ def _integrity_check(found: str) -> Check:
     )
 
 
-def _failed_check(name: str, error: StoreError) -> Check:
-    """Make a failed check of an error. An error's text ends with the next step, in a sentence of
-    its own.
-    """
-    detail, _, step = str(error).rpartition(". ")
-    return Check(name, "fail", detail, NEXT.get(type(error), step))
-
-
 # ── the disk and SQLite ──────────────────────────────────────────────────────────────────────
 
 
@@ -192,7 +188,7 @@ def _filesystem_check(store: dict[str, Any], folder: Path, files: Sequence[str])
     try:
         free = shutil.disk_usage(there).free
     except OSError as error:
-        return _failed_check("filesystem", StoreFailed(there, error.strerror or str(error)))
+        return failed_check("filesystem", StoreFailed(there, error.strerror or str(error)), NEXT)
     refused = next(
         (file for file in (there, *files) if os.path.exists(file) and not _is_writable(file)), None
     )
@@ -202,7 +198,7 @@ def _filesystem_check(store: dict[str, Any], folder: Path, files: Sequence[str])
         "free_bytes": free,
         "writable": refused is None,
     }
-    detail = f"{type}{f' at {mount}' if mount else ''}, {_size_text(free)} free"
+    detail = f"{type}{f' at {mount}' if mount else ''}, {size_text(free)} free"
     if refused:
         return Check(
             "filesystem",
@@ -295,13 +291,3 @@ def _sqlite_check(found: str) -> Check:
             "Upgrade with pip install -U apsw.",
         )
     return Check("sqlite", "ok", f"{found}; at least {least} is needed")
-
-
-def _size_text(size: int) -> str:
-    """Return a size in decimal units, as disks are sold."""
-    amount = float(size)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

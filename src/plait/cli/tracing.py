@@ -38,7 +38,7 @@ from plait.cli.terminal import cut_text
 from plait.errors import NotPlaced, UnknownPlace
 from plait.ids import short
 from plait.session import Diff, Graph, Message, Session, Trace
-from plait.session.diff import Sides, diff_lines
+from plait.session.diff import Sides, call_text, diff_lines
 from plait.session.graph import Node
 from plait.session.safe_text import clean
 from plait.session.state import tokens_text
@@ -56,7 +56,7 @@ from plait.store import Store
 def why(given: Options, session: str, what: str | None, prompt: bool) -> None:
     """Tell where something comes from.
 
-    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text
+    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a seq, a text
     that was said, or the id of an event. S@7 alone is that event. "having seen" is context: it
     stood in the prompt of what decided.
     """
@@ -73,7 +73,7 @@ def why(given: Options, session: str, what: str | None, prompt: bool) -> None:
 def influence(given: Options, session: str, what: str | None) -> None:
     """Tell what became of something.
 
-    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a place, a text
+    WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a seq, a text
     that was said, or the id of an event. S@7 alone is that event.
     """
     value = given.open(session)
@@ -260,7 +260,7 @@ class _SessionTree:
 def diff_command(
     given: Options, left: str, right: str | None, as_patch: bool, as_list: bool
 ) -> None:
-    """Compare two values: messages, facts, verdicts, files, cost.
+    """Compare two values: messages, tool calls, facts, verdicts, files, cost.
 
     A alone is compared with where it began, and its files with those it was first placed with.
     """
@@ -333,6 +333,7 @@ class _SideBySide:
         )
         for left, right in zip_longest(said.left, said.right):
             self._pair(self._message(left), self._message(right))
+        self._calls(diff)
         self._sides("Facts", diff.facts)
         self._sides(
             "Verdicts", {name: _verdict_sides(sides) for name, sides in diff.validation.items()}
@@ -346,6 +347,19 @@ class _SideBySide:
 
     def _title(self, text: str, aside: str = "") -> None:
         self._out.heading(text, aside)
+
+    def _calls(self, diff: Diff) -> None:
+        calls = diff.calls
+        if not (calls.common or calls.left or calls.right):
+            return
+        others = "" if calls.left or calls.right else ", and no others"
+        self._title("Tool calls", f"{calls.common:,} in common{others}")
+        for pair in zip_longest(calls.left, calls.right):
+            left, right = [
+                self._wrap_lines(f"{call.request.seq} {call_text(call)}") if call else []
+                for call in pair
+            ]
+            self._pair(left, right)
 
     def _sides(self, title: str, all_sides: dict[str, Sides]) -> None:
         if not all_sides:

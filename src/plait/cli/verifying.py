@@ -35,7 +35,7 @@ def verify_command(
     """Check every event against its hash and its neighbours.
 
     Without S the whole store is checked; with S, all that it is made of, merged branches too. The
-    last line names what was not checked, and why. The exit code is 6 if something is wrong.
+    last lines name what was not checked, and why. The exit code is 6 if something is wrong.
     """
     sessions = events = 0
     try:
@@ -65,8 +65,18 @@ def verify_command(
         )
     else:
         _print_faults(f"{count_text(sessions, 'session')}, {count_text(events, 'event')}", faults)
-        Out().line(f"not checked: {'; '.join(map(str, unchecked))}")
+        _print_unchecked(unchecked)
     context.exit(UNVERIFIED if faults else 0)
+
+
+def _print_unchecked(unchecked: Sequence[Unchecked]) -> None:
+    out = Out()
+    out.line("not checked:")
+    for each in unchecked:
+        first, *more = out.wrap_lines(str(each), out.width - 6, 20)
+        out.line(f"  - {first}")
+        for line in more:
+            out.line(f"    {line}")
 
 
 def _audited_counts(store: Store, logs: Sequence[LogId] | None) -> tuple[int, int]:

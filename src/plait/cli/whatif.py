@@ -1,4 +1,4 @@
-"""`plait whatif`: a run made again from a place, with something changed, in a branch."""
+"""`plait whatif`: a run made again from an event on, with something changed, in a branch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plait.cli.common import (
 from plait.cli.consent import Mode, mode_of
 from plait.cli.documents import diff_document, print_json, session_document
 from plait.cli.loading import import_from_here, load_workflow
-from plait.cli.render import ACCENT, Cell, Out
+from plait.cli.render import ACCENT, DIM, Cell, Out
 from plait.cli.tracing import print_diff
 from plait.errors import InvalidInput, InvalidValue
 from plait.event.strict import parse
@@ -39,9 +39,9 @@ from plait.session import Session
 @click.option(
     "--replace",
     "replaced",
-    metavar="PLACE=TEXT|@FILE",
+    metavar="SEQ=TEXT|@FILE",
     multiple=True,
-    help="Let the event at this place say something else.",
+    help="Let the event of this seq say something else.",
 )
 @click.option(
     "--effects",
@@ -70,7 +70,7 @@ def whatif_command(
     approve: Mode | None,
     quiet: bool,
 ) -> None:
-    """Run again from a place with something changed, in a branch.
+    """Run again from an event on, with something changed, in a branch.
 
     Up to S@K it goes by the record, beyond that live. The session itself is not touched.
     """
@@ -130,6 +130,10 @@ def _print_comparison(running: RunAttendant, session: Session, made: Session) ->
     out.line(Cell(made.short, ACCENT), f"  {made.id}")
     print_diff(found)
     running.sum_up(made)
+    if found.is_same_story and not running.mute:
+        out = running.progress.out
+        out.line("nothing differs: the branch says, calls and leaves the same as the session.")
+        out.line(Cell("  change something: --model, --instruction or --replace", DIM))
 
 
 def _parse_replacements(given: Sequence[str]) -> dict[int, str]:
@@ -137,7 +141,7 @@ def _parse_replacements(given: Sequence[str]) -> dict[int, str]:
     for place, text in pairs("--replace", given).items():
         if not is_number(place) or int(place) < 1:
             raise InvalidValue(
-                "--replace", f"{place!r} is not a place", "write PLACE=TEXT, as in 7=yes"
+                "--replace", f"{place!r} is not a seq", "write SEQ=TEXT, as in 7=yes"
             )
         found[int(place)] = text_or_file("--replace", text)
     return found

@@ -33,6 +33,7 @@ from plait.errors import InvalidValue
 from plait.session import Session
 from plait.session.event_text import event_text
 from plait.session.gates import is_counted
+from plait.session.ports import store_at
 from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 from plait.store import FOLDER, check_folder, store_exists
@@ -76,7 +77,7 @@ def init(folder: str | None, address: str | None, as_json: bool) -> None:
         raise click.UsageError("DIR and --store say the same thing: give one of them.")
     where = _new_address(folder, address)
     made = not store_exists(where)
-    open_store(where)
+    open_store(where)  # of a server's, an error names `plait migrate` if there is none
     if as_json:
         print_json({"store": where, "made": made})
         return
@@ -323,8 +324,11 @@ def _life_command(name: str, help: str) -> click.Command:
     def command(given: Options, session: str, reason: str) -> None:
         before = given.open_last(session)
         after: Session = getattr(before, name)(reason=reason, actor=given.actor_name)
-        if after == before and given.form == "text":  # a run is open: the wish stands in its inbox
-            click.echo(f"{before.short}  is asked to {name}: it is heard before the next effect")
+        if after == before and given.form == "text":  # the word stands in the inbox
+            run = open_run_of(after)
+            is_held = run is not None and store_at(after.store).is_locked(run)
+            wish = f"is asked to {name}: it is heard before the next effect"
+            click.echo(f"{before.short}  {wish if is_held else after.status}")
             return
         print_session(given, after)
 

@@ -14,6 +14,8 @@
     ├── CommitmentBroken         bytes that do not hash to the id in the header or the chain
     ├── SessionError
     │   ├── WrongStatus          the session's status does not allow it
+    │   │   └── HasMoved         it went to another store
+    │   ├── StillArriving        a copy of it into this store has not ended
     │   ├── NotSettled           an open run or call, or a message without an answer
     │   ├── GateUnmet            a verdict that was required is missing, failed or out of date
     │   ├── MergeConflict        two branches say different things under one name
@@ -33,8 +35,10 @@
     │   ├── NothingToDebug       no code of a program was at work at that step
     │   ├── NeedsWorkflow        the program of a run cannot be found by itself
     │   ├── ReplayDiverged       the program goes another way than the record
+    │   ├── LeavesRecord         the program of a replay writes to a session that is not the run's
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
+    │   ├── ProgramFailed        the program raises an error while its record is replayed
     │   ├── NoRun                no run of it is open
     │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
@@ -106,9 +110,16 @@
         │   └── SchemaAltered    its tables are not the ones that Plait makes
         ├── SchemaTooNew         written by a newer Plait
         ├── StoreUnsafe          the database cannot give the durability that is promised
+        ├── StoreUnreachable     its server does not answer
+        ├── StoreDenied          its server refuses this user
+        ├── StoreReadOnly        its server takes no writes
+        ├── NotMigrated          its tables are not there, or too old
+        ├── StoreReplaced        another server answers than when the store was opened
+        ├── StoreRestored        restored from a dump: transaction ids began anew
         ├── StoreClosed          used after close()
         ├── StoreReentered       written to from inside a write
         ├── StoreBusy            other processes held the write lock for too long
+        ├── StoreUnsettled       a transaction stays open, and commits before it cannot be told yet
         ├── DiskFull             no space; nothing was written
         ├── StoreFailed          the disk or the system refused
         │   └── OutcomeUnknown   it refused at the commit itself: the append may or may not stand
@@ -117,9 +128,11 @@
         ├── StaleEpoch           the run this belongs to was taken by another process, or ended
         ├── StaleReading         an event came first that bears on what is written
         ├── LogExists            the id is taken
+        ├── LogsDiffer           two stores have other events in the same log
         ├── UnknownLog           no such log
         ├── UnknownEvent         no such event
         ├── UnknownBlob          no such blob
+        ├── RowsBroken           a projection failed on an event that is committed
         └── UnknownRows          no such projection or table
             └── RowsTooNew       a newer version of the projection keeps them
 
@@ -173,10 +186,12 @@ from plait.errors.runs import (
     BisectAborted,
     EndsAgree,
     KeyTaken,
+    LeavesRecord,
     NeedsWorkflow,
     NothingToAccept,
     NothingToDebug,
     NothingToResume,
+    ProgramFailed,
     ReplayDiverged,
     RunHeld,
     RunLost,
@@ -217,6 +232,7 @@ from plait.errors.sessions import (
     AskExpired,
     BypassRefused,
     GateUnmet,
+    HasMoved,
     MayNotApprove,
     MergeConflict,
     NoCommonBase,
@@ -227,6 +243,7 @@ from plait.errors.sessions import (
     NotASession,
     NotSettled,
     SessionError,
+    StillArriving,
     UnknownAsk,
     UnknownKey,
     UnknownPlace,
@@ -245,13 +262,23 @@ from plait.errors.setup import (
     SetupError,
     ToolChanged,
 )
+from plait.errors.store_servers import (
+    NotMigrated,
+    StoreDenied,
+    StoreReadOnly,
+    StoreReplaced,
+    StoreRestored,
+    StoreUnreachable,
+)
 from plait.errors.stores import (
     BadAddress,
     DiskFull,
     LogExists,
+    LogsDiffer,
     NoStore,
     NotAStore,
     OutcomeUnknown,
+    RowsBroken,
     RowsTooNew,
     SchemaAltered,
     SchemaTooNew,
@@ -265,6 +292,7 @@ from plait.errors.stores import (
     StoreFailed,
     StoreReentered,
     StoreUnsafe,
+    StoreUnsettled,
     UnknownBlob,
     UnknownEvent,
     UnknownLog,
@@ -273,6 +301,7 @@ from plait.errors.stores import (
 )
 
 __all__ = (
+    "LeavesRecord",
     "AlreadyAnswered",
     "AmbiguousMemory",
     "AmbiguousRevision",
@@ -297,6 +326,7 @@ __all__ = (
     "EndsAgree",
     "FileWithheld",
     "GateUnmet",
+    "HasMoved",
     "GuardFailed",
     "GuardRefused",
     "IndexFailed",
@@ -304,7 +334,9 @@ __all__ = (
     "InvalidInput",
     "InvalidValue",
     "IsolationMissing",
+    "KeyTaken",
     "LogExists",
+    "LogsDiffer",
     "MalformedJson",
     "MayNotApprove",
     "MayNotDecide",
@@ -317,12 +349,12 @@ __all__ = (
     "ModelFailed",
     "NeedsWorkflow",
     "NoCommonBase",
+    "NoEndedRun",
     "NoEvidence",
     "NoHost",
     "NoModel",
     "NoOwner",
     "NoPrompt",
-    "NoEndedRun",
     "NoRun",
     "NoStore",
     "NoSuchFile",
@@ -332,18 +364,22 @@ __all__ = (
     "NotApplied",
     "NotCanonical",
     "NotEvidence",
+    "NotMigrated",
     "NotPlaced",
+    "NotRecalled",
     "NotSettled",
     "NotSupported",
-    "NothingToDebug",
     "NothingToAccept",
+    "NothingToDebug",
     "NothingToResume",
     "OutcomeUnknown",
     "OutsideWorkspace",
     "PlaitError",
+    "ProgramFailed",
     "ReplayDiverged",
     "RequestFailed",
     "ResultInvalid",
+    "RowsBroken",
     "RowsTooNew",
     "RunHeld",
     "RunLost",
@@ -363,22 +399,27 @@ __all__ = (
     "SetupError",
     "StaleEpoch",
     "StaleHead",
-    "StaleReading",
-    "NotRecalled",
     "StalePlan",
+    "StaleReading",
+    "StillArriving",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
+    "StoreDenied",
     "StoreError",
     "StoreFailed",
+    "StoreReadOnly",
     "StoreReentered",
+    "StoreReplaced",
+    "StoreRestored",
+    "StoreUnreachable",
     "StoreUnsafe",
+    "StoreUnsettled",
     "TooDeep",
     "TooLarge",
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
-    "KeyTaken",
     "TurnFailed",
     "UnknownAsk",
     "UnknownBackend",

@@ -96,21 +96,36 @@ class InstructionFailed(EffectError):
 
 
 class GuardRefused(EffectError):
-    """A guard did not let the input, or the answer, of an agent pass."""
+    """A guard did not let the input, or the answer, of an agent pass.
 
-    def __init__(self, agent: str, guard: str, what: str, reason: str, session: Any = None) -> None:
+    `message` is the id of the input; "": it is about an answer.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        guard: str,
+        what: str,
+        reason: str,
+        session: Any = None,
+        message: str = "",
+    ) -> None:
         self.agent, self.guard, self.what, self.reason = agent, guard, what, reason
-        self.session = session
+        self.session, self.message = session, message
         super().__init__(
             f"{guard} rejects the {what} of {agent}: {without_full_stop(reason)}.", _GO_ON
         )
 
 
 class GuardFailed(EffectError):
-    """A guard raised, or returned something that is no verdict."""
+    """A guard raised, or returned something that is no verdict.
 
-    def __init__(self, guard: str, why: str, session: Any = None) -> None:
+    `unjudged` is the id of the message that it was to judge; "": it was to judge an answer.
+    """
+
+    def __init__(self, guard: str, why: str, session: Any = None, unjudged: str = "") -> None:
         self.guard, self.why, self.session = guard, why, session
+        self.unjudged = unjudged
         super().__init__(
             f"the guard {guard} failed: {without_full_stop(why)}. Mend it, and resume the run."
         )

@@ -116,16 +116,36 @@ class NeedsWorkflow(SessionError):
         more: str = "",
         verb: str = "resume",
         step: str = "",
+        name: str = "",
     ) -> None:
         """`more`: the arguments to pass besides the workflow, as in `key=…`. `verb`: the function
         that needs it. `step`: the next step, if it is another one than passing the workflow.
+        `name`: the name in its file that the program was run by; "": the class of the workflow.
         """
         self.session, self.workflow, self.why, self.more = session, workflow, why, more
-        call = f"{workflow.rpartition(':')[2] or 'Workflow'}(…){', ' + more if more else ''}"
+        made = workflow.rpartition(":")[2]
+        self.name = name or made
+        passed = self.name if self.name != made else f"{made or 'Workflow'}(…)"
+        call = f"{passed}{', ' + more if more else ''}"
         self.verb, self.call, self.step = verb, f"{verb}(session, {call})", step
         super().__init__(
             f"the run of session {session} is of {workflow}, and {why}."
             f" {step or f'Pass it: {self.call}'}."
+        )
+
+
+class LeavesRecord(SessionError):
+    """Code of a run that is replayed writes to a session that is not the run's. It was not written,
+    and nothing was executed.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(
+            f"the program of session {session} works on a session of its own, which is not on the"
+            " record of its run, so a replay cannot follow it there: nothing was executed and"
+            " nothing was written. Work on session.fork(), or do that work in a tool; `plait"
+            f" resume {session}` runs the program."
         )
 
 
@@ -191,6 +211,27 @@ class NothingToAccept(SessionError):
             else f"the program makes every recorded step of run {run[:13]} of session {session}: an"
             " accept without a difference. Nothing was written; go on without accept="
             f" (`plait resume {session}`)."
+        )
+
+
+class ProgramFailed(SessionError):
+    """The program of a run raises an error while the record of the run is replayed.
+
+    Nothing was written.
+    """
+
+    def __init__(
+        self, session: str, at: int, kind: str, why: str, file: str = "", line: int = 0
+    ) -> None:
+        """`at`: the seq of the last recorded step before. `kind`: the class of the error. `file`,
+        `line`: of the program; "" and 0 if no line of it raised the error.
+        """
+        self.session, self.at, self.kind, self.why = session, at, kind, why
+        self.file, self.line = file, line
+        super().__init__(
+            f"the program raises an error after event {at} of session {session}:"
+            f" {without_full_stop(why)}. Nothing was written; correct the program, then look"
+            f" with `plait check`, or end the run: `plait cancel {session}`."
         )
 
 

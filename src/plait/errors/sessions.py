@@ -22,6 +22,26 @@ class WrongStatus(SessionError):
         )
 
 
+class HasMoved(WrongStatus):
+    """The session went to another store, and goes on there; nothing was written."""
+
+    def __init__(self, session: str, verb: str, address: str) -> None:
+        self.address = address
+        step = f"it goes on in {address}: name that store with --store or PLAIT_STORE"
+        super().__init__(session, "moved", verb, step)
+
+
+class StillArriving(SessionError):
+    """A copy of the session into this store has not ended; nothing was written."""
+
+    def __init__(self, session: str, source: str, target: str) -> None:
+        self.session, self.source, self.target = session, source, target
+        super().__init__(
+            f"session {session} is being copied from {source}, and may lack events. Nothing was"
+            f" written; wait for the copy, or repeat it: plait copy {source} {target}."
+        )
+
+
 class NotSettled(SessionError):
     """An open run or call, or a message without an answer, stands in the way; nothing was
     written.
@@ -106,7 +126,7 @@ class UnknownPlace(SessionError):
     def __init__(self, session: str, place: object, tip: int) -> None:
         self.session, self.place, self.tip = session, place, tip
         super().__init__(
-            f"session {session} has no place {place}: its places are 1 to {tip}; -1 is the one"
+            f"session {session} has no event {place}: its events are 1 to {tip}; -1 is the one"
             " before the last."
         )
 

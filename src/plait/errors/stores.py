@@ -28,8 +28,8 @@ class BadAddress(StoreError):
     def __init__(self, address: str, why: str) -> None:
         self.address, self.why = address, why
         super().__init__(
-            f"no store at {address!r}: {why}. Use a folder, 'sqlite:FOLDER', 'memory:' or"
-            " 'memory:NAME'."
+            f"no store at {address!r}: {why}. Use a folder, 'sqlite:FOLDER', 'memory:',"
+            " 'memory:NAME' or 'postgresql://USER@HOST/DATABASE'."
         )
 
 
@@ -79,11 +79,13 @@ class SchemaTooNew(StoreError):
 class StoreUnsafe(StoreError):
     """The database cannot give the durability that is promised, so it is not used."""
 
-    def __init__(self, path: str, setting: str, wanted: object, found: object) -> None:
+    def __init__(
+        self, path: str, setting: str, wanted: object, found: object, step: str = ""
+    ) -> None:
         self.path, self.setting, self.wanted, self.found = path, setting, wanted, found
         super().__init__(
-            f"{path}: {setting} is {found!r} where {wanted!r} is needed. Put the store on a local"
-            " disk."
+            f"{path}: {setting} is {found!r} where {wanted!r} is needed."
+            f" {step or 'Put the store on a local disk'}."
         )
 
 
@@ -110,13 +112,24 @@ class StoreReentered(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Other processes held the write lock for too long; nothing was written."""
+    """Others kept the store busy for too long; nothing was written."""
 
-    def __init__(self, path: str, waited_s: float) -> None:
+    def __init__(self, path: str, waited_s: float, why: str = "") -> None:
         self.path, self.waited_s = path, waited_s
+        what = why or f"was locked by another process for {waited_s:g} s"
+        super().__init__(f"{path} {what}. Nothing was written; try again.")
+
+
+class StoreUnsettled(StoreError):
+    """A transaction stays open that began before events which can be seen: others may still be
+    committed among them.
+    """
+
+    def __init__(self, address: str, waited_s: float) -> None:
+        self.address, self.waited_s = address, waited_s
         super().__init__(
-            f"{path} was locked by another process for {waited_s:g} s. Nothing was written; try"
-            " again."
+            f"a transaction in {address} was open for {waited_s:g} s while all commits before it"
+            " were waited for. End it (plait doctor names it), and repeat the command."
         )
 
 
@@ -131,13 +144,11 @@ class DiskFull(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The disk or the operating system refused; nothing was written."""
+    """The disk, the operating system or the server refused; nothing was written."""
 
-    def __init__(self, path: str, why: str) -> None:
+    def __init__(self, path: str, why: str, step: str = "check the disk") -> None:
         self.path, self.why = path, why
-        super().__init__(
-            f"{path}: {why}. Nothing was written; run `plait doctor` and check the disk."
-        )
+        super().__init__(f"{path}: {why}. Nothing was written; run `plait doctor` and {step}.")
 
 
 class OutcomeUnknown(StoreFailed):
@@ -227,6 +238,17 @@ class LogExists(StoreError):
         )
 
 
+class LogsDiffer(StoreError):
+    """Two stores have a log with the same beginning, and each went on by itself."""
+
+    def __init__(self, log: str, seq: int, source: str, target: str) -> None:
+        self.log, self.seq, self.source, self.target = log, seq, source, target
+        super().__init__(
+            f"log {log} differs from event {seq} on: {source} and {target} have other events there."
+            " Nothing of it was written; fork it in one of the stores, and copy the fork."
+        )
+
+
 class UnknownLog(StoreError):
     """No such log."""
 
@@ -268,6 +290,20 @@ class UnknownRows(StoreError):
         super().__init__(
             f"no rows {name!r}: {why}."
             f" {step or 'Check the name, or hand the projection to open_store'}."
+        )
+
+
+class RowsBroken(StoreError):
+    """A projection failed on an event that is committed: its rows are refused, those of others are
+    not.
+    """
+
+    def __init__(self, projection: str, log: str, seq: int, why: str) -> None:
+        self.projection, self.log, self.seq, self.why = projection, log, seq, why
+        super().__init__(
+            f"the rows of projection {projection!r} end before event {log}@{seq}, which it could"
+            f" not fold: {why}. The event stands, and other rows answer; mend the projection and"
+            " raise its version, or open the store without it."
         )
 
 

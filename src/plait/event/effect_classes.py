@@ -35,6 +35,28 @@ EFFECTS: Mapping[EffectClass, EffectRule] = {
 }
 assert set(EFFECTS) == set(get_args(EffectClass))
 
+# The kinds of failures, by which a call was certainly not run: it is made again when its run is.
+NOT_RUN = frozenset(
+    {
+        "Stopped",
+        "Refused",
+        "Denied",
+        "ApprovalExpired",
+        "BudgetExceeded",
+        "WrongArguments",
+        "EffectUnknown",
+        "ApproverFailed",
+    }
+)
+# More of them, which a run that is resumed judges by the class of the tool.
+_NEVER_BEGUN = NOT_RUN | {"UnknownTool", "Truncated", "NotHandedOff", "SecretArgument", "NoRun"}
+
+
+def was_not_run(failure: str, origin: str) -> bool:
+    """True if a call that failed so, with an outcome of this origin, was certainly not run."""
+    return failure in _NEVER_BEGUN and origin in ("program", "human")  # a tool may raise any name
+
+
 OUTWARD: tuple[EffectClass, ...] = tuple(
     effect for effect, rule in EFFECTS.items() if rule.is_outward
 )

@@ -326,13 +326,15 @@ def _is_aftermath(step: Event) -> bool:
 
 def _comparable(body: Body) -> Body:
     """Return a body without what may differ: measured times, the traceback of an error, the
-    decision of a policy, which is not made again.
+    decision of a policy, which is not made again, the effects that a rewind leaves done.
     """
     if isinstance(body, k.ToolRequested):
         # a tool described anew is still that tool
         return msgspec.structs.replace(
             body, policy=None, decision="", version="", carries=None, due=None
         )
+    if isinstance(body, k.Rewound):  # they follow from the path, by rules that were mended
+        return msgspec.structs.replace(body, not_undone=())
     if isinstance(body, k.ModelAsked):
         return msgspec.structs.replace(body, reserved=None)
     if isinstance(body, k.CallStarted):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
+from functools import cache
 
 from plait import secrets
 from plait.session.ports import Act
@@ -24,3 +27,15 @@ def act_without_secrets(act: Act) -> Act:
 def plain_name(name: str) -> str:
     """Hide secrets in the name of a principal, which has no spaces."""
     return secrets.hide_text(name).replace("[secret ", "[secret:")
+
+
+@cache
+def login_name() -> str:
+    """Return the principal of the person who is logged in.
+
+    It is looked up once: every append asks for it, and may mean reading a user database.
+    """
+    try:
+        return f"human:{re.sub(r'[^!-~]', '_', getpass.getuser())}"
+    except (KeyError, OSError, ImportError):  # a container without a user database
+        return f"human:uid-{os.getuid()}"

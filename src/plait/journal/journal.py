@@ -21,7 +21,8 @@ from plait.event import kinds as k
 from plait.event.codec import VOCABULARY
 from plait.event.hidden import without_secrets
 from plait.event.kinds import Place
-from plait.ids import Digest, LogId, Micros
+from plait.ids import Digest, LogId, Micros, inbox_of
+from plait.journal.brought_heads import BroughtHeads
 from plait.journal.cursor import Cursor
 from plait.journal.deferred import append_drafts
 from plait.journal.recorded_steps import RecordedSteps, tell_steps
@@ -33,6 +34,7 @@ from plait.session.inbox import inbox_events
 from plait.session.ports import Act, Draft, Position
 from plait.session.session import session_at
 from plait.session.value import next_value, position_of
+from plait.store import Log
 from plait.store.epochs import epochs_raised
 
 Blobs = Mapping[Digest, bytes]
@@ -53,6 +55,7 @@ class Journal(RecordedSteps):
         self.on_append: OnAppend | None = None
         self._lock = Lock()
         self._posted: Counter[tuple[LogId, str, bytes]] = Counter()
+        self._brought = BroughtHeads(lambda: writer.last_post)
 
     # ── appending ────────────────────────────────────────────────────────────────────────────
 
@@ -110,6 +113,7 @@ class Journal(RecordedSteps):
         if self.on_write is not None:
             self.on_write("before", drafts)
         fences = self.fence.fences_in(at.store)
+        asked = self._brought.ask(drafts, self._watched_logs(at.id))
         try:
             after, events = self.writer.write(
                 at,
@@ -120,6 +124,7 @@ class Journal(RecordedSteps):
                 behalf=self.behalf,
                 held=held,
                 fences=fences,
+                question=asked.question,
             )
         except StaleEpoch as error:
             post_late(self.writer, at, [*map(_draft_of, held), *drafts])
@@ -130,11 +135,25 @@ class Journal(RecordedSteps):
             self.has_ended = True  # a resume is written by another writer
         written = [*held, *events] if held else events
         self.tips.move(after, written)
+        self._brought.keep(after, asked)
         if self.on_write is not None:
             self.on_write("after", drafts)
         if self.on_append is not None:
             self.on_append(written)
         return after, [*found, *events] if found else events
+
+    def heads(self, session: Session, *, brought: bool) -> Mapping[LogId, Log]:
+        """Return how the log of a value stands, and the logs that its next effect depends on.
+
+        `brought`: as the append before the value found them, if that was just now.
+        """
+        at, logs = position_of(session), self._watched_logs(session.id)
+        found = self._brought.take(at, logs) if brought else None
+        return self.writer.store(at.store).heads(logs) if found is None else found
+
+    def _watched_logs(self, log: LogId) -> list[LogId]:
+        logs = [log, inbox_of(log), inbox_of(self.root), *[each.log for each in self.fence.fences]]
+        return list(dict.fromkeys(logs))
 
     def begin(
         self,
@@ -190,6 +209,7 @@ class Journal(RecordedSteps):
         blobs: Blobs | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         """Append to the inbox of a log."""
         self.fence.check_going()
@@ -200,7 +220,7 @@ class Journal(RecordedSteps):
         fences = self.fence.fences_in(address)
         try:
             return self.writer.post(
-                address, log, drafts, blobs=blobs, check=check, run=run, fences=fences
+                address, log, drafts, blobs=blobs, check=check, run=run, fences=fences, kinds=kinds
             )
         except StaleEpoch as error:
             raise self.fence.halt_lost(error) from None

@@ -47,6 +47,8 @@ class RecordedSteps:
         self.requires_verdicts = False  # a gate was ever required in the run
         # called with each recorded step as the program comes to it: a debugger stops there
         self.on_step: Callable[[Event], object] | None = None
+        # a debugger enters branches of calls that have an outcome: their records may end anywhere
+        self.enters_branches = False
         self.abandoned = AbandonedCalls()  # by accepted changes of the program
 
     def follow(self, recording: Recording, start: Position) -> None:
@@ -245,7 +247,8 @@ class RecordedSteps:
                 is_own = not (cursor.is_of_other_run or recording.finished)
                 raise self.fence.halt(divergence(at, error, store, blobs, is_own=is_own)) from None
             if event is None:
-                is_branch = at.id != self.root and not recording.finished
+                ends_early = self.enters_branches or not recording.finished
+                is_branch = at.id != self.root and ends_early
                 if recording.strict and (is_branch or recording.is_trial):
                     raise Parked(session_at(at), "the record of this branch ends here")
                 if recording.strict or cursor.closed:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import partial
 from typing import Protocol
 
-from plait import secrets
 from plait.errors import (
     InvalidValue,
     LogExists,
@@ -19,8 +17,7 @@ from plait.errors import (
     StaleHead,
     StaleReading,
 )
-from plait.event import Body, Event, seal
-from plait.event.hidden import without_secrets
+from plait.event import Body, Event
 from plait.event.kinds import (
     BOUNDARIES,
     ApprovalDenied,
@@ -28,16 +25,18 @@ from plait.event.kinds import (
     BudgetSet,
     Place,
     QuestionAnswered,
+    SessionMoved,
     ToolResolved,
 )
 from plait.ids import Digest, LogId, Source, house_of, inbox_of, short
 from plait.inside import is_inside
-from plait.journal.hidden_names import act_without_secrets, plain_name
-from plait.session.ports import UNNAMED, Act, Draft, Position, Post, bind_writer
-from plait.store import Fence, LogAppend, ReadMark, Store, shared_names
+from plait.journal.hidden_names import login_name
+from plait.journal.sealing import log_and_inbox, seal_drafts
+from plait.session.moves import check_arrived, home_fence
+from plait.session.ports import UNNAMED, Act, Condition, Draft, Position, Post, bind_writer
+from plait.store import Fence, HeadsQuestion, Log, LogAppend, Store, read_mark, shared_names
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
-
 
 _DECISIONS = frozenset({ApprovalGranted, ApprovalDenied, QuestionAnswered, ToolResolved})
 # A run may bound itself in its own log; a budget that comes by the inbox raises its limit.
@@ -127,6 +126,7 @@ class DirectWriter:
         self._sources: dict[str, Source] = {}
         self._processes: dict[tuple[int, str], str] = {}
         self.address = address
+        self.last_post = object()  # another one after each post, and each write outside of runs
 
     def source(self, address: str) -> Source:
         """Return the source of time, ids and salt for a store."""
@@ -154,7 +154,7 @@ class DirectWriter:
                     "set it to something like human:u-17 or service:ci",
                 )
             return given
-        return _login()
+        return login_name()
 
     def acting(self, store: str, position: Position | None = None) -> Act:
         return _bound.acting(store, position) if _bound.acting is not None else UNNAMED
@@ -206,9 +206,43 @@ class DirectWriter:
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
+        condition: Condition | None = None,
     ) -> Position:
         check_decisions(position.store, position.id, drafts)
-        return self.write(position, drafts, merges=merges, blobs=blobs)[0]
+        if condition is None:
+            return self.write(position, drafts, merges=merges, blobs=blobs)[0]
+        assert not merges, "a merge has no condition"
+        return self._append_if(condition, position, drafts, blobs)
+
+    def _append_if(
+        self,
+        condition: Condition,
+        position: Position,
+        drafts: Sequence[Draft],
+        blobs: Mapping[Digest, bytes] | None,
+    ) -> Position:
+        """Append after exactly this position, while a condition holds."""
+        store = self.store(position.store)
+
+        def check(events: Sequence[Event]) -> None:
+            (found,) = events[0].header.parents
+            if found != position.head:
+                raise StaleHead(position.id, position.head, found, events[0].seq - 1)
+            condition.check()
+
+        targets = [(position.id, drafts)]
+        last = self.append_to_ends(
+            store,
+            targets,
+            blobs=blobs,
+            check=check,
+            run=position.run,
+            kinds=condition.kinds,
+            logs=log_and_inbox(position.id),
+        )[-1]
+        if any([type(draft.body) in BOUNDARIES for draft in drafts]):
+            store.flush()
+        return Position(position.store, position.id, last.seq, last.id, position.run)
 
     def post(
         self,
@@ -220,9 +254,18 @@ class DirectWriter:
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
+        posts = [Post(log, drafts)]
         return self._post(
-            address, [Post(log, drafts)], blobs=blobs, check=check, run=run, fences=fences
+            address,
+            posts,
+            blobs=blobs,
+            check=check,
+            run=run,
+            fences=fences,
+            kinds=kinds,
+            logs=log_and_inbox(log),
         )
 
     def post_to_house(
@@ -258,62 +301,70 @@ class DirectWriter:
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
         kinds: frozenset[str] = frozenset(),
+        logs: frozenset[LogId] | None = None,
     ) -> list[Event]:
         store = self.store(address)
         targets: list[tuple[LogId, Sequence[Draft]]] = []
         for log, drafts in posts:
             if log is not None:
                 check_decisions(address, log, drafts, _POSTED_DECISIONS)
-                store.log(log)  # raises if there is no such log, whose inbox would never be read
             targets.append((house_of(store.id) if log is None else inbox_of(log), drafts))
-        return self.append_to_ends(
-            store, targets, blobs=blobs, check=check, run=run, fences=fences, kinds=kinds
-        )
+        readers = [log for log, _ in posts if log is not None]
+        return self.append_to_ends(store, targets, readers, blobs, check, run, fences, kinds, logs)
 
     def append_to_ends(
         self,
         store: Store,
         targets: Sequence[tuple[LogId, Sequence[Draft]]],
-        *,
+        readers: Sequence[LogId] = (),
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
         kinds: frozenset[str] = frozenset(),
+        logs: frozenset[LogId] | None = None,
     ) -> list[Event]:
-        """Append to the ends of several logs: all of it or nothing.
+        """Append to the ends of several logs: all or nothing. `readers` are sessions that must
+        be there, all of them, and not have moved to another store: with `SessionMoved` among
+        `kinds`, it is `check` that looks for that.
 
-        `kinds`: it is checked anew if an event of one of these was appended meanwhile, to any log.
+        It is checked anew if an event of `kinds` came meanwhile to one of `logs`; None: to any.
         """
+        looked_at = () if SessionMoved.__name__ in kinds else readers
         while True:  # each time around, another writer was first
-            reading = ReadMark(store.number, kinds) if kinds else None
-            parts, events = self._seal_parts(store, targets, run)
+            reading = read_mark(store, kinds, logs) if kinds else None
+            heads = store.heads([*(log for log, _ in targets), *readers, house_of(store.id)])
+            check_arrived(store, readers, heads)
+            at_home = [home_fence(store, log, heads) for log in looked_at]
+            parts, events = self._seal_parts(store, targets, run, heads)
             if check is not None:
                 check(events)
             try:
-                _write_surely(
-                    lambda resting, parts=parts, reading=reading: store.append_all(
-                        parts, blobs=blobs, fences=resting, reading=reading
-                    ),
-                    store,
-                    fences,
-                    run,
-                )
+                write = partial(store.append_all, parts, blobs=blobs, reading=reading)
+                _write_surely(write, store, fences, run, at_home=at_home)
+                self.last_post = object()
+                return events
             except (StaleHead, StaleReading, LogExists):
                 continue
-            return events
+            except StaleEpoch as error:  # a run began or ended in one of the sessions
+                own = {fence.log for fence in fences or ()}
+                if error.log not in {fence.log for fence in at_home} - own:
+                    raise
 
     def _seal_parts(
-        self, store: Store, targets: Sequence[tuple[LogId, Sequence[Draft]]], run: str | None
+        self,
+        store: Store,
+        targets: Sequence[tuple[LogId, Sequence[Draft]]],
+        run: str | None,
+        heads: Mapping[LogId, Log],
     ) -> tuple[list[LogAppend], list[Event]]:
-        """Seal drafts for the ends of logs as they are now, and return all their events, too."""
+        """Seal drafts for the ends of logs as they are now; return their events, too."""
         parts: list[LogAppend] = []
         events: list[Event] = []
-        heads = store.heads([log for log, _ in targets])
         for log, drafts in targets:
             end = heads.get(log)
             seq, parents = (1, ()) if end is None else (end.tip + 1, (end.head,))
-            sealed = _seal(
+            sealed = seal_drafts(
                 self.source(store.address), drafts, log, seq, parents, run, earlier=events
             )
             parts.append(LogAppend(log, sealed, None if end is None else end.head))
@@ -338,7 +389,7 @@ class DirectWriter:
         `fences` None: those of the run whose code this is, or of the run `by`.
         """
         source = self.source(store.address)
-        events = _seal(
+        events = seal_drafts(
             source,
             drafts,
             log,
@@ -348,12 +399,8 @@ class DirectWriter:
             behalf,
         )
         parent = fork.log if fork else None
-        _write_surely(
-            lambda resting: store.begin(log, events, parent=parent, blobs=blobs, fences=resting),
-            store,
-            fences,
-            by,
-        )
+        write = partial(store.begin, log, events, parent=parent, blobs=blobs)
+        _write_surely(write, store, fences, by)
         return Position(store.address, log, events[-1].seq, events[-1].id, run), events
 
     def write(
@@ -367,12 +414,13 @@ class DirectWriter:
         behalf: str | None = None,
         held: Sequence[Event] = (),
         fences: Sequence[Fence] | None = None,
+        question: HeadsQuestion | None = None,
     ) -> tuple[Position, list[Event]]:
         """Append, and return the events as they were written.
 
         `merges` are further parents of the draft with the number `merging`. `held` are events that
         were sealed before, up to this position, and are written only now. `fences` are as for
-        `start`.
+        `start`. A run asks a `question` with each of its writes.
         """
         store = self.store(position.store)
         after, events = self.seal(position, drafts, merges=merges, merging=merging, behalf=behalf)
@@ -380,12 +428,11 @@ class DirectWriter:
         first = held[0].header.parents[0] if held else position.head
         every = [*held, *events] if held else events
 
-        def write(resting: Sequence[Fence]) -> Digest:
-            return store.append(
-                position.id, every, after=first, blobs=blobs, flush=flush, fences=resting
-            )
-
+        write = partial(store.append, position.id, every, after=first, blobs=blobs, flush=flush)
+        write = partial(write, question=question)
         _write_surely(write, store, fences, position.run, position, drafts)
+        if question is None:
+            self.last_post = object()
         return after, events
 
     def seal(
@@ -398,7 +445,7 @@ class DirectWriter:
         behalf: str | None = None,
     ) -> tuple[Position, list[Event]]:
         """Return the position after these drafts, and the events as they would be written."""
-        events = _seal(
+        events = seal_drafts(
             self.source(position.store),
             drafts,
             position.id,
@@ -417,79 +464,30 @@ class DirectWriter:
         ), events
 
 
-def _seal(
-    source: Source,
-    drafts: Sequence[Draft],
-    log: LogId,
-    seq: int,
-    parents: tuple[Digest, ...],
-    run: str | None,
-    behalf: str | None = None,  # the principal for which drafts without one are written
-    merges: tuple[Digest, ...] = (),
-    merging: int = 0,
-    earlier: Sequence[Event] = (),  # of the same act, in other logs
-) -> list[Event]:
-    events: list[Event] = []
-    sealed = [*earlier]
-    if secrets.is_armed():
-        drafts = [Draft(without_secrets(body), act_without_secrets(act)) for body, act in drafts]
-        behalf = plain_name(behalf) if behalf else behalf
-    for index, (body, act) in enumerate(drafts):
-        place = seq + index
-        event = seal(
-            body,
-            log=log,
-            seq=place,
-            parents=(*parents, *merges) if merges and index == merging else parents,
-            time=source.now(log, place),
-            salt=source.salt(log, place),
-            actor=act.actor,
-            origin=act.origin,
-            behalf=act.behalf or (behalf if act.actor != behalf else None),
-            run=run,
-            call=act.call,
-            causes=tuple(
-                [sealed[cause].id if isinstance(cause, int) else cause for cause in act.causes]
-            )
-            if act.causes
-            else (),
-        )
-        events.append(event)
-        sealed.append(event)
-        parents = (event.id,)
-    return events
-
-
-@cache
-def _login() -> str:
-    """Return the principal of the person who is logged in.
-
-    It is looked up once: every append asks for it, and may mean reading a user database.
-    """
-    try:
-        return f"human:{re.sub(r'[^!-~]', '_', getpass.getuser())}"
-    except (KeyError, OSError, ImportError):  # a container without a user database
-        return f"human:uid-{os.getuid()}"
-
-
 def _write_surely(
-    write: Callable[[Sequence[Fence]], object],
+    write: Callable[..., object],
     store: Store,
     fences: Sequence[Fence] | None,
     by: str | None,
     position: Position | None = None,
     drafts: Sequence[Draft] = (),
+    at_home: Sequence[Fence] = (),
 ) -> None:
-    """Write; if the outcome is unknown, write the very same events again, which settles it."""
+    """Write under fences; if the outcome is unknown, write the very same events again, which
+    settles it.
+    """
     insider = _bound.insider if fences is None else None
     if insider is not None:
         fences = insider.fences(store.address, by)
+    resting = list(fences or ())
+    own = {fence.log for fence in resting}
+    resting += [fence for fence in at_home if fence.log not in own]
     try:
         try:
-            write(fences or ())
+            write(fences=resting)
         except OutcomeUnknown:
-            write(fences or ())
+            write(fences=resting)
     except StaleEpoch as error:
-        if insider is None:
+        if insider is None or error.log not in own:
             raise
         raise insider.loss_error(error, by, position, drafts) from None

@@ -26,7 +26,7 @@ from plait.memory.scopes import Overseer, Viewer
 from plait.session.acting import act_of, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.house import append_to_house
-from plait.session.life import check_may
+from plait.session.moves import check_may
 from plait.session.ports import Act, Draft, writer_of
 from plait.session.value import S, SessionValue, core_of, position_of
 from plait.store import Row, Store, shared_names
@@ -88,7 +88,7 @@ def forget(store: Store, named: Named, *, reason: str = "", actor: str | None = 
 
 def forget_in(session: S, row: Row, viewer: Viewer, reason: str, actor: str | None = None) -> S:
     """Take a memory back as an act of a session: of its own scope, or at home of a wider one."""
-    check_may(session.short, core_of(session).life.status, "forget")
+    check_may(core_of(session), "forget")
     refuse_if_busy(session, "forget", "forget it in the workflow, or in a fork")
     if row["scope"] != "session" and not is_home(session):
         why = f"a branch or a run forgets nothing of the {row['scope']}; a person can"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from plait.event import Event
 from plait.event.kinds import MemoryCommitted, MemoryProposed, MemorySuperseded
-from plait.ids import Digest, LogId, digest, house_of
+from plait.ids import Digest, LogId, digest
 from plait.memory.rows import (
     ITEM,
     REST,
@@ -33,6 +33,7 @@ from plait.memory.standing import (
     standing_of,
 )
 from plait.session.graph_rows import CAUSE_DIGITS
+from plait.session.house import Houses
 from plait.store import Row, Store
 
 _ALL = 2**31
@@ -46,7 +47,7 @@ class Book:
     def __init__(self, store: Store, number: int | None = None) -> None:
         self.store, self._number = store, number
         self._overseer = Overseer(store, number)
-        self._house = house_of(store.id)
+        self._houses = Houses(store)
         self._rows: dict[Digest, Row | None] = {}
         self._standings: dict[Digest, MemoryStanding] = {}
         self._effects: dict[Digest, list[Event]] = {}
@@ -107,7 +108,7 @@ class Book:
             return row is None
         if row["scope"] != "session" or self.standing(memory).state == "rejected":
             return True
-        own = [each for each in self.decisions(memory) if each.log == self._house]
+        own = [each for each in self.decisions(memory) if each.log in self._houses]
         return standing_of(own).state in _DEAD
 
     def dependents(self, memory: Digest) -> list[Digest]:

@@ -22,12 +22,13 @@ from plait.event.kinds import (
     MemoryRetracted,
     MemorySuperseded,
 )
-from plait.ids import Digest, house_of, is_digest
+from plait.ids import Digest, is_digest
 from plait.memory.ranking import Part, RankedRow, with_parts
 from plait.memory.recall import seeds_for
 from plait.memory.rows import DECISION_KINDS, ITEM, decode_decisions
 from plait.memory.scopes import Viewer
 from plait.memory.standing import VERDICT, MemoryDecision, standing_of
+from plait.session.house import Houses
 from plait.session.ports import writer_of
 from plait.session.value import SessionValue, core_of, position_of
 from plait.store import Found, FoundRow, Row, Store
@@ -78,12 +79,15 @@ class _FillMark:
     def __init__(self, written: int) -> None:
         self.number = self.written = written
         self.changes = 0  # since it was written
+        self.ahead = frozenset[int]()  # the events after it that are taken in, and not settled
 
 
 class IndexFilling:
     """Keeps an index filled from the record: every memory that is active for some reader is in it.
 
-    The mark is the commit number up to which the index is filled. It stands in the index, as the id
+    The mark is the settled commit number up to which the index is filled. Events that are visible
+    and not settled are taken in, too, so that a reader finds what it just wrote; the mark does not
+    pass them, since others with smaller numbers may follow. It stands in the index, as the id
     of an item with an owner of its own: an index that lost its contents has no mark either, and is
     filled again from the beginning. It is written after every so many changes; a process that
     starts puts the last few texts a second time, which changes nothing.
@@ -99,18 +103,26 @@ class IndexFilling:
         """Bring the index up to date; raises IndexFailed. What was done until then stays done."""
         with self._lock:
             mark, upto = self._mark(store), store.number
-            if mark.number >= upto:
-                return
             seen: set[Digest] = set()
-            for number, event in store.feed(mark.number, kinds=_KINDS):
-                new = [memory for memory in _memories_of(event) if memory not in seen]
-                mark.changes += sum([self._update(store, memory) for memory in new])
-                seen.update(new)
-                mark.number = number
-                if mark.changes >= STRIDE:
-                    self._write_mark(store, mark)
-            mark.number = max(mark.number, upto)
+            if mark.number < upto:
+                for number, event in store.feed(mark.number, kinds=_KINDS):
+                    self._take(store, mark, event, seen)
+                    mark.number = number
+                    if mark.changes >= STRIDE:
+                        self._write_mark(store, mark)
+                mark.number = max(mark.number, upto)
+            ahead = list(store.feed(mark.number, kinds=_KINDS, reverse=True))
+            for number, event in ahead:
+                if number not in mark.ahead:
+                    self._take(store, mark, event, seen)
+            mark.ahead = frozenset([number for number, _ in ahead])
             self._has_failed = False
+
+    def _take(self, store: Store, mark: _FillMark, event: Event, seen: set[Digest]) -> None:
+        """Bring the memories that an event decides about up to date, unless they were `seen`."""
+        new = [memory for memory in _memories_of(event) if memory not in seen]
+        mark.changes += sum([self._update(store, memory) for memory in new])
+        seen.update(new)
 
     def fill_if_possible(self, store: Store) -> None:
         """Bring the index up to date if it answers. If not, the next recall does, or tells why.
@@ -131,6 +143,7 @@ class IndexFilling:
             if mark.written:
                 self._forget(_mark_id(mark.written))
             mark.number = mark.written = 0
+            mark.ahead = frozenset()
         self.fill(store)
 
     def _update(self, store: Store, memory: Digest) -> int:
@@ -255,8 +268,8 @@ def is_active_for_some(row: Row, decisions: Sequence[MemoryDecision], store: Sto
     """
     if row["scope"] != "session":
         return Viewer(store, (str(row["owner"]),), ()).standing(row).state == "active"
-    house = house_of(store.id)
-    for_all = [each for each in decisions if each.log == house or each.kind not in _ON_A_PATH]
+    houses = Houses(store)
+    for_all = [each for each in decisions if each.log in houses or each.kind not in _ON_A_PATH]
     return standing_of(for_all).state == "active"
 
 

@@ -46,7 +46,7 @@ from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.content import file, pack, text_of
 from plait.session.events import path_events
-from plait.session.life import check_may
+from plait.session.moves import check_may
 from plait.session.ports import Act, Draft, is_bound, writer_of
 from plait.session.value import S, SessionValue, core_of, position_of
 from plait.session.views import message_of
@@ -136,7 +136,7 @@ class _Batch:
         actor: str | None,
         source: str,
     ) -> None:
-        check_may(session.short, core_of(session).life.status, "ingest")
+        check_may(core_of(session), "ingest")
         refuse_if_busy(session, "ingest", _OPEN)
         self._session, self._scope = session, scope
         self._owner = owner_in(session, scope, names)

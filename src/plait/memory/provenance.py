@@ -24,7 +24,7 @@ from plait.event.kinds import (
     Scope,
     Trust,
 )
-from plait.ids import Digest, LogId, house_of, short
+from plait.ids import Digest, LogId, short
 from plait.memory.evidence import Sort, is_visible, memories_shown, piece_of
 from plait.memory.falling import Book, effects_of
 from plait.memory.items import ID_MIN, SHORT, Named, digits_of, find_row
@@ -35,6 +35,7 @@ from plait.memory.scopes import Overseer, Viewer, owners_of, viewer_of
 from plait.memory.standing import VERDICT, MemoryDecision, change_text, reason_out_of_time
 from plait.memory.words import query_words
 from plait.session.event_text import event_text
+from plait.session.house import Houses
 from plait.session.listing import session_row
 from plait.session.state import Known
 from plait.session.value import SessionValue, core_of
@@ -178,7 +179,7 @@ class VisibleEvents:
     def __init__(self, session: SessionValue, viewer: Viewer) -> None:
         self._core, self._viewer = core_of(session), viewer
         self._known = Known(self._core.state.story.path)
-        self._house = house_of(viewer.store.id)
+        self._houses = Houses(viewer.store)
         self._logs: dict[LogId, bool] = {}  # is any event visible that is not on the path
 
     def has(self, event: Event) -> bool:
@@ -192,7 +193,7 @@ class VisibleEvents:
         if event.kind not in _ABOUT_ONE:
             return self._is_visible(event)
         # persons decide in the house log, for all who see the memory
-        is_near = event.log == self._house or self._is_visible(event)
+        is_near = event.log in self._houses or self._is_visible(event)
         return is_near and all([self._has_memory(cause) for cause in event.header.causes[:1]])
 
     def _has_memory(self, id: Digest) -> bool:

@@ -36,7 +36,7 @@ from plait.memory.words import query_words
 from plait.session.acting import acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.arguments import value_text
-from plait.session.life import check_may
+from plait.session.moves import check_may
 from plait.session.ports import Draft, writer_of
 from plait.session.state import Known
 from plait.session.value import S, SessionValue, core_of, position_of
@@ -152,7 +152,7 @@ def recall(
     `at` and `number`: as it was believed at a value of the session, or at a commit.
     """
     check_question(question)
-    check_may(session.short, core_of(session).life.status, "recall")
+    check_may(core_of(session), "recall")
     refuse_if_busy(session, "recall", _OPEN)
     scopes = scopes_of(question, names)
     if (followed := _follow_recording(session, question, scopes, finder, actor)) is not None:
@@ -439,8 +439,12 @@ def time_of(
         return core_of(at).store.event(at.head).header.time
     store = core_of(reader).store if isinstance(reader, SessionValue) else reader
     if number is not None:
-        for _, event in store.feed(max(number - 1, 0), limit=1):
-            return event.header.time
+        for found, event in store.feed(max(number - 1, 0), limit=1):
+            if found == number:
+                return event.header.time
+        for found, event in store.feed(reverse=True):  # no event has this very number
+            if found <= number:
+                return event.header.time
     if isinstance(reader, SessionValue):
         here = position_of(reader)
         return direct_writer().source(here.store).now(here.id, here.seq + 1)

@@ -41,7 +41,7 @@ from plait.session.acting import Because, acting_in
 from plait.session.appending import append_drafts, refuse_if_busy
 from plait.session.arguments import check_choice
 from plait.session.fold import state_at
-from plait.session.life import check_may
+from plait.session.moves import check_may
 from plait.session.ports import Act, Draft, is_bound, writer_of
 from plait.session.value import S, SessionValue, core_of, position_of
 from plait.store import Row, Wanted, shared_names
@@ -97,7 +97,7 @@ def remember(
 ) -> S:
     """Write a memory, with the decision if the rules are asked now; return the next value."""
     check_statement(statement)
-    check_may(session.short, core_of(session).life.status, "remember")
+    check_may(core_of(session), "remember")
     refuse_if_busy(session, "remember", _OPEN)
     owner = owner_in(session, statement.scope, names)
     if (followed := _follow_recording(session, statement, owner, actor, origin)) is not None:

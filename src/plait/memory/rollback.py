@@ -25,7 +25,7 @@ from plait.event.kinds import (
     Rewound,
     Text,
 )
-from plait.ids import Digest, LogId, digest, house_of, is_digest, short
+from plait.ids import Digest, LogId, digest, is_digest, short
 from plait.memory.deciding import person_acting
 from plait.memory.falling import (
     Book,
@@ -42,7 +42,7 @@ from plait.memory.readers import MemoryReader, inboxes_of, readers_of
 from plait.memory.rows import ITEM, MemoryRows, holder_names
 from plait.memory.scopes import Overseer
 from plait.memory.standing import AGAIN, ROLLBACK
-from plait.session.house import append_to_house, house_events
+from plait.session.house import acts_of_houses, append_to_house
 from plait.session.ports import Act, Draft, store_at
 from plait.session.value import SessionValue
 from plait.store import Row, Store
@@ -203,9 +203,9 @@ class GroundCheck:
         self._number = number
 
     def _bears(self, number: int) -> bool:
-        """True if an event after a commit may change the plan."""
+        """True if an event after a commit may change the plan, settled or not."""
         about: set[str] = set()
-        for _, event in self._store.feed(number, kinds=BEARING):
+        for _, event in self._store.feed(number, kinds=BEARING, reverse=True):
             about.update((event.id, *event.header.causes))
             for ground in getattr(event.body, "grounds", ()):
                 about.update(ground.memories)
@@ -345,7 +345,7 @@ class _Inverse:
 
     def __init__(self, store: Store, event: Event) -> None:
         self.now, self._then = Book(store), Book(store, (store.number_of(event.id) or 0) - 1)
-        self._house = house_of(store.id)
+        self._house = event.log
         events = _events_of(store, event)
         acts = [(each.kind, each.header.causes, each.seq) for each in events]
         self.retracted = {causes[0]: seq for kind, causes, seq in acts if kind == _RETRACTED}
@@ -434,7 +434,7 @@ _ROOTS: dict[str, Callable[[Store, str], tuple[str, list[Row]]]] = {
 
 def rollbacks(store: Store) -> list[Event]:
     """Return the rollbacks on record, the latest first."""
-    return list(house_events(store, kinds={MemoryRolledBack.__name__}, reverse=True))
+    return list(acts_of_houses(store, kinds={MemoryRolledBack.__name__}))
 
 
 def find_rollback(store: Store, named: Event | str) -> Event:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from plait.errors import InvalidValue, NoOwner
 from plait.event.kinds import Place, Scope, SessionOpened
-from plait.ids import Digest, LogId, house_of
+from plait.ids import Digest, LogId
 from plait.memory.rows import ITEM, LATE, deciding_at, decode_decisions
 from plait.memory.standing import (
     AGAIN,
@@ -28,6 +28,7 @@ from plait.memory.standing import (
 from plait.session.arguments import value_text
 from plait.session.core import Core
 from plait.session.fold import state_at
+from plait.session.house import Houses
 from plait.session.ports import Position, writer_of
 from plait.session.state import Known, Span
 from plait.session.value import SessionValue, core_of
@@ -58,7 +59,7 @@ class Viewer:
         self._wide = frozenset(owners)
         self._path = None if path is None else Known(path)
         self._session_owners = sorted({f"session:{span.log}" for span in path or ()})
-        self._house = house_of(store.id)
+        self._houses = Houses(store)
         self._late: dict[str, list[Row]] = {}  # by key: those that may displace others
         self._seen: dict[str, bool] = {}  # the successors that it may see
 
@@ -119,7 +120,7 @@ class Viewer:
         found: list[tuple[tuple[int, int], Digest, MemoryDecision]] = []
         for other in self._late_rows(str(row["key"])):
             by = self.own_standing(other).by if self._may_displace(other, row) else None
-            if by is not None and (by.kind == VERDICT or by.log == self._house):
+            if by is not None and (by.kind == VERDICT or by.log in self._houses):
                 when = by.number, int(str(other["number"]))
                 found.append((when, Digest(str(other["id"])), by))
         mine = own.by.number if own.by is not None else 0, int(str(row["number"]))
@@ -144,8 +145,10 @@ class Viewer:
             return False
         if is_wide:
             return True
-        if decision.log != self._house:
-            return self._path is not None and self._path.has(decision.log, decision.seq)
+        if self._path is not None and self._path.has(decision.log, decision.seq):
+            return True
+        if decision.log not in self._houses:
+            return False
         # a person approved its successor, which only those replace who have it on their path
         is_replaced = decision.kind == SUPERSEDED and decision.rule != AGAIN
         return not is_replaced or self._sees(decision.other)

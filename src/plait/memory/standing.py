@@ -24,6 +24,12 @@ FAILED_VERDICT = f"{VERDICT}: failed"
 VERDICTS = frozenset({VERDICT, FAILED_VERDICT})
 
 
+DecisionPart = Literal["event", "fold", "repeat"]
+"""A decision that an event made; one that the fold made, since a memory became active; one that an
+event made and that changed nothing, since it stood already.
+"""
+
+
 class MemoryDecision(NamedTuple):
     """A decision about a memory, and where it stands."""
 
@@ -34,6 +40,7 @@ class MemoryDecision(NamedTuple):
     other: str  # the second memory of a superseded or restored one; "": none
     rule: str  # "": a person decided
     actor: str
+    part: DecisionPart = "event"
 
 
 State = Literal["proposed", "active", "quarantined", "rejected", "superseded", "retracted"]

@@ -200,13 +200,16 @@ class ToolDelta(msgspec.Struct, frozen=True):
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """The answer so far is void: the model is asked again, and begins anew."""
+    """The answer so far is void: the model is asked again, or the next one of a list, and begins
+    anew.
+    """
 
-    why: str
+    why: str  # of a list of models, with the one that failed and the one that answers now
     agent: str = ""
 
     @property
     def text(self) -> str:
+        """Empty: it is no text of a model. `why` has the reason."""
         return ""
 
 

@@ -38,7 +38,7 @@ Script = Sequence[Item] | Callable[[Session], Item]
 class ScriptedModel:
     """Serves a list, item by item, or the results of a function of the session.
 
-    An item is a text (a final answer), a `ToolCall`, a list of those (parallel calls of one reply),
+    An item is a text (a final answer), a `ToolCall`, a list of `ToolCall`s (of one reply),
     a whole `Reply`, or an exception to raise (`Fault("RateLimited", "slow down", retryable=True)`
     is retried as a real one would be). The list begins anew with each run.
     """
@@ -115,7 +115,7 @@ def _check_item(item: Any) -> Item:
     raise InvalidValue(
         "script",
         f"{item!r} is not an answer",
-        "write a text, a ToolCall, a list of those, or an exception",
+        "write a text, a ToolCall, a list of ToolCalls, a Reply, or an exception",
     )
 
 

@@ -1,8 +1,8 @@
 """Settings of models: those of the environment, and below them those of the file plait.toml.
 
-The file stands beside the folder of the store, so beside `.plait` in most projects, and can be
-committed: it names the environment variables of keys, and holds no key itself. It is read anew when
-it has changed. docs/settings.md lists every setting.
+The file stands beside the folder of the store, so beside `.plait` in most projects; in the current
+folder if the store has none. It can be committed: it names the environment variables of keys, and
+holds no key itself. It is read anew when it has changed. docs/settings.md lists every setting.
 """
 
 from __future__ import annotations
@@ -90,12 +90,10 @@ class _SettingsFile:
     def __init__(self) -> None:
         self._lock = Lock()
         self._read: tuple[tuple[str, int, int] | None, FileSettings] = (None, _NO_FILE)
-        self._places: dict[tuple[str, str], Path | None] = {}
+        self._places: dict[tuple[str, str], Path] = {}
 
     def settings(self) -> FileSettings:
         path = self._path()
-        if path is None:
-            return _NO_FILE
         try:
             found = os.stat(path)
         except OSError:
@@ -117,13 +115,14 @@ class _SettingsFile:
                 self._read = stamp, parse_settings(text, str(path))
             return self._read[1]
 
-    def _path(self) -> Path | None:
+    def _path(self) -> Path:
         if given := os.environ.get(FILE_VARIABLE):
             return Path(given).expanduser()
         key = os.getcwd(), os.environ.get("PLAIT_STORE", "")
         if key not in self._places:
             folder = folder_of(locate(Path(key[0]), os.environ))
-            self._places[key] = folder.parent / FILE_NAME if folder is not None else None
+            # a store without a folder is used from a folder of a project
+            self._places[key] = (folder.parent if folder else Path(key[0])) / FILE_NAME
         return self._places[key]
 
     def start_child(self) -> None:

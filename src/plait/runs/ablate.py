@@ -25,8 +25,9 @@ from plait.runtime.end import outside
 from plait.session import Session
 from plait.session.acting import acting_in
 from plait.session.diff import Diff
+from plait.session.moves import check_moved
 from plait.session.ports import Draft, store_at
-from plait.session.value import open_run_of, walk_path
+from plait.session.value import core_of, open_run_of, walk_path
 from plait.workflow import Workflow
 
 WAYS = ("text", "calls", "files", "verdicts")  # in which two runs are compared
@@ -134,6 +135,7 @@ def ablate(
 def _check_rests(session: Session) -> None:
     """Raise if nothing can be appended to a session, before any program is run."""
     now = session.reload()
+    check_moved(core_of(now), "record an ablation")
     if now.status in ("closed", "archived"):
         step = "fork it, and ablate in the fork"
         raise WrongStatus(now.short, now.status, "record an ablation", step)

@@ -3,7 +3,7 @@
 A command is tested on the trees on record: only steps that changed the files are candidates, and
 two steps with the same tree need one run. A predicate is tested on values of the session, at any
 event. The steps are those of the story: rewound events are none. A merge that turns out bad is
-looked into, branch by branch. Nothing is written.
+looked into, branch by branch, and so is the call of a workflow as a tool. Nothing is written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from plait.errors import BisectAborted, EndsAgree, InvalidValue, NotPlaced
 from plait.event import Event
-from plait.event.kinds import Merged
+from plait.event.kinds import FactRecorded, FactRetracted, Merged, Place, ToolReturned
 from plait.ids import Digest
 from plait.runs.tree_tests import CommandEnd, TreeCommand
 from plait.runtime.end import outside
@@ -60,8 +60,17 @@ class Bisection(msgspec.Struct, frozen=True, dict=True):
     tests: tuple[StepTest, ...]
     # steps between the two that could not be tested: the first bad one may be among them
     suspects: tuple[Session, ...] = ()
-    merge: Session | None = None  # the merge that brought the step; None: it came with none
-    branch: str = ""  # the merged branch of the step, by its label or short id
+    # the merges, and the calls of workflows as tools, that brought the step into the session, the
+    # outermost first; (): it was made in the session itself
+    via: tuple[Session, ...] = ()
+    branch: str = ""  # the branch in which the step was made, by its label or short id
+
+    @property
+    def merge(self) -> Session | None:
+        """The merge, or the end of the call, that brought the branch of the step. None: the step
+        was made in the session itself.
+        """
+        return self.via[-1] if self.via else None
 
     @cached_property
     def event(self) -> Event:
@@ -187,24 +196,47 @@ class _StoryPath:
         return session_at(Position(self.session.store, ref.log, ref.seq, ref.id))
 
     def branches_at(self, step: _Candidate) -> list[_StoryPath]:
-        """Return the branches that were merged at a step; [] if it is no merge."""
+        """Return the branches that a step brought: those that it merged, or the one of a call that
+        a workflow carried out. []: it brought none.
+        """
         ref = step.event
-        body = next(self._store.read(ref.log, ref.seq, ref.seq)).body
-        places = body.branches if isinstance(body, Merged) else ()
-        store = self.session.store
+        event = next(self._store.read(ref.log, ref.seq, ref.seq))
+        body, address = event.body, self.session.store
+        places = body.branches if isinstance(body, Merged) else _branch_of_call(self._store, event)
+        ends = [session_at(Position(address, at.log, at.seq, at.head)) for at in places]
         return [
-            _StoryPath(session_at(Position(store, at.log, at.seq, at.head)), by_tree=self._by_tree)
-            for at in places
-            if not self._by_tree or self._has_files(Position(store, at.log, at.seq, at.head))
+            _StoryPath(end, by_tree=self._by_tree)
+            for end in ends
+            if not self._by_tree or end.files.tree is not None
         ]
-
-    @staticmethod
-    def _has_files(position: Position) -> bool:
-        return session_at(position).files.tree is not None
 
     @property
     def name(self) -> str:
         return self.session.lineage.label or self.session.short
+
+
+# written at the end of such a call: its outcome, and the facts that the caller takes
+_TAKEN_KINDS = frozenset(kind.__name__ for kind in (ToolReturned, FactRecorded, FactRetracted))
+
+
+def _branch_of_call(store: Store, event: Event) -> Sequence[Place]:
+    """Return the branch in which a workflow carried out the call of an event, as the caller took
+    it. (): none did.
+    """
+    call = event.header.call
+    if call is None or event.kind not in _TAKEN_KINDS:
+        return ()
+    returned = store.read(event.log, event.seq, kinds={ToolReturned.__name__})
+    outcome = next((each for each in returned if each.header.call == call), None)
+    for cause in outcome.header.causes if outcome is not None else ():
+        end = store.event(cause)
+        about = store.log(end.log)
+        if about.parent != event.log:
+            continue
+        first = next(store.read(about.id, about.place + 1, about.place + 1))
+        if first.header.call == call:
+            return (Place(end.log, end.seq, end.id),)
+    return ()
 
 
 def _ref(event: Event) -> EventRef:
@@ -293,10 +325,10 @@ class _Bisector:
         if found.low < 0:
             self._refuse_start(path, steps)
         last_good = path.value_at(steps[found.low])
-        merge, branch = None, ""
+        via, branch = list[Session](), ""
         while (inside := self._enter_branch(found)) is not None:
-            merge, branch = found.path.value_at(found.steps[found.high]), inside.path.name
-            found = inside
+            via.append(found.path.value_at(found.steps[found.high]))
+            branch, found = inside.path.name, inside
             if found.low >= 0:
                 last_good = found.path.value_at(found.steps[found.low])
         return Bisection(
@@ -305,7 +337,7 @@ class _Bisector:
             last_good,
             tuple(self._tests),
             tuple(map(found.path.value_at, found.steps[found.low + 1 : found.high])),
-            merge,
+            tuple(via),
             branch,
         )
 
@@ -352,7 +384,9 @@ class _Bisector:
         return _FirstBad(path, steps, low, high)
 
     def _enter_branch(self, found: _FirstBad) -> _FirstBad | None:
-        """Return the first bad step of a branch, if the bad step is a merge that brought it."""
+        """Return the first bad step of a branch, if the bad step is a merge, or the end of a call,
+        that brought it.
+        """
         if found.high != found.low + 1:  # it may be another step
             return None
         step = found.steps[found.high]

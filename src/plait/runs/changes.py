@@ -13,11 +13,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from plait.calls.tool_call import NOT_RUN
 from plait.errors import (
+    EffectError,
     InvalidValue,
+    LeavesRecord,
     NothingToAccept,
     NothingToResume,
+    ProgramFailed,
     ReplayDiverged,
     RunHeld,
     StaleEpoch,
@@ -25,7 +27,6 @@ from plait.errors import (
 from plait.errors.runs import sides_text
 from plait.event import Event
 from plait.event import kinds as k
-from plait.event.effect_classes import EFFECTS
 from plait.ids import Digest, LogId
 from plait.inside import Stop
 from plait.journal.abandoned import branches_of, read_abandoned
@@ -44,8 +45,10 @@ from plait.runtime.end import let_go, outside
 from plait.runtime.registry import is_going_on, open_run
 from plait.runtime.run import Run
 from plait.runtime.start import new_run
+from plait.runtime.tracebacks import raised_at, raised_text
 from plait.session import Session
 from plait.session.branching import rewind_body
+from plait.session.lasting import LastingCalls
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.session import session_at
 from plait.session.value import walk_path
@@ -73,6 +76,8 @@ class Trial(NamedTuple):
     # can be seen what it does in another
     is_complete: bool
     unread: tuple[LogId, ...]  # branches on record that the program did not fork
+    raised: BaseException | None = None  # the error that the program ended with
+    at: int = 0  # with `raised`: the seq of the last recorded step that the program made before
 
 
 def try_program(
@@ -90,16 +95,29 @@ def try_program(
     found: BaseException | None = None
     try:
         call_again(call.program, run, start, call.args, call.kwargs, Watch())
-    except (Exception, Stop) as error:
+    except (Exception, Stop, SystemExit) as error:
         found = error
     finally:
         let_go(run)
+    if run.program_error is not None and not _is_of_effect(run.program_error):
+        at = run.journal.tip(run.root).seq
+        return Trial(None, is_complete=False, unread=(), raised=run.program_error, at=at)
     halted = run.journal.fence.halted
     for error in (found, getattr(found, "error", None), halted.error if halted else None):
         if isinstance(error, ReplayDiverged):
             return Trial(error, is_complete=False, unread=())
+        if isinstance(error, LeavesRecord):
+            at = run.journal.tip(run.root).seq
+            return Trial(None, is_complete=False, unread=(), raised=error, at=at)
     is_complete = all(run.journal.read_logs().values())
     return Trial(None, is_complete, _unread_branches(run, session, cuts))
+
+
+def _is_of_effect(error: BaseException) -> bool:
+    """True if an error tells of an effect that failed: live, it is tried again."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return isinstance(error, EffectError)
 
 
 def _unread_branches(run: Run, session: Session, cuts: Mapping[LogId, int]) -> tuple[LogId, ...]:
@@ -134,13 +152,15 @@ def find_change(
 
     `known` is one that came up while the run went on.
 
-    Raises NothingToAccept if there is none, and ReplayDiverged if one lies in the part that a
-    what-if took over from its source.
+    Raises NothingToAccept if there is none, ReplayDiverged if one lies in the part that a what-if
+    took over from its source, and ProgramFailed if the program raises an error.
     """
     store, cuts, found = store_at(session.store), dict[LogId, int](), list[ReplayDiverged]()
     logs = [session.id, *branches_of(store, session.id, recorded.id)]
     while True:
         trial = try_program(session, recorded, call, cuts)
+        if trial.raised is not None:
+            raise program_failed(session, trial.raised, trial.at) from trial.raised
         error = trial.difference
         if error is None and not found:
             error = known
@@ -159,6 +179,12 @@ def find_change(
     if not cuts and trial.is_complete:
         raise NothingToAccept(session.short, recorded.id)
     return Change(tuple(found), cuts)
+
+
+def program_failed(session: Session, error: BaseException, at: int) -> ProgramFailed:
+    """Return the refusal of a program that raises an error after the event at this seq."""
+    where = raised_at(error) or ("", 0)
+    return ProgramFailed(session.short, at, type(error).__name__, raised_text(error), *where)
 
 
 def _is_rewound(store: Store, log: LogId) -> bool:
@@ -199,30 +225,13 @@ def effects_left(session: Session) -> list[tuple[Event, Event | None]]:
         return []
     left: list[tuple[Event, Event | None]] = []
     for events in read_abandoned(store_at(session.store), session.id, recorded.id).untaken():
-        request = events[0].body
-        if isinstance(request, k.ToolRequested) and EFFECTS[request.effect].is_outward:
-            outcomes = [event for event in events if event.kind in _OUTCOMES]
-            last = outcomes[-1] if outcomes else None
-            if not _is_undone(events, last):
-                left.append((events[0], last))
+        if isinstance(events[0].body, k.ToolRequested):
+            calls = LastingCalls(events)
+            outcomes: list[Event | None] = [*calls.outcomes()]
+            if not outcomes and calls.open_requests():
+                outcomes = [None]
+            left += [(events[0], outcome) for outcome in outcomes[-1:]]
     return left
-
-
-_OUTCOMES = frozenset(
-    kind.__name__ for kind in (k.ToolReturned, k.ToolFailed, k.ToolUnknown, k.ToolResolved)
-)
-
-
-def _is_undone(events: Sequence[Event], last: Event | None) -> bool:
-    """True if a call was not run, or was undone."""
-    body = last.body if last is not None else None
-    if isinstance(body, k.ToolResolved):
-        return body.verdict != "happened"
-    if isinstance(body, k.ToolFailed) and last is not None:
-        return body.failure.kind in NOT_RUN and last.header.origin in ("program", "human")
-    waits = [event for event in events if event.kind == k.ApprovalRequested.__name__]
-    granted = [event for event in events if event.kind == k.ApprovalGranted.__name__]
-    return last is None and bool(waits) and not granted
 
 
 def _cut_merges(store: Store, logs: Sequence[LogId], cuts: dict[LogId, int]) -> None:

@@ -17,6 +17,7 @@ from plait.program import ProgramCall, check_target, find_program_call, load
 from plait.runs.changes import try_program
 from plait.runtime.registry import is_going_on
 from plait.runtime.start import source_revision
+from plait.runtime.tracebacks import raised_text
 from plait.session import Session
 from plait.session.ports import Position, store_at
 from plait.session.session import session_at
@@ -38,10 +39,13 @@ class CheckedRun(NamedTuple):
     recorded: dict[str, Any] = {}
     now: dict[str, Any] = {}
     why: str = ""  # it could not be checked
+    # the error that the program raises in the replay, or when it is loaded. None: it raises none
+    raised: BaseException | None = None
+    after: int = 0  # the last recorded step that it makes before. 0: it could not be loaded
 
     @property
     def is_safe(self) -> bool:
-        return not self.at and not self.why
+        return not self.at and not self.why and self.raised is None
 
 
 def check_runs(store: Store, target: str | None = None) -> Iterator[CheckedRun]:
@@ -110,11 +114,15 @@ def _check(session: Session, run: RecordedRun, first: RecordedRun, where: str) -
         checked = checked._replace(code=source_revision(type(call.program)))
         trial = try_program(session, run, call, {})
     except NeedsWorkflow as error:
-        return checked._replace(why=error.why)
+        cause = error.__cause__
+        raised = cause if not isinstance(cause, PlaitError) else None
+        return checked._replace(why=error.why, raised=raised)
     except PlaitError as error:
         return checked._replace(why=str(error))
-    except Exception as error:  # loading runs the module
-        return checked._replace(why=f"it cannot be loaded: {type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # loading runs the module
+        return checked._replace(why=f"it cannot be loaded: {raised_text(error)}", raised=error)
+    if trial.raised is not None:
+        return checked._replace(raised=trial.raised, after=trial.at)
     if trial.difference is not None:
         found = trial.difference
         return checked._replace(at=found.at, recorded=found.expected, now=found.found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from bdb import BdbQuit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from pathlib import Path
@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from plait.errors import NothingToDebug, ReplayDiverged, RunHeld
 from plait.event import Event
 from plait.event import kinds as k
+from plait.ids import LogId
 from plait.inside import Stop
-from plait.journal.recorded_run import RecordedRun, run_around
+from plait.journal.recorded_run import RecordedRun, last_run, run_around
 from plait.journal.stops import Halted
 from plait.program import ProgramCall, check_workflow, find_program_call
 from plait.runs.debugger import ProgramPoint, find_point, open_debugger
@@ -33,6 +34,8 @@ from plait.runtime.run import Run
 from plait.session import Session
 from plait.session.ports import Position, store_at
 from plait.session.session import session_at
+from plait.session.state import Known
+from plait.session.value import state_of
 from plait.store import Store
 from plait.workflow import Workflow
 
@@ -71,7 +74,8 @@ def debug(
     **kwargs: Any,
 ) -> Session:
     """Replay the run of a session, and open the debugger in its program at the last event of this
-    value: `debug(session.at(17))`.
+    value: `debug(session.at(17))`; of a session that went on after its last run, as with a verdict
+    of a person, at the last step of that run.
 
     The debugger is `pdb`, or the one that PYTHONBREAKPOINT names. Returns the session where the
     replay ended. `on_stop` is called with the event and the frame before the debugger opens.
@@ -80,6 +84,8 @@ def debug(
     there = outside(session if isinstance(session, Session) else Session.open(session, store=store))
     event = there.events[-1]
     around = run_around(store_at(there.store), event)
+    if around is None and (last := _last_step(there)) is not None:
+        event, around = last, run_around(store_at(there.store), last)
     if around is None:
         raise _no_run(there)
     recorded, end = around
@@ -87,16 +93,38 @@ def debug(
         raise RunHeld(there.short, recorded.id, f"this process, {os.getpid()}")
     root = session_at(_before_rewind(recorded, end, event))
     call = find_program_call(root, recorded, workflow, args, kwargs, is_live=False, verb="debug")
-    watch = _StepWatch(event, on_stop)
+    calls = _calls_around(store_at(there.store), event.log, root.id)
+    watch = _StepWatch(event, on_stop, calls)
     ended = _replay_watched(root, recorded, call, watch)
     if watch.last is not None and not watch.is_over:
         # the code had returned by then: stop at its last step
-        watch = _StepWatch(watch.last, on_stop)
+        watch = _StepWatch(watch.last, on_stop, calls)
         ended = _replay_watched(root, recorded, call, watch)
     if not watch.is_over:
         why, advice = "no line of the program makes a step there", "name another step of the run"
         raise NothingToDebug(there.short, there.seq, why, advice)
     return ended
+
+
+def _last_step(there: Session) -> Event | None:
+    """Return the last event of the last run, of a session that went on after it. None: this is an
+    earlier value, or the run was rewound.
+    """
+    last = last_run(there) if there == there.reload() else None
+    story = Known(state_of(there).story.path)
+    return last.last if last is not None and story.has(there.id, last.last.seq) else None
+
+
+def _calls_around(store: Store, log: LogId, root: LogId) -> list[str]:
+    """Return the calls of workflows as tools that a branch was forked for, and its ancestors."""
+    calls: list[str] = []
+    about = store.log(log)
+    while about.id != root and about.parent is not None:
+        first = next(store.read(about.id, about.place + 1, about.place + 1))
+        if first.header.call is not None:
+            calls.append(first.header.call)
+        about = store.log(about.parent)
+    return calls
 
 
 def _replay_watched(
@@ -148,7 +176,8 @@ def _before_rewind(recorded: RecordedRun, end: Position, event: Event) -> Positi
 class _StepWatch:
     """Waits for a replay to come to a step, and opens the debugger there, once."""
 
-    def __init__(self, event: Event, on_stop: OnStop | None) -> None:
+    def __init__(self, event: Event, on_stop: OnStop | None, calls: Iterable[str]) -> None:
+        """`calls`: those of workflows as tools in whose branches the step was made."""
         self._event, self._on_stop = event, on_stop
         self._lock = Lock()  # threads of the program take steps side by side
         self.is_over = False
@@ -157,10 +186,13 @@ class _StepWatch:
             None  # the last step before, while code of the program was at work
         )
         self._run: Run | None = None
+        self._calls = frozenset(calls)
 
     def begin(self, run: Run) -> None:
         self._run = run
         run.journal.on_step = self._on_step
+        run.entered_calls = self._calls
+        run.journal.enters_branches = bool(self._calls)
 
     @property
     def place(self) -> Session:

@@ -141,8 +141,8 @@ class ProgramDebugger(pdb.Pdb):
         begins = [at for at, (frame, _) in enumerate(stack) if frame.f_code is _BEGIN]
         below = stack[begins[-1] :] if begins else stack
         own = [entry for entry in below if is_program_frame(entry[0])]
-        if not own:
-            return stack, at
+        if not own:  # those of Plait, in the run
+            return below, max(at - len(stack) + len(below), 0)
         return own, own.index(stack[at]) if stack[at] in own else len(own) - 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from plait.errors import NothingToResume, ReplayDiverged, RunHeld
+from plait.errors import LeavesRecord, NothingToResume, ReplayDiverged, RunHeld
 from plait.inside import Stop
 from plait.journal.recorded_run import RecordedRun, follow_recording, last_run, start_of
 from plait.journal.stops import Halted, Parked
@@ -79,7 +79,7 @@ def replay_run(
     on_start(run)
     try:
         return call_again(call.program, run, start, call.args, call.kwargs, Watch())
-    except ReplayDiverged:
+    except (ReplayDiverged, LeavesRecord):
         raise
     except (Exception, Stop) as error:
         if isinstance(error, Halted) and error.error is not None:

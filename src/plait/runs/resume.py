@@ -11,12 +11,15 @@ from plait.runs.take_up import aresume_run, resume_run
 from plait.runs.turn_drivers import aanswer_queue, answer_queue
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import run_in_thread
+from plait.runtime.end import outside
 from plait.runtime.listeners import OnEvent
 from plait.runtime.policy import Approver
 from plait.runtime.settings import Answerer
 from plait.session import Session
+from plait.session.pauses import is_paused
 from plait.session.ports import store_at
 from plait.session.status import has_left_turns
+from plait.session.value import core_of
 from plait.store import Store
 from plait.workflow import Workflow
 
@@ -47,7 +50,7 @@ def resume(
     try:
         after = resume_run(session, workflow, args, kwargs, watch, None, accept=accept)
     except NothingToResume:
-        if not _has_left_turns(session):
+        if not _takes_up_queue(session):
             raise
         after = session
     # a branch may have messages of its own, and no run
@@ -66,11 +69,19 @@ async def aresume_session(
     try:
         after = await aresume_run(session, workflow, args, kwargs, watch, accept)
     except NothingToResume:
-        if not await run_in_thread(lambda: _has_left_turns(session)):
+        if not await run_in_thread(lambda: _takes_up_queue(session)):
             raise
         after = session
     is_left = await run_in_thread(lambda: _has_left_turns(session))
     return await aanswer_queue(session if is_left else after, workflow, watch)
+
+
+def _takes_up_queue(session: Session) -> bool:
+    """True if messages wait that no client attends to. A pause that holds them is lifted."""
+    now = outside(session).reload()
+    if is_paused(core_of(now)) and now.inbox.queued:
+        now.unpause(reason="resumed")
+    return _has_left_turns(session)
 
 
 def _has_left_turns(session: Session) -> bool:

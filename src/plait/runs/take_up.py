@@ -34,9 +34,10 @@ from plait.runtime.run import Run
 from plait.runtime.spend import held_seconds_of, run_budget
 from plait.runtime.start import draw_under, new_run
 from plait.session import Session
-from plait.session.inbox import inbox_end
+from plait.session.moves import check_arrived, check_moved
+from plait.session.pauses import check_not_paused, is_paused
 from plait.session.ports import Act, Draft, Position, store_at
-from plait.session.value import core_of
+from plait.session.value import core_of, reload
 from plait.store import Store
 from plait.workflow import Workflow, acall_again, call_again
 
@@ -50,15 +51,27 @@ def resume_run(
     waiter: Waiter | None,
     on_start: Callable[[Run], None] | None = None,
     accept: str | None = None,
+    *,
+    lifts_pause: bool = True,
 ) -> Session:
     """Go on with the last run of a session, with this waiter for models, tools and pauses.
 
-    `on_start` is called with the run before the run writes anything.
+    `on_start` is called with the run before the run writes anything. `lifts_pause`: this is a wish
+    that a paused session go on; else WrongStatus is raised for one.
     """
     difference: ReplayDiverged | None = None
     while True:
         taken = take_run(
-            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
+            session,
+            workflow,
+            args,
+            kwargs,
+            watch,
+            waiter,
+            on_start,
+            accept,
+            difference,
+            lifts_pause=lifts_pause,
         )
         if not isinstance(taken, TakenRun):
             return taken
@@ -75,6 +88,8 @@ async def aresume_run(
     kwargs: Mapping[str, Any],
     watch: Watch,
     accept: str | None = None,
+    *,
+    lifts_pause: bool = True,
 ) -> Session:
     """Do the same on this event loop."""
     difference: ReplayDiverged | None = None
@@ -90,6 +105,7 @@ async def aresume_run(
                 None,
                 accept=accept,
                 difference=difference,
+                lifts_pause=lifts_pause,
             )
         )
         if not isinstance(taken, TakenRun):
@@ -127,22 +143,27 @@ def take_run(
     on_start: Callable[[Run], None] | None = None,
     accept: str | None = None,
     difference: ReplayDiverged | None = None,
+    *,
+    lifts_pause: bool = True,
 ) -> TakenRun | Session:
     """Make this process the holder of the last run of a session. A session: the run is over.
 
     `accept` is the reason to go on with a changed program, and `difference` one that came up while
     the run went on with it.
     """
+    lift = _lift_pause if lifts_pause else _check_not_paused
     if accept is not None:
         check_reason(accept)
     session = root_session(outside(session).reload())
+    check_moved(core_of(session), "be resumed")
+    check_arrived(store_at(session.store), [session.id])
     recorded = last_run(session)
     if recorded is None:
         raise NothingToResume(session.short, "no run was ever started in it")
     if recorded.is_finished and accept is not None:
         raise NothingToAccept(session.short, recorded.id, is_finished=True)
     if recorded.is_finished:
-        return _unpause(session)
+        return lift(session)
     check_workflow(workflow)
     ended = recorded.last.body
     if isinstance(ended, k.RunCancelled) and ended.by:
@@ -159,7 +180,7 @@ def take_run(
         if accept is not None:
             change = find_change(session, recorded, call, difference)
         run, start = _take_up(
-            _unpause(session), recorded, watch, waiter, on_start, change, accept or ""
+            lift(session), recorded, watch, waiter, on_start, change, accept or ""
         )
         run.lock = lock
     # the log has changed since it was read: another process took the run first, or ended it
@@ -171,7 +192,16 @@ def take_run(
             if isinstance(body, k.RunResumed):
                 raise RunHeld(session.short, recorded.id, body.holder) from None
         return take_run(
-            session, workflow, args, kwargs, watch, waiter, on_start, accept, difference
+            session,
+            workflow,
+            args,
+            kwargs,
+            watch,
+            waiter,
+            on_start,
+            accept,
+            difference,
+            lifts_pause=lifts_pause,
         )
     except BaseException:
         lock.release()
@@ -230,7 +260,6 @@ def _take_up(
         write_change(run, session.reload(), change, reason)
     follow_recording(run.journal, session.reload(), recorded, start)
     run.journal.abandoned = read_abandoned(store, session.id, run.id)
-    run.resumed_at = inbox_end(store, session.id)
     apply_recorded_overrides(run, recorded)
     if session.budget.limits is not None:  # the amounts spent are only added up under a budget
         budget = run_budget(session, run, held_seconds_of(session, recorded.started))
@@ -264,7 +293,13 @@ def write_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: boo
         run.journal.on_write("after", drafts)
 
 
-def _unpause(session: Session) -> Session:
+def _lift_pause(session: Session) -> Session:
     """Lift the pause of a session: to resume it is to want it to go on."""
-    is_paused = core_of(session).life.status == "paused"
-    return outside(session).unpause(reason="resumed") if is_paused else session
+    is_resting = is_paused(core_of(reload(session)))
+    return outside(session).unpause(reason="resumed") if is_resting else session
+
+
+def _check_not_paused(session: Session) -> Session:
+    """Raise if a session is paused: a message does not lift the pause that a person wants."""
+    check_not_paused(core_of(reload(session)), "take turns")
+    return session

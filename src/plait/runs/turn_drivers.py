@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -56,7 +56,16 @@ def _drive(client: QueueClient) -> Session:
                     after = invoke(client.call_of(step, begin))
                 else:
                     session, workflow, watch = client.resumption_of(step)
-                    after = resume_run(session, workflow, (), {}, watch, None, client.begin)
+                    after = resume_run(
+                        session,
+                        workflow,
+                        (),
+                        {},
+                        watch,
+                        None,
+                        client.begin,
+                        lifts_pause=False,
+                    )
             except BaseException as error:
                 if not client.is_answered_by(step, error, has_begun=bool(begun)):
                     raise
@@ -91,7 +100,7 @@ async def _adrive(client: QueueClient) -> Session:
                     after = await ainvoke(client.call_of(step, begun.append))
                 else:
                     session, workflow, watch = client.resumption_of(step)
-                    after = await aresume_run(session, workflow, (), {}, watch)
+                    after = await aresume_run(session, workflow, (), {}, watch, lifts_pause=False)
             except BaseException as error:
                 judge = partial(client.is_answered_by, step, error, has_begun=bool(begun))
                 if isinstance(error, asyncio.CancelledError) or not await run_in_thread(judge):
@@ -107,19 +116,44 @@ async def _adrive(client: QueueClient) -> Session:
         client.release()
 
 
+def _drive_turn(client: TurnClient) -> Session:
+    """Take a turn in this thread; the messages that it leaves behind are answered in another."""
+    try:
+        return _drive(client)
+    finally:
+        keeper = client.next_keeper() if client.has_taken_up else None
+        if keeper is not None:
+
+            def keep() -> None:
+                with suppress(BaseException):  # it is on record
+                    _drive(keeper)
+
+            start_lasting_work(keep)
+
+
+async def _adrive_turn(client: TurnClient) -> Session:
+    """Take a turn on this event loop; the messages that it leaves behind are answered in a task."""
+    try:
+        return await _adrive(client)
+    finally:
+        keeper = await run_in_thread(client.next_keeper) if client.has_taken_up else None
+        if keeper is not None:
+            _start_task(_adrive(keeper))
+
+
 def answer_queue(session: Session, workflow: Workflow | None, watch: Watch) -> Session:
     """Answer the messages of a session whose clients are gone, in their order; return the session
     after the last of them.
 
     The first that failed is raised in the end: the others are answered all the same.
     """
-    keeper = QueueKeeper(session, workflow, watch)
+    keeper = QueueKeeper(session, workflow, watch, is_named=True)
     return keeper.result(_drive(keeper))
 
 
 async def aanswer_queue(session: Session, workflow: Workflow | None, watch: Watch) -> Session:
     """Do the same on this event loop."""
-    keeper = QueueKeeper(session, workflow, watch)
+    keeper = QueueKeeper(session, workflow, watch, is_named=True)
     return keeper.result(await _adrive(keeper))
 
 
@@ -128,7 +162,7 @@ def _drive_apart(client: TurnClient, on_end: Callable[[Session | BaseException],
 
     def work() -> None:
         try:
-            on_end(_drive(client))
+            on_end(_drive_turn(client))
         except BaseException as error:
             on_end(error)
 
@@ -143,9 +177,14 @@ def _task_of(post: Callable[[], TurnClient]) -> asyncio.Task[Session]:
         if cancel is not None:
             client.release()
             raise cancel
-        return await _adrive(client)
+        return await _adrive_turn(client)
 
-    task = asyncio.ensure_future(post_and_drive())
+    return _start_task(post_and_drive())
+
+
+def _start_task(work: Coroutine[Any, Any, Session]) -> asyncio.Task[Session]:
+    """Start work in a task that outlives its caller."""
+    task = asyncio.ensure_future(work)
     THIS_PROCESS.turn_tasks.add(task)
 
     def end(task: asyncio.Task[Session]) -> None:
@@ -181,7 +220,7 @@ class LocalTurns:
     ) -> Session:
         client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
         if wait:
-            return _drive(client)
+            return _drive_turn(client)
         _drive_apart(client, lambda _: None)
         return session
 

@@ -39,9 +39,11 @@ from plait.runtime.names import import_path
 from plait.runtime.process import THIS_PROCESS
 from plait.runtime.run import Run
 from plait.session import Session
-from plait.session.life import check_may
+from plait.session.moves import check_may
+from plait.session.pauses import is_paused
 from plait.session.ports import store_at
 from plait.session.rows import InboxRows
+from plait.session.status import has_left_turns
 from plait.session.turn_rows import queued_turns, run_of_turn
 from plait.session.value import core_of, open_run_of, reload
 from plait.store import Row, Store
@@ -82,6 +84,7 @@ class QueueClient:
         self._workflow = workflow  # None: the one on record with a turn
         self._run: Run | None = None  # the last that it began
         self._is_interrupted = False
+        self.has_taken_up = False  # True: a run that no process had
 
     @property
     def store(self) -> Store:
@@ -94,10 +97,11 @@ class QueueClient:
     def due_step(self, queue: Sequence[Row]) -> TakeTurn | TakeUp | None:
         """Return the step that is due. None: it is for others to do."""
         session = self.session
-        check_turns_allowed(session)
+        check_not_over(session)
         if (run := open_run_of(session)) is not None:
             if self.store.is_locked(run):
                 return None
+            self.check_not_paused()
             self._check_not_parked(run)
             return self._take_up(run)
         first = queue[0] if queue else None
@@ -105,6 +109,7 @@ class QueueClient:
             first["id"] != self.own and self.store.is_locked(str(first["client"]))
         ):
             return None
+        self.check_not_paused()
         if first["start"] is None:
             return TakeTurn(session, self.event_of(first))
         return self._take_up(str(first["run"]))  # its process let go of it
@@ -118,6 +123,16 @@ class QueueClient:
         if last is None or last.id != run:  # it began after the session was read
             return None
         return TakeUp(self.session, last)
+
+    def check_not_paused(self) -> None:
+        """Raise Parked if the session is paused: only a person's wish takes it up."""
+        session = self.session
+        if is_paused(core_of(session)):
+            raise Parked(
+                session,
+                "the session is paused: the turn stands in the queue, and is answered after"
+                f" session.unpause(), or `plait resume {session.short}`",
+            )
 
     def _check_not_parked(self, run: str) -> None:
         """Raise Parked if the open run waits for an answer that is not there."""
@@ -168,12 +183,13 @@ class QueueClient:
             return own
 
     def resumption_of(self, step: TakeUp) -> tuple[Session, Workflow | None, Watch]:
-        """Return how a run is taken up: with the client's workflow, if the run is of the same."""
+        """Return how a run is taken up from now on: with the client's workflow, if the run is of
+        the same.
+        """
+        self.has_taken_up = True
         own = self._workflow
         is_same = own is not None and step.run.workflow == import_path(type(own))
-        # a keeper has one only if a person has named it, for this session
-        is_meant = is_same or self.own is None
-        return step.session, own if is_meant else None, self.watch_of(step)
+        return step.session, own if is_same else None, self.watch_of(step)
 
     def watch_of(self, step: TakeTurn | TakeUp) -> Watch:
         return self.watch if self.own is None or self.is_own(step) else NOBODY
@@ -200,6 +216,8 @@ class QueueClient:
             isinstance(error, (StaleHead, RunOpen)) and not has_begun
         ):
             return True
+        if isinstance(error, WrongStatus) and is_paused(core_of(reload(self.session))):
+            return True
         if self.is_own(step) or not isinstance(error, (Exception, Stop)):
             return False
         now = reload(self.session)
@@ -212,6 +230,20 @@ class QueueClient:
                 " be taken up."
             )
         return False
+
+    def next_keeper(self) -> QueueKeeper | None:
+        """Return a keeper of the messages that a client leaves behind which took a run up. None:
+        there are none.
+
+        Messages whose clients were told that the run waits are answered after it. Those clients are
+        gone, so the one that took the run up sees to it.
+        """
+        if self._is_interrupted:
+            return None
+        now = reload(self.session)
+        if open_run_of(now) is not None or not has_left_turns(self.store, now.id):
+            return None
+        return QueueKeeper(now, self._workflow, NOBODY)
 
     # ── waiting, and Ctrl-C ──────────────────────────────────────────────────────────────────
 
@@ -258,8 +290,16 @@ class QueueClient:
 class QueueKeeper(QueueClient):
     """Attends to the turns of a session whose clients are gone, until others attend to the rest."""
 
-    def __init__(self, session: Session, workflow: Workflow | None, watch: Watch) -> None:
+    def __init__(
+        self,
+        session: Session,
+        workflow: Workflow | None,
+        watch: Watch,
+        *,
+        is_named: bool = False,  # True: a person has named the workflow, for this session
+    ) -> None:
         super().__init__(session, workflow, watch, None)
+        self._is_named = is_named
         self._error: BaseException | None = None  # the first failure of a turn
         self._before, self._steps = session, 0
 
@@ -267,11 +307,15 @@ class QueueKeeper(QueueClient):
         # The session is read before the queue, as `TurnClient.look` does.
         self.session = reload(self.session)
         queue = queued_turns(self.store, self.session.id, LOOK_AHEAD)
-        if not queue or core_of(self.session).life.status in ("closed", "archived"):
+        if not queue or core_of(self.session).life.status in ("closed", "archived", "moved"):
             return self.session
         step = self.due_step(queue)
         self._steps += step is not None
         return step or self.session
+
+    def resumption_of(self, step: TakeUp) -> tuple[Session, Workflow | None, Watch]:
+        session, workflow, watch = super().resumption_of(step)
+        return session, self._workflow if self._is_named else workflow, watch
 
     def result(self, after: Session) -> Session:
         """Return the session after the last turn, or as it was; raises if a turn failed."""
@@ -292,9 +336,6 @@ class QueueKeeper(QueueClient):
         return is_answered
 
 
-def check_turns_allowed(session: Session) -> None:
-    """Raise if a session takes no turns: it is over, or paused."""
-    status = core_of(session).life.status
-    check_may(session.short, status, "take turns")
-    if status == "paused":
-        raise WrongStatus(session.short, status, "take turns", "unpause() it first")
+def check_not_over(session: Session) -> None:
+    """Raise if a session takes no turns any more, or not here."""
+    check_may(core_of(session), "take turns")

@@ -12,16 +12,17 @@ first in the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Self, cast
 
 from plait import secrets
 from plait.errors import InvalidValue, KeyTaken, RunHeld, RunOpen, TurnFailed
-from plait.event import Event
+from plait.event import VOCABULARY, Event
 from plait.event import kinds as k
 from plait.event.hidden import without_secrets
 from plait.ids import Digest
+from plait.inside import is_started_by
 from plait.journal.recorded_run import last_run
 from plait.journal.writer import direct_writer
 from plait.model.base import Delta
@@ -33,7 +34,7 @@ from plait.runs.turn_queue import (
     TakeTurn,
     TakeUp,
     WaitFor,
-    check_turns_allowed,
+    check_not_over,
 )
 from plait.runtime.attendants import Watch, note_heard_events
 from plait.runtime.end import outside
@@ -45,17 +46,20 @@ from plait.session import Session
 from plait.session.acting import acting_in
 from plait.session.content import pack
 from plait.session.inbox import post
+from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft, Position, is_bound, store_at
 from plait.session.run_rows import find_run_row, run_of_branch
 from plait.session.session import session_at
 from plait.session.state import Known
 from plait.session.turn_rows import queued_turns, run_of_turn, turn_row, turn_with_key
-from plait.session.value import core_of, open_run_of, reload, state_of
+from plait.session.value import core_of, delivered_seq, open_run_of, reload, state_of
 from plait.store import Row, RunLock, Store
 from plait.workflow import Workflow, original, target_of
 
 _FIRST_S, _FIRST_MAX_S = 0.002, 0.025  # between two looks of the first in the queue
 _NEXT_S, _NEXT_MAX_S = 0.02, 0.5  # of those behind it, for each place
+# A session takes no turns after these: a message and a close, or a move, never miss each other.
+_ENDS = frozenset({k.SessionClosed.__name__, k.SessionMoved.__name__})
 
 
 class TurnClient(QueueClient):
@@ -96,6 +100,10 @@ class TurnClient(QueueClient):
         elif isinstance(step, TakeUp) and self._told is not None:
             self._told.tell(self.session.seq)
         return step or self._wait(ahead)
+
+    def check_not_paused(self) -> None:
+        if self._looks > 1 or self._posted is None:  # else the post has looked
+            super().check_not_paused()
 
     def event_of(self, row: Row) -> Event:
         if row["id"] == self.turn and self._posted is not None:
@@ -172,15 +180,13 @@ class TurnClient(QueueClient):
         that of the turn which has it.
         """
         session = _check_turn(session, workflow, key)
-        every = cast("tuple[Any, ...]", content) if isinstance(content, tuple) else (content,)
-        parts, blobs = pack(every, "content")
-        if not parts:
-            raise InvalidValue("content", "nothing is said", "pass a text")
+        parts, blobs = _packed(content)
         store = store_at(session.store)
         key = secrets.hide_text(key)  # as it is stored
         if key and (known := _turn_with_key(session, key)) is not None:
             _check_same_words(session, known, key, parts)
             return cls(session, known, workflow, watch)
+        _check_allowed(session)
         check_arguments(session, workflow, (), {})
         check_call(workflow.invocation(session, watch=watch))
         client, lock = _new_lock(store, session)
@@ -188,8 +194,14 @@ class TurnClient(QueueClient):
             path, target = import_path(type(workflow)), target_of(workflow) or None
             body = k.TurnPosted(parts, client, key, session.id, path, target)
             draft = Draft(body, _act_of_turn(session, actor))
-            check = _check_key(session, key) if key else None
-            (turn,) = post(session.store, session.id, [draft], blobs=blobs, check=check)
+            (turn,) = post(
+                session.store,
+                session.id,
+                [draft],
+                blobs=blobs,
+                check=_check_before_post(session, key),
+                kinds=_ENDS,
+            )
         except _KeyIsKnown as found:
             lock.release()
             _check_same_words(session, found.turn, key, parts)
@@ -227,6 +239,24 @@ class _ToldEvents:
             self._listeners.tell_all(list(events))
 
 
+def check_turn(session: Session, content: Any, workflow: Workflow) -> None:
+    """Raise as the post of a turn would, and write nothing."""
+    session = _check_turn(session, workflow, "")
+    _check_allowed(session)
+    check_not_paused(core_of(session), "take turns")
+    VOCABULARY.encode(k.TurnPosted(_packed(content)[0], ""))
+    check_arguments(session, workflow, (), {})
+    check_call(workflow.invocation(session))
+
+
+def _packed(content: Any) -> tuple[k.Parts, dict[Digest, bytes]]:
+    every = cast("tuple[Any, ...]", content) if isinstance(content, tuple) else (content,)
+    parts, blobs = pack(every, "content")
+    if not parts:
+        raise InvalidValue("content", "nothing is said", "pass a text")
+    return parts, blobs
+
+
 def _check_turn(session: Session, workflow: Workflow, key: str) -> Session:
     """Return the session as it is now; raises, before anything is written, if there can be no such
     turn.
@@ -247,11 +277,17 @@ def _check_turn(session: Session, workflow: Workflow, key: str) -> Session:
         )
     _check_not_own_run(session)
     session = reload(outside(session))
-    check_turns_allowed(session)
-    if core_of(session).is_busy() and open_run_of(session) is None:
-        run = run_of_branch(store_at(session.store), session.id) or ""
-        raise RunOpen(session.short, run, "take turns", "take them in a fork: session.fork()")
+    _check_not_started_by_run(session)
     return session
+
+
+def _check_allowed(session: Session) -> None:
+    """Raise if a session takes no turns: it is over, or a branch of an open run."""
+    check_not_over(session)
+    if core_of(session).is_busy() and open_run_of(session) is None:
+        store = store_at(session.store)
+        run = run_of_branch(store, store.log(session.id)) or ""
+        raise RunOpen(session.short, run, "take turns", "take them in a fork: session.fork()")
 
 
 def _check_not_own_run(session: Session) -> None:
@@ -265,6 +301,16 @@ def _check_not_own_run(session: Session) -> None:
             why = "this is code of its open run, and the turn would wait for the end of that run"
             raise InvalidValue("session", why, "call the workflow itself: workflow(session)")
         fence = fence.outer
+
+
+def _check_not_started_by_run(session: Session) -> None:
+    """Raise if code of the run that is open in the session started this process: both would wait
+    for each other, too.
+    """
+    run = open_run_of(session)
+    if run is not None and is_started_by(run) and store_at(session.store).is_locked(run):
+        why = "code of its open run started this process, and the turn would wait for that run"
+        raise InvalidValue("session", why, "have that code call the workflow: workflow(session)")
 
 
 def _act_of_turn(session: Session, actor: str | None) -> Act:
@@ -290,12 +336,19 @@ class _KeyIsKnown(Exception):
         self.turn = turn
 
 
-def _check_key(session: Session, key: str) -> Callable[[object], None]:
-    """Return a check that raises if another client posts the same key first."""
+def _check_before_post(session: Session, key: str) -> Callable[[Sequence[Event]], None]:
+    """Return a check that raises if the session is closed or paused first, or another client posts
+    the same key first.
+    """
 
-    def check(_: object) -> None:
-        if (known := _turn_with_key(session, key)) is not None:
+    def check(events: Sequence[Event]) -> None:
+        if key and (known := _turn_with_key(session, key)) is not None:
             raise _KeyIsKnown(known)
+        now = reload(session)
+        check_not_over(now)
+        has_unheard_events = events[0].seq > delivered_seq(now) + 1
+        if has_unheard_events or core_of(now).life.paused:
+            check_not_paused(core_of(now), "take turns")
 
     return check
 

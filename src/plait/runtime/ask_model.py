@@ -81,12 +81,11 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
         elif isinstance(action, RecordLoss):
             ask.record_loss()
         elif isinstance(action, RetryAfter):
-            ask.tell_restart(action.failure)
+            ask.tell_restart(failure_text(action.failure.kind, action.failure.message))
             if action.seconds:
                 yield Pause(action.seconds, ask.session)
             ask.retry(action.failure)
         elif isinstance(action, AskNext):
-            ask.tell_restart(action.failure)
             ask.move_on(action.failure)
         elif isinstance(action, AskAnew):
             ask = ModelAsk(effect, safe_point(ask.session))
@@ -350,7 +349,7 @@ class ModelAsk:
         self.session, events = append_at_tip(self.session, [Draft(body, act)])
         self.call.feed(events, retry_after_s=fault.retry_after_s)
 
-    def tell_restart(self, failure: Failure) -> None:
+    def tell_restart(self, why: str) -> None:
         """Tell the listeners that what they heard of the reply counts no more."""
         run, outcome = self.run, self.call.outcome
         if run is None or outcome is None or not run.listeners:
@@ -358,8 +357,7 @@ class ModelAsk:
         if is_unheard(run, self._effect, self.session.id):
             return
         if run.journal.standing_of(outcome) is Standing.LIVE:
-            text = failure_text(failure.kind, failure.message)
-            run.listeners.tell(Restarted(text, self._effect.path))
+            run.listeners.tell(Restarted(why, self._effect.path))
 
     def retry(self, failure: Failure) -> None:
         """Put another attempt at the same model on record."""
@@ -419,7 +417,10 @@ class ModelAsk:
         self.leave_model()
         self._add_outcome(failure)
         left = [model for model in self._models if model.name in self.call.models_left]
-        self._effect = self._effect._replace(model=self._choose(left))
+        chosen, failed = self._choose(left), self._effect.model.name
+        why = failure_text(failure.kind, failure.message)
+        self.tell_restart(f"{failed} failed, {chosen.name} answers now: {why}")
+        self._effect = self._effect._replace(model=chosen)
         self._attempt_again()
 
     def _settle_cost(self, usage: Usage | None, price: Price | None) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from plait.calls.tool_call import NOT_RUN, EarlierCall, ToolCallState
+from plait.calls.tool_call import EarlierCall, ToolCallState
 from plait.event import Event
 from plait.event import kinds as k
-from plait.event.effect_classes import EFFECTS
+from plait.event.effect_classes import EFFECTS, NOT_RUN
 from plait.event.kinds import Carried
 from plait.runtime.consent import consent_change
 from plait.runtime.run import Run
@@ -84,14 +84,14 @@ def earlier_call(run: Run, session: Session, call: ToolCallState) -> EarlierCall
     store, found = store_at(session.store), _call_of(call.tool, events)
     may_have_begun = found.outcome is None and not found.waits and not found.tool.asks
     found.feed(_late_answers(store, found))
-    decision = found.answer
-    if found.grant is not None and not consent_change(run, session, found, of=found.first):
+    decision, change = found.answer, consent_change(run, session, found, of=found.first)
+    if found.grant is not None and not change:
         decision = found.grant
     outcome = None if _was_not_run(found.outcome) else found.outcome
     if found.tool.takes_session and EFFECTS[found.tool.effect].is_repeatable:
         # it may have written to its session, so it is run again, under the same key
         outcome, may_have_begun = None, True
-    return EarlierCall(outcome, decision, may_have_begun)
+    return EarlierCall(outcome, decision, may_have_begun, change)
 
 
 def _late_answers(store: Store, call: ToolCallState) -> list[Event]:

@@ -35,6 +35,7 @@ from plait.runtime.prompt.setup import Setup
 from plait.session import Message, Session
 from plait.session.content import pack
 from plait.session.ports import Act, Draft, store_at
+from plait.session.refusals import refused_messages
 from plait.session.value import walk_path
 from plait.session.views import message_of, speaker
 
@@ -230,12 +231,16 @@ class Leaving(NamedTuple):
     last: int
 
     def messages(self, session: Session) -> list[Message]:
-        """Return the messages up to there, also those that left before."""
-        get_blob = store_at(session.store).get_blob
+        """Return the messages up to there, also those that left before. Messages that a guard
+        refused are not among them.
+        """
+        get_blob, refused = store_at(session.store).get_blob, refused_messages(session)
         epochs, found = 0, list[tuple[tuple[int, int], Message]]()
         for span, event in walk_path(session, _SPOKEN):
             if isinstance(event.body, k.SessionOpened):
                 epochs += 0 if span.via else 1
+            elif event.id in refused:
+                continue
             elif (message := message_of(event, span, get_blob)) is not None:
                 found.append(((epochs, span.via or event.seq), message))
         return [message for at, message in found if at <= (epochs, self.last)]

@@ -10,6 +10,7 @@ from plait.calls.tool_call import SERVICE
 from plait.errors import (
     BudgetExceeded,
     ChoiceInvalid,
+    GuardFailed,
     GuardRefused,
     ModelFailed,
     ResultInvalid,
@@ -18,7 +19,7 @@ from plait.errors import (
 )
 from plait.event import kinds as k
 from plait.event.kinds import Body
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.journal.standing import Standing
 from plait.memory.arrival import decisions_at_end
 from plait.runtime.appends import append_around_run, append_at_tip
@@ -103,6 +104,25 @@ def _has_proposals(run: Run, at: Session, started: int) -> bool:
     if run.has_proposals or not run.holder:
         return run.has_proposals
     return any(store_at(at.store).read(at.id, started + 1, at.seq, kinds=_PROPOSING))
+
+
+def unpassed_inputs(error: BaseException, root: LogId) -> tuple[Digest, ...]:
+    """Return the messages over which a run fails, which no model is to see: those that a guard
+    could not judge, or refused in another log than that of the run.
+    """
+    found: dict[Digest, None] = {}
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if isinstance(at, GuardFailed) and at.unjudged:
+            found[Digest(at.unjudged)] = None
+        elif isinstance(at, GuardRefused) and at.message:
+            # a verdict in the log of the run names the message itself
+            if isinstance(at.session, Session) and at.session.id != root:
+                found[Digest(at.message)] = None
+        at = at.__cause__
+    return tuple(found)
 
 
 def failure_causes(error: BaseException) -> tuple[Digest, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from plait import inside
-from plait.errors import EffectError, PlaitError, RunLost, StaleEpoch
+from plait.errors import EffectError, LeavesRecord, PlaitError, RunLost, StaleEpoch
 from plait.ids import short
 from plait.journal.journal import post_late
 from plait.journal.stops import Cancelled
@@ -153,7 +153,8 @@ def _act_here(store: str, position: Position | None) -> Act:
 class _FencesHere:
     """The fences of writes outside of any run.
 
-    They rest on the run that the code belongs to, and on the released run of a value.
+    They rest on the run that the code belongs to, and on the released run of a value. Code of a run
+    that is replayed writes nothing.
     """
 
     def fences(self, address: str, by: str | None) -> tuple[Fence, ...]:
@@ -161,6 +162,8 @@ class _FencesHere:
         own = past.fences if past is not None and past.home == address else ()
         if run is None or (run.closed and not run.is_lost):
             return own
+        if run.journal.is_replay:
+            raise run.journal.fence.halt(LeavesRecord(short(run.root)))
         if run.is_lost:
             run.journal.fence.check()
         return (*own, *run.journal.fence.fences_in(address))

@@ -28,6 +28,7 @@ from plait.memory.words import words_of
 from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.ports import store_at
+from plait.session.refusals import refused_messages
 from plait.session.value import walk_path
 
 STATEMENTS_MAX = 32  # of one compaction
@@ -77,9 +78,10 @@ def leaving_events(session: Session, last: int) -> list[LeavingEvent]:
     """Return the events that leave with a compaction up to this place, and left with none before.
 
     Those that a merge brought leave with the merge. A session that was detached keeps the story
-    before it, in another numbering of places: all of that leaves.
+    before it, in another numbering of places: all of that leaves. Messages that a guard refused
+    are not among them.
     """
-    get_blob = store_at(session.store).get_blob
+    get_blob, refused = store_at(session.store).get_blob, refused_messages(session)
     found, left, epoch = list[tuple[tuple[int, int], Event]](), (0, 0), 0
     for span, event in walk_path(session, _KINDS):
         body, at = event.body, (epoch, span.via or event.seq)
@@ -87,7 +89,7 @@ def leaving_events(session: Session, last: int) -> list[LeavingEvent]:
             epoch += 0 if span.via else 1
         elif isinstance(body, k.ContextCompacted):
             left = left if span.via else (epoch, body.left[1])
-        elif not getattr(body, "aside", False):
+        elif not getattr(body, "aside", False) and event.id not in refused:
             found.append((at, event))
     leaving = [event for at, event in found if left < at <= (epoch, last)]
     return [LeavingEvent(event, _words_of(event, get_blob)) for event in leaving]

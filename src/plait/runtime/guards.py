@@ -29,6 +29,7 @@ from plait.runtime.registry import run_of
 from plait.session import Session
 from plait.session.about import last_message
 from plait.session.ports import Act, Draft
+from plait.session.refusals import GUARD, withheld_messages
 from plait.session.typed import to_type
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_.-]+")
@@ -110,9 +111,10 @@ def judge(guards: tuple[Guard, ...], session: Session, text: str, what: str) -> 
 
     A corrected text is what the next one is shown. `what`: "input" or "answer".
     """
+    refusable = _input_of(session) if what == "input" else ()
     corrected = Judged(session)
     for guard in guards:
-        session, verdict = _ask_guard(guard, session, text, what)
+        session, verdict = _ask_guard(guard, session, text, what, refusable)
         if isinstance(verdict, Reject):
             return Judged(session, guard_name(guard), verdict)
         if verdict is not None:
@@ -121,14 +123,27 @@ def judge(guards: tuple[Guard, ...], session: Session, text: str, what: str) -> 
     return corrected._replace(session=session)
 
 
-def _ask_guard(guard: Guard, session: Session, text: str, what: str) -> tuple[Session, Verdict]:
-    """Call a guard, as a call of its own."""
+def _input_of(session: Session) -> tuple[Digest, ...]:
+    last = last_message(session)
+    return () if last is None else (last.id,)
+
+
+def _ask_guard(
+    guard: Guard, session: Session, text: str, what: str, refusable: tuple[Digest, ...]
+) -> tuple[Session, Verdict]:
+    """Call a guard, as a call of its own. `refusable` is the message that no model is to see if the
+    guard rejects it.
+    """
     name, found = guard_name(guard), list[Verdict]()
 
     def act(node: object, at: Session) -> Session:
-        verdict, evidence = _verdict_of(guard, name, at, text)
+        verdict, evidence = _verdict_of(guard, name, at, text, refusable)
         found.append(verdict)
-        return _record_rejection(at, name, verdict, evidence, what)
+        if not isinstance(verdict, Reject):
+            return at
+        detail = {"of": what, "reason": verdict.reason}
+        body = k.ValidationRecorded(f"{GUARD}{name}", False, evidence, detail, by=(name,))
+        return _record_rejection(at, body, (*evidence, *refusable))
 
     where = f"{getattr(guard, '__module__', type(guard).__module__)}".partition("@")[0]
     kind = getattr(guard, "__qualname__", type(guard).__qualname__)
@@ -146,13 +161,17 @@ def _ask_guard(guard: Guard, session: Session, text: str, what: str) -> tuple[Se
 
 
 def _verdict_of(
-    guard: Guard, name: str, session: Session, text: str
+    guard: Guard, name: str, session: Session, text: str, refusable: tuple[Digest, ...]
 ) -> tuple[Verdict, tuple[Digest, ...]]:
     """Return the verdict of a guard, and the evidence for it."""
     try:
         if is_workflow(guard):
             workflow = cast("CallableWorkflow", guard)
-            ended = invoke(workflow.invocation(session.fork(name), name=name))
+            branch = session.fork(name)
+            # its agents would see a marker in the place of the message
+            if not withheld_messages(session).isdisjoint(refusable):
+                branch = branch.say(text)
+            ended = invoke(workflow.invocation(branch, name=name))
             return _verdict_in(ended.result), (ended.head,)
         said: Any = cast("GuardFunction", guard)(session, text)
         if inspect.iscoroutine(said):
@@ -163,7 +182,7 @@ def _verdict_of(
         if ends_run(error):
             raise
         why = f"{type(error).__name__}: {text_of_error(error)}"
-        raise GuardFailed(name, why, session) from error
+        raise GuardFailed(name, why, session, *refusable) from error
 
 
 def _verdict_in(result: object) -> Verdict:
@@ -193,16 +212,12 @@ def _checked_verdict(said: object) -> Verdict:
 
 
 def _record_rejection(
-    session: Session, name: str, verdict: Verdict, evidence: tuple[Digest, ...], what: str
+    session: Session, body: k.ValidationRecorded, causes: tuple[Digest, ...]
 ) -> Session:
-    if not isinstance(verdict, Reject):
-        return session
     run = run_of(session)
     assert run is not None
     frame = run.stack.frames(session.id)[-1]
-    detail = {"of": what, "reason": verdict.reason}
-    body = k.ValidationRecorded(f"guard {name}", False, evidence, detail, by=(name,))
-    act = Act(f"service:{principal_of(frame.path)}", "program", call=frame.call, causes=evidence)
+    act = Act(f"service:{principal_of(frame.path)}", "program", call=frame.call, causes=causes)
     return append_events(session, [Draft(body, act)])[0]
 
 
@@ -227,11 +242,14 @@ def pass_input(guards: tuple[Guard, ...], session: Session, path: str) -> Sessio
     """Return the session with its last message as the guards let it pass; raise if they do not."""
     if not guards:
         return session
+    given = _input_of(session)
     session, guard, verdict = judge(guards, session, session.text, "input")
     if isinstance(verdict, Reject):
-        raise GuardRefused(path, guard, "input", verdict.reason, session)
+        raise GuardRefused(path, guard, "input", verdict.reason, session, *given)
     if verdict is None:
-        return session
+        if withheld_messages(session).isdisjoint(given):
+            return session
+        return _show_message(session, f"service:{principal_of(path)}")
     return _replace_message(
         session, verdict.text, f"service:{principal_of(f'{path}/{guard}')}", "user"
     )
@@ -260,12 +278,25 @@ def pass_answer(
     return session, None
 
 
+def _show_message(session: Session, actor: str) -> Session:
+    """Say the last message again, in its place: it was withheld until the guards passed it."""
+    last = last_message(session)
+    assert last is not None, "a message is withheld that is there"
+    return _replace_last(session, last.parts, actor, "user")
+
+
 def _replace_message(
     session: Session, text: str, actor: str, role: Literal["user", "assistant"]
 ) -> Session:
     """Put a text in the place of the last message: agents see it instead."""
+    return _replace_last(session, (k.Text(text),), actor, role)
+
+
+def _replace_last(
+    session: Session, parts: k.Parts, actor: str, role: Literal["user", "assistant"]
+) -> Session:
     last = last_message(session)
     assert last is not None, "a guard corrects a message that is there"
     event = last.event
-    body = k.MessageSaid(role, (k.Text(text),), instead_of=k.Place(event.log, event.seq, event.id))
+    body = k.MessageSaid(role, parts, instead_of=k.Place(event.log, event.seq, event.id))
     return append_events(session, [Draft(body, Act(actor, "program", causes=(event.id,)))])[0]

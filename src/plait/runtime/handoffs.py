@@ -17,6 +17,7 @@ from plait.event import kinds as k
 from plait.event.kinds import Action, Failure
 from plait.runtime.delegation import CallableWorkflow
 from plait.runtime.effects import Answer, AskModel, EffectGenerator, Record, UseTools
+from plait.runtime.patches import is_patched
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.session import Session
@@ -26,6 +27,7 @@ from plait.session.value import state_of
 from plait.tool import Tool, WrongArguments
 
 REASON = "reason"
+DESK_GUARDS = "guards of the desk"  # the mark of runs in which they judge whoever answers
 _HANDED_OFF = frozenset({k.HandedOff.__name__})
 _SCHEMA: Mapping[str, Json] = {
     "type": "object",
@@ -152,6 +154,13 @@ def desk_of(agent: HandoffAgent, session: Session) -> Desk | None:
         node: Any = frame.node
     agents = agents_in_reach(node)
     return Desk(node, run, frame.path, frame.scope, agents) if agents else None
+
+
+def is_marked_here(change: str, session: Session) -> bool:
+    """True if a run goes the way of a change in handoffs: it is new, or its record has the mark."""
+    run = run_of(session)
+    assert run is not None
+    return is_patched(change, run, run.stack.frames(session.id)[-1], session.id)
 
 
 # ── in a call ────────────────────────────────────────────────────────────────────────────────

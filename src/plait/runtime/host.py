@@ -6,11 +6,12 @@ A session value only reads and appends; everything that acts is reached through 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import msgspec
 
-from plait.errors import EffectError, PlaitError
+from plait.errors import PlaitError
 from plait.event import Event, Json
 from plait.model.base import Answered, Returned, Said, Turn
 from plait.runtime.consent import User
@@ -30,7 +31,7 @@ from plait.runtime.waits import Wait
 from plait.session import Session
 from plait.session.content import text_of
 from plait.session.files import Resolve
-from plait.session.life import check_may
+from plait.session.moves import check_may
 from plait.session.ports import Position, SessionLike, store_at, writer_of
 from plait.session.session import session_at
 from plait.session.value import core_of, position_of
@@ -42,21 +43,15 @@ class LocalHost:
 
     def use(self, session: SessionLike, tool: object, arguments: Mapping[str, Json]) -> Session:
         steps, waiter = _tool_steps(session, tool, arguments)
-        try:
+        with _noting_errors(session):
             return drive(steps, waiter)
-        except EffectError as error:
-            note_error(error)
-            raise
 
     async def ause(
         self, session: SessionLike, tool: object, arguments: Mapping[str, Json]
     ) -> Session:
         steps, waiter = _tool_steps(session, tool, arguments)
-        try:
+        with _noting_errors(session):
             return await adrive(steps, AsyncWaiter(waiter))
-        except EffectError as error:
-            note_error(error)
-            raise
 
     def ask(self, session: SessionLike, question: str, choices: Sequence[str]) -> Position:
         return _drive_wait(session, lambda value, actor: ask_human(value, question, choices, actor))
@@ -81,12 +76,13 @@ class LocalHost:
 
     def publish(self, session: SessionLike, resolve: object) -> Session:
         value = cast("Session", session)
-        check_may(value.short, core_of(value).life.status, "publish its files")
+        check_may(core_of(value), "publish its files")
         run = run_of(value)
-        return drive(
-            publish(value, cast("Resolve | None", resolve), _user(value)),
-            run.io if run else Blocking(),
-        )
+        with _noting_errors(value):
+            return drive(
+                publish(value, cast("Resolve | None", resolve), _user(value)),
+                run.io if run else Blocking(),
+            )
 
     def is_held(self, session: SessionLike, run: str) -> bool:
         return store_at(session.store).is_locked(run)
@@ -94,7 +90,24 @@ class LocalHost:
     def past_gates(
         self, into: SessionLike, gated: Sequence[SessionLike], verb: str
     ) -> list[Session]:
-        return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)
+        with _noting_errors(into):
+            return past_gates(cast("Session", into), cast("Sequence[Session]", gated), verb)
+
+
+@contextmanager
+def _noting_errors(session: SessionLike) -> Generator[None]:
+    """Note the error that the code of a run is handed: one that tells of a session is a read, and a
+    stop has to leave the program.
+    """
+    try:
+        yield
+    except BaseException as error:
+        note_error(error)
+        value = cast("Session", session)
+        run = run_of(value)
+        if run is not None and value.run == run.id:
+            run.stops.note(value.id, error)
+        raise
 
 
 def _prompt(session: Session, asked: Event) -> Json:
@@ -139,14 +152,15 @@ def _drive_wait(
     value = cast("Session", session)
     run = run_of(value)
     actor = run.principal(value.id) if run else _principal(value)
-    return position_of(drive(steps(value, actor), run.io if run else Blocking()))
+    with _noting_errors(value):
+        return position_of(drive(steps(value, actor), run.io if run else Blocking()))
 
 
 def _tool_steps(
     session: SessionLike, tool: object, arguments: Mapping[str, Any]
 ) -> tuple[Generator[Wait, Any, Session], Waiter]:
     value, used = cast("Session", session), as_tool(tool)
-    check_may(value.short, core_of(value).life.status, "use tools")
+    check_may(core_of(value), "use tools")
     run = run_of(value)
     given, reason = reason_of(used, arguments)
     steps = use_tool(value, used, cast("Mapping[str, Any]", given), _user(value), reason)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from plait import inside
-from plait.errors import EffectError, NotASession, PlaitError, WrongStatus
+from plait.errors import EffectError, NotASession, PlaitError
 from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Purpose
@@ -34,7 +34,7 @@ from plait.runtime.attendants import NOBODY, Watch, check_attendants, note_heard
 from plait.runtime.bypass import policy_of
 from plait.runtime.drivers.blocking import Waiter
 from plait.runtime.drivers.on_loop import await_to_end, finish_in_thread, run_in_thread
-from plait.runtime.end import end_run, failure_causes, let_go, outside
+from plait.runtime.end import end_run, failure_causes, let_go, outside, unpassed_inputs
 from plait.runtime.executing import check_running, note_raised
 from plait.runtime.failures import failure_of
 from plait.runtime.interrupts import InterruptHandler, handle_interrupts
@@ -43,11 +43,14 @@ from plait.runtime.names import call_id, principal_of
 from plait.runtime.policy import Policy
 from plait.runtime.reads import Calls, doing
 from plait.runtime.registry import run_of, watch_run
+from plait.runtime.rule_names import warn_of_unmatched_rules
 from plait.runtime.run import Run, acting, running
 from plait.runtime.safe_points import deliver_all
 from plait.runtime.stack import Frame, How
 from plait.runtime.start import environment_facts, forward_arguments, source_revision, start_run
 from plait.session import Session
+from plait.session.moves import check_may
+from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft
 from plait.session.session import session_at
 from plait.session.value import core_of, position_of, state_digest_of
@@ -260,10 +263,9 @@ def check_call(call: Invocation) -> bytes | None:
     check_running(session)
     if call.resumed is None:
         check_attendants(session, call.watch)
-    status = core_of(session).life.status
-    if status in ("paused", "closed", "archived"):
-        step = "unpause() it first" if status == "paused" else "go on in a fork of it"
-        raise WrongStatus(session.short, status, "run a workflow", step)
+    check_may(core_of(session), "run a workflow")
+    if core_of(session).life.status == "paused":  # a word in the inbox is heeded by `start_run`
+        check_not_paused(core_of(session), "run a workflow")
     return setup
 
 
@@ -299,6 +301,8 @@ def _begin_call(
             watch_run(run, session.store, call.bypass)
     callers = run.stack.frames(session.id) if not is_outermost else ()
     frame = _push_frame(run, session, call, callers)
+    if call.policy is not None and not run.journal.is_replay:
+        warn_of_unmatched_rules(run, frame.path, call.node, call.policy)
     blob = Digest(sha256(setup).hexdigest()) if setup is not None else None
     version = getattr(call.node, "version", "")
     body = k.CallStarted(call.workflow, frame.path, frame.purpose, call.agent, blob, version)
@@ -362,7 +366,13 @@ def _check_names(workflow: str, name: str, agent: str | None) -> None:
 
 
 def leave(entered: EnteredCall, result: object) -> Session:
-    """End a call that returned, and the run if the call is its outermost."""
+    """End a call that returned, and the run if the call is its outermost.
+
+    A call that returned although it was told to stop has not ended: the stop is raised again.
+    """
+    if (stop := _caught_stop(entered)) is not None:
+        instead = fail(entered, stop)
+        raise instead or stop
     if not isinstance(result, Session):
         error = NotASession(f"{entered.frame.path} returned", result)
         fail(entered, error)
@@ -393,6 +403,18 @@ def leave(entered: EnteredCall, result: object) -> Session:
     return outside(result.reload()) if result.run == run.id else result
 
 
+def _caught_stop(entered: EnteredCall) -> BaseException | None:
+    """Return a stop that the code of a call has caught: in its own log, or in a branch that it
+    forked and that nobody stopped. None: there is none.
+    """
+    run, frame = entered.run, entered.frame
+    for log in run.stops.raised_logs():
+        is_own = log == frame.log or run.stack.frames_at_fork(log)[-1:] == (frame,)
+        if is_own and frame.scope == run.id and not run.stops.is_stopped(log):
+            return run.stops.raised_in(log)
+    return None
+
+
 def _write_end_of_branch(entered: EnteredCall, result: Session) -> Session:
     """Write the end of the outermost call on a branch, or in a tool, at once.
 
@@ -415,9 +437,14 @@ def fail(entered: EnteredCall, error: BaseException) -> BaseException | None:
     """End a call that raised; return the error to raise instead, if there is one.
 
     An error that interrupts the process, parks the run or takes it away leaves the run open: it can
-    be resumed.
+    be resumed. One that the program raised instead of a stop does not count.
     """
     run, frame = entered.run, entered.frame
+    if frame.scope == run.id:
+        caught = run.stops.raised_in(frame.log) if isinstance(error, Exception) else None
+        if caught is not None:  # the program made an error of the stop
+            return fail(entered, caught) or caught
+        run.stops.note(frame.log, error)
     # asyncio's error is known by name: the calls that raise it may be on no loop
     is_cancel = isinstance(error, Cancelled) or type(error).__name__ == "CancelledError"
     failure = failure_of(error) if is_cancel or isinstance(error, Exception) else None
@@ -427,13 +454,15 @@ def fail(entered: EnteredCall, error: BaseException) -> BaseException | None:
     run.stack.drop(frame.log, frame)
     if not entered.is_outermost:
         return None
+    if isinstance(error, (Exception, SystemExit)) and run.journal.fence.halted is None:
+        run.program_error = error
     try:
         if failure is None:
             ended = outside(session_at(run.journal.tip(run.root)))
             if not run.journal.is_replay:  # a resume has written to the root since its last step
                 ended = ended.reload()
         elif isinstance(error, Exception):
-            causes = failure_causes(error)
+            causes = (*unpassed_inputs(error, run.root), *failure_causes(error))
             ended = end_run(
                 run, entered.session, lambda at, ahead: k.RunFailed(failure), causes=causes
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
 
-from plait import inside
+from plait import inside, secrets
 from plait.event import Event
 from plait.event.hidden import without_secrets
 from plait.model.base import Delta
@@ -37,7 +37,8 @@ class Listeners:
             return len(self._listeners) < before
 
     def tell(self, item: Event | Delta) -> None:
-        item = item if isinstance(item, Event) else without_secrets(item)
+        if not isinstance(item, Event) and secrets.is_armed():
+            item = without_secrets(item)
         for listener in self._listeners:
             try:
                 listener(item)

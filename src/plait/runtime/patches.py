@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from plait.errors import InvalidValue, NoRun
 from plait.event.kinds import PatchMarked
+from plait.ids import LogId
 from plait.runtime.executing import executing
 from plait.runtime.registry import run_of
+from plait.runtime.run import Run
+from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.ports import Act, Draft
 
@@ -26,7 +29,11 @@ def patched(name: str, session: Session | None = None) -> bool:
     frame = here[1] if here is not None else None
     if run is None or frame is None:
         raise NoRun("", "decide about a patch")
-    log = session.id if session is not None else frame.log
+    return is_patched(name, run, frame, session.id if session is not None else frame.log)
+
+
+def is_patched(name: str, run: Run, frame: Frame, log: LogId) -> bool:
+    """Return the same for a change of the runtime itself, in a call."""
     is_marked = run.journal.has_mark(log, name)
     if is_marked is not None:
         return is_marked

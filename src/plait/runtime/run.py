@@ -6,7 +6,7 @@ thread or context; a session finds its run by the id that it carries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any
@@ -15,6 +15,7 @@ from plait import inside
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
+from plait.journal.fence import RunFence
 from plait.journal.journal import Journal
 from plait.journal.standing import Standing
 from plait.journal.writer import DirectWriter
@@ -55,9 +56,12 @@ class Run:
         self.lock: RunLock | None = None  # None in a replay, which locks nothing
         self.holder = ""  # this process, as its RunResumed names it; "": the run was begun here
         self.taker = writer.principal()  # the principal that resumes it
-        # the seqs of its inbox up to which wishes to cancel were for a run before it, and wishes to
-        # pause are over, because it was resumed since
-        self.started_at = self.resumed_at = 0
+        # the seq of its inbox up to which wishes to cancel were for a run before it
+        self.started_at = 0
+        # the calls whose branches a replay enters, though their outcomes are on record
+        self.entered_calls: frozenset[str] = frozenset()
+        # the error that its program raised in this process, which ended the program's work on it
+        self.program_error: BaseException | None = None
         # it proposed or confirmed a memory in this process, or merged a branch that may have
         self.has_proposals = False
         self._lock = Lock()
@@ -129,4 +133,14 @@ class Run:
 running: ContextVar[Run | None] = ContextVar("plait_run", default=None)
 acting: ContextVar[Frame | None] = ContextVar("plait_call", default=None)
 bypass.bind(running.get)
-inside.bind(running.get)
+
+
+def _ids_of(run: Run) -> Iterator[str]:
+    """Yield the ids of a run, and of the runs whose code started it."""
+    fence: RunFence | None = run.journal.fence
+    while fence is not None:
+        yield fence.run
+        fence = fence.outer
+
+
+inside.bind(running.get, _ids_of)

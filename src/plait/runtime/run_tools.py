@@ -14,7 +14,7 @@ from plait.calls.tool_call import SERVICE, STOPPED, ToolCallState
 from plait.errors import InvalidInput, UnknownBlob
 from plait.event import kinds as k
 from plait.event.kinds import Failure
-from plait.ids import Digest, Micros
+from plait.ids import Digest, LogId, Micros
 from plait.journal.standing import Standing
 from plait.journal.stops import Cancelled, Halted, Parked
 from plait.journal.writer import direct_writer
@@ -139,9 +139,9 @@ def run_calls(
     return session, None
 
 
-def try_branches(session: Session, calls: Sequence[ToolCallState]) -> None:
-    """Follow the recorded branches of calls that workflows carry out, where a difference is looked
-    for.
+def follow_branches(session: Session, calls: Sequence[ToolCallState]) -> None:
+    """Follow the recorded branches of calls that workflows carry out: a difference is looked for in
+    them, or a debugger waits there.
     """
     for call in calls:
         if not isinstance(call.tool, WorkflowTool) or call.waits:
@@ -150,9 +150,27 @@ def try_branches(session: Session, calls: Sequence[ToolCallState]) -> None:
             job = _job(session, call, BatchSandbox(session, None))
         except Parked:  # its branch is not on record
             continue
+        deferred = _deferred_logs(session)
         end: object = job.tool.function()
         if isinstance(end, BranchEnd) and isinstance(end.stop, Halted):
             raise end.stop
+        _forget_deferred(session, deferred)
+
+
+def _deferred_logs(session: Session) -> list[tuple[LogId, str]]:
+    run = run_of(session)
+    return [] if run is None else run.journal.deferred.logs()
+
+
+def _forget_deferred(session: Session, before: Sequence[tuple[LogId, str]]) -> None:
+    """Forget drafts that a branch was left with, which a debugger entered: its record may end
+    before them, where its process died.
+    """
+    run = run_of(session)
+    if run is not None and run.entered_calls:
+        for log, scope in run.journal.deferred.logs():
+            if (log, scope) not in before:
+                run.journal.deferred.pop(log, scope)
 
 
 def _end_branch(

@@ -9,7 +9,7 @@ from plait.event.kinds import MemoryProposed, MemorySupported, Merged, Place, Va
 from plait.ids import Digest, LogId
 from plait.journal.writer import check_decisions, house_refusal
 from plait.runtime.run import Run
-from plait.session.ports import Act, Draft, Position, Post
+from plait.session.ports import Act, Condition, Draft, Position, Post
 from plait.store import Store
 
 # after one of these a run may have memories to decide about when it ends
@@ -64,6 +64,8 @@ class RunWriter:
     ) -> Position:
         this, scope = self._run, run or self._run.id
         check_decisions(address, this.root, drafts)
+        if fork is not None and scope == this.id:
+            this.stops.check_raised(fork.log)
         at, events = this.journal.begin(address, drafts, fork=fork, blobs=blobs, scope=scope)
         if fork is not None:
             this.stack.add_branch(at.id, fork.log, scope)
@@ -83,8 +85,11 @@ class RunWriter:
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
+        condition: Condition | None = None,
     ) -> Position:
         check_decisions(position.store, position.id, drafts)
+        if position.run == self._run.id:
+            self._run.stops.check_raised(position.id)
         if not self._run.has_proposals:
             self._run.has_proposals = any(type(draft.body) in PROPOSING for draft in drafts)
         return self._run.journal.append(position, drafts, merges=merges, blobs=blobs)[0]
@@ -98,8 +103,10 @@ class RunWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
-        return self._run.journal.post(address, log, drafts, blobs=blobs, check=check, run=run)
+        journal = self._run.journal
+        return journal.post(address, log, drafts, blobs=blobs, check=check, run=run, kinds=kinds)
 
     def post_to_house(
         self,

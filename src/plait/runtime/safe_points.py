@@ -26,6 +26,7 @@ from plait.session import Session
 from plait.session.asks import ANSWERS, is_answer
 from plait.session.gates import is_judge
 from plait.session.inbox import asks_in, inbox_events
+from plait.session.life import PAUSE_KINDS
 from plait.session.ports import Act, Draft, store_at
 from plait.session.session import session_at
 from plait.session.state import Gate
@@ -36,12 +37,10 @@ from plait.store import Store
 
 # Not copied: a reply that was asked for again long since, and a message that waits for its own run.
 _KEPT = frozenset(kind.__name__ for kind in (k.ModelReplied, k.ModelFailed, k.TurnPosted))
-_STOPS = frozenset({k.CancelRequested.__name__, k.SessionPaused.__name__})
+_RESUMED = k.SessionResumed.__name__
+_WISHES = PAUSE_KINDS | {k.CancelRequested.__name__}
 # Said to the run and not to the session: without meaning once the run is over.
-_FOR_A_RUN = ANSWERS | {
-    kind.__name__
-    for kind in (k.Signalled, k.SessionPaused, k.SessionResumed, k.ToolReturned, k.ToolFailed)
-}
+_FOR_A_RUN = ANSWERS | {kind.__name__ for kind in (k.Signalled, k.ToolReturned, k.ToolFailed)}
 
 
 def safe_point(session: Session) -> Session:
@@ -50,11 +49,14 @@ def safe_point(session: Session) -> Session:
 
     For effects that no answer can be meant for: who waits for one calls `take_deliveries`.
     """
-    return take_deliveries(session)[0]
+    return take_deliveries(session, brought=True)[0]
 
 
-def take_deliveries(session: Session) -> tuple[Session, list[Event]]:
-    """Return the value to go on from, and the events that were delivered to it now."""
+def take_deliveries(session: Session, *, brought: bool = False) -> tuple[Session, list[Event]]:
+    """Return the value to go on from, and the events that were delivered to it now.
+
+    `brought`: the append right before may have said that there is no news.
+    """
     run = run_of(session)
     if run is None or session.run != run.id:  # a tool's session has no deliveries
         return session, []
@@ -71,7 +73,7 @@ def take_deliveries(session: Session) -> tuple[Session, list[Event]]:
         recorded = run.journal.recorded_delivery(session)
     if not run.journal.is_live(session):
         return session, news
-    session, events = _deliver(run, session)
+    session, events = _deliver(run, session, brought=brought)
     _heed(session, events)
     news += events
     if run.journal.requires_verdicts:
@@ -291,12 +293,10 @@ def _delivery_outside(session: Session, news: Sequence[Event], upto: int) -> lis
     return _delivery(session, inbox_of(session.id), for_session, upto)
 
 
-def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
+def _deliver(run: Run, session: Session, *, brought: bool = False) -> tuple[Session, list[Event]]:
     store, log = store_at(session.store), session.id
     inbox, above = inbox_of(log), inbox_of(run.root)
-    heads = store.heads(
-        list(dict.fromkeys([log, inbox, above, *[fence.log for fence in run.journal.fence.fences]]))
-    )
+    heads = run.journal.heads(session, brought=brought)
     here = heads[log]
     run.journal.fence.check(heads)
     # another writer appended to the log itself: its events are taken along
@@ -322,12 +322,9 @@ def _deliver(run: Run, session: Session) -> tuple[Session, list[Event]]:
 
 
 def _is_over(run: Run, event: Event) -> bool:
-    """True for a wish to pause before the run was resumed, and one to end the run before it."""
-    if event.log != inbox_of(run.root) or event.kind not in _STOPS:
-        return False
-    return event.seq <= (
-        run.resumed_at if event.kind == k.SessionPaused.__name__ else run.started_at
-    )
+    """True for a wish to end the run before this one."""
+    is_cancel = event.kind == k.CancelRequested.__name__
+    return is_cancel and event.log == inbox_of(run.root) and event.seq <= run.started_at
 
 
 def _delivery(session: Session, inbox: LogId, news: Sequence[Event], upto: int) -> list[Draft]:
@@ -358,12 +355,13 @@ def _asks(session: Session) -> list[Waiting]:
 
 
 def _heed(session: Session, events: Sequence[Event]) -> None:
-    """Raise if one of these events asks the run to stop or to pause."""
+    """Raise if one of these events asks the run to stop, or to pause with no word that lifts it."""
+    lifted = max([event.seq for event in events if event.kind == _RESUMED], default=0)
     for event in events:
         body = event.body
         if isinstance(body, k.CancelRequested):
             raise Cancelled(body.reason or f"{event.actor} cancelled it", event.actor)
-        if isinstance(body, k.SessionPaused):
+        if isinstance(body, k.SessionPaused) and event.seq > lifted:
             raise Parked(
                 session, f"paused by {event.actor}{': ' + body.reason if body.reason else ''}"
             )
@@ -377,4 +375,4 @@ def _heed_above(run: Run, store: Store, tip: int) -> None:
     root = session_at(run.journal.tip(run.root))
     if tip > run.journal.deliveries.seq(root):
         news = inbox_events(store, run.root, run.journal.deliveries.seq(root))
-        _heed(root, [event for event in news if event.kind in _STOPS and not _is_over(run, event)])
+        _heed(root, [event for event in news if event.kind in _WISHES and not _is_over(run, event)])

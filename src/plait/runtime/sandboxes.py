@@ -124,7 +124,8 @@ class SandboxCall:
         after = _placement_now(live.sandbox.placement, placed, live.key)
         ahead: list[PlacementChanged | Bypassed] = []
         if after != placed:
-            ahead.append(PlacementChanged(after, live.before, live.replaced))
+            replaced = _left_behind(placed, after) or live.replaced
+            ahead.append(PlacementChanged(after, live.before, replaced))
         if live.outside_change is not None:
             ahead.append(live.outside_change)
         trees, blobs = Trees(live.before, found.tree, found.changed), {**live.blobs, **found.blobs}
@@ -160,8 +161,18 @@ def _paths_left_out(found: TreeSnapshot) -> Json:
 
 def _placement_now(now: Placement, before: Placement, key: str) -> Placement:
     """Return the sandbox's own placement, with the options recorded before and the key."""
-    detail = {**detail_of(before), **detail_of(now), "key": key}
+    kept = {name: value for name, value in detail_of(before).items() if name != "left out"}
+    detail = {**kept, **detail_of(now), "key": key}
     return msgspec.structs.replace(now, detail=detail)
+
+
+def _left_behind(before: Placement, now: Placement) -> str:
+    """Return the sandbox that a session has left on another machine, as "NAME on HOST"; "" if it
+    works on the same one.
+    """
+    host = detail_of(before).get("host")
+    is_elsewhere = bool(host) and host != detail_of(now).get("host", host)
+    return f"{before.sandbox or before.backend} on {host}" if is_elsewhere else ""
 
 
 # ── the handles ──────────────────────────────────────────────────────────────────────────────

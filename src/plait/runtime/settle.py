@@ -49,7 +49,7 @@ from plait.runtime.override import overridden_tools
 from plait.runtime.perform import perform
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
-from plait.runtime.run_tools import run_calls, try_branches
+from plait.runtime.run_tools import follow_branches, run_calls
 from plait.runtime.safe_points import safe_point, take_deliveries
 from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Wait
@@ -180,12 +180,15 @@ def settle_calls(
     run = run_of(session)
     if run is not None and run.journal.standing(session) is not Standing.LIVE:
         session = _feed_recorded(run, session, calls)
+        if run.entered_calls:
+            entered = [call for call in calls.values() if call.id in run.entered_calls]
+            follow_branches(session, entered)
     actions = _next_actions(run, session, calls.values())
     if not actions:
         return session, None
     if run is not None:
         if run.journal.is_trial:
-            try_branches(session, [calls[number] for number in actions])
+            follow_branches(session, [calls[number] for number in actions])
         run.journal.check_may_act(session)
         if _may_have_answer(run, calls.values()):
             session, events = take_deliveries(session)  # an answer may have come
@@ -286,7 +289,14 @@ def _wait_text(call: ToolCallState) -> str:
 _TRIES = frozenset({k.ApprovalGranted.__name__, k.ToolRequested.__name__})
 _HOLDS = frozenset(
     kind.__name__
-    for kind in (k.Delivered, k.SessionPaused, k.VerdictAwaited, k.VerdictHeard, k.RunResumed)
+    for kind in (
+        k.Delivered,
+        k.SessionPaused,
+        k.SessionResumed,
+        k.VerdictAwaited,
+        k.VerdictHeard,
+        k.RunResumed,
+    )
 )
 
 
@@ -330,8 +340,9 @@ class CallContext:
     def was_held(self, grant: Event) -> bool:
         """Read the processes since the consent: each has to end in a pause or at an open gate.
 
-        A pause is heeded as it is delivered, and before the run goes past a gate it records that it
-        has heard the verdict. Only a workflow that validates acts while a gate is open.
+        A pause is heeded as it is delivered, unless it is lifted in the same delivery, and before
+        the run goes past a gate it records that it has heard the verdict. Only a workflow that
+        validates acts while a gate is open.
         """
         run, session = self._run, self._session
         frames = run.stack.frames(session.id) if run is not None else ()
@@ -347,6 +358,8 @@ class CallContext:
                 delivery = range(event.seq, event.seq + body.copies + 1)
             elif isinstance(body, k.SessionPaused):
                 is_paused = is_paused or event.seq > grant.seq or grant.seq in delivery
+            elif isinstance(body, k.SessionResumed):
+                is_paused = False
             elif isinstance(body, k.VerdictAwaited):
                 awaited.add(event.id)
             elif isinstance(body, k.VerdictHeard):

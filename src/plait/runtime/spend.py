@@ -50,6 +50,7 @@ from plait.session.value import spent_of_budget
 LAST_WORDS = (
     "The budget is nearly used up ({limit}). Answer now with what you have, without calling tools."
 )
+MORE_WORDS = "The budget allows more again. Go on, with tools as you need them."
 
 
 # by store and grant: runs of one process draw on one budget
@@ -137,13 +138,13 @@ def afford(session: Session, effect: AskModel) -> Afforded:
         return _recorded_allowance(run, session, effect)
     budget = run.budgets.of(session.id)
     if budget is None:
-        return Afforded(session, effect)
+        return Afforded(_take_back_note(session, effect), effect)
     usage = estimate(effect.prompt.tokens * 4, effect.prompt.setup.parameters)
     cost = _cost_of(effect.model, usage)
     tokens = usage.input_tokens + usage.output_tokens
     found = budget.reserve(tokens=tokens, cost_usd_nano=cost, steps=1)
     if isinstance(found, Reservation):
-        return Afforded(session, effect, found, usage)
+        return Afforded(_take_back_note(session, effect), effect, found, usage)
     last = (
         budget.reserve(tokens=tokens, cost_usd_nano=cost, steps=1, reserve=True)
         if not effect.aside
@@ -168,7 +169,29 @@ def _recorded_allowance(run: Run, session: Session, effect: AskModel) -> Afforde
     body = step.body if step is not None and step.kind == k.BudgetRefused.__name__ else None
     if isinstance(body, k.BudgetRefused):
         return _record_refusal(session, effect, body)
+    draft = _more_words(effect)
+    if step is not None and draft is not None and step.body == draft.body:
+        session, _ = append_events(session, [draft])
     return Afforded(session, effect)
+
+
+def _take_back_note(session: Session, effect: AskModel) -> Session:
+    """Tell the agent that it need not answer at once any more, if it was told to: an ask that is
+    afforded in full comes after a grant, or in a run whose time is not used up.
+    """
+    draft = _more_words(effect)
+    return session if draft is None else append_events(session, [draft])[0]
+
+
+def _more_words(effect: AskModel) -> Draft | None:
+    """Return the message in the place of the notes that the budget is nearly used up. None: the
+    agent sees no such note.
+    """
+    note = effect.prompt.budget_note
+    if note is None:
+        return None
+    body = k.MessageSaid("user", (k.Text(MORE_WORDS),), "plait", instead_of=note)
+    return Draft(body, Act(SERVICE, "program", causes=(note.head,)))
 
 
 def _record_refusal(session: Session, effect: AskModel, body: k.BudgetRefused) -> Afforded:

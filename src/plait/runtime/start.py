@@ -20,7 +20,7 @@ from plait.errors import InvalidInput, RunOpen
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.vocabulary import VOCABULARY
-from plait.ids import digest
+from plait.ids import digest, house_of
 from plait.journal.writer import direct_writer
 from plait.runtime.attendants import Watch, check_attendants
 from plait.runtime.drivers.blocking import Blocking, Waiter
@@ -32,11 +32,13 @@ from plait.runtime.safe_points import turn_delivery
 from plait.runtime.spend import run_budget
 from plait.session import Session
 from plait.session.inbox import inbox_end
+from plait.session.moves import check_arrived
+from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft, store_at
 from plait.session.run_rows import run_of_branch
 from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
-from plait.session.value import advance, delivered_seq, open_run_of, position_of
+from plait.session.value import advance, core_of, delivered_seq, open_run_of, position_of
 
 
 def start_run(
@@ -51,17 +53,19 @@ def start_run(
     `turn`: the message in the inbox that it answers. The message and the start are one append, so
     that a turn is taken once.
     """
-    if (
-        open_now := open_run_of(session) or run_of_branch(store_at(session.store), session.id)
-    ) is not None:
-        raise RunOpen(session.short, open_now)
     spot = position_of(session)
+    store = store_at(spot.store)
+    heads = store.heads([spot.id, house_of(store.id)])
+    log = heads.get(spot.id) or store.log(spot.id)  # which raises
+    check_arrived(store, [spot.id], heads)
+    if (open_now := open_run_of(session) or run_of_branch(store, log)) is not None:
+        raise RunOpen(session.short, open_now)
     id = (
         str(direct_writer().source(spot.store).fresh("run", spot.id, spot.seq))
         if turn is None
         else run_of_turn(turn.id)
     )
-    lock = store_at(spot.store).lock(id, session.short)
+    lock = store.lock(id, session.short)
     run = None
     try:
         said_by = turn.header if turn is not None else None
@@ -70,22 +74,23 @@ def start_run(
         run.lock = lock
         if (budget := run_budget(session, run)) is not None:
             run.budgets.set_root(budget)
-        run.started_at = run.resumed_at = inbox_end(store_at(spot.store), spot.id)
+        run.started_at = inbox_end(store, spot.id)
+        if turn is None and run.started_at:  # the client of a turn has looked
+            check_not_paused(core_of(session), "run a workflow")
         draw_under(run)
         said = [] if turn is None else _seal_delivery(session, turn)
         if said:
             last = said[-1]
             spot = msgspec.structs.replace(spot, seq=last.seq, head=last.id)
         inside = advance(session, msgspec.structs.replace(spot, run=id))
-        # All that raises the epoch moves the head, too: if the append finds the head, the epoch was
-        # this one until then.
-        epoch = store_at(spot.store).log(spot.id).epoch
         after, _ = run.journal.append(
             position_of(inside),
             [Draft(started, Act(run.settings.behalf, "program"))],
             held=said,
         )
-        run.journal.fence.hold(epoch + 1)
+        # All that raises the epoch moves the head, too: since the append found the head, the epoch
+        # was that of the log until then.
+        run.journal.fence.hold(log.epoch + 1)
         if turn is not None:  # the first safe point need not fold the log for it
             upto = max(turn.seq, delivered_seq(session))
             run.journal.deliveries.advance(session.id, upto)

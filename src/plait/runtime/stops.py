@@ -1,4 +1,10 @@
-"""Stops: branches of a run in which nothing more is to happen."""
+"""Stops: branches of a run in which nothing more is to happen.
+
+A stop that parks or cancels the run is an error on its way through the program, which a bare
+`except:` can catch. The program would then go on as if the work had failed, and the answer of a
+person would find no call. So such a stop is noted for each log that it passes, and raised again
+until it leaves the program.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,9 @@ from itertools import count
 from threading import Lock, current_thread, main_thread
 
 from plait.ids import LogId
+from plait.inside import Stop
 from plait.journal.journal import Journal
-from plait.journal.stops import Cancelled
+from plait.journal.stops import Cancelled, Parked
 
 
 class StopList:
@@ -18,6 +25,7 @@ class StopList:
         self._lock = Lock()
         self._stopped: dict[int, LogId] = {}
         self._numbers = count()
+        self._raised: dict[LogId, Stop] = {}  # by log: the first stop that its code has to let pass
         self.is_interrupted = False  # True: by Ctrl-C
 
     def interrupt(self) -> None:
@@ -58,5 +66,33 @@ class StopList:
         if journal.has_more(log):
             return  # it went on so far, whenever it was stopped
         self.check_interrupt()
+        self.check_raised(log)
         if self.is_stopped(log) or journal.was_left_behind(log):
             raise Cancelled(f"branch {log[-12:-4]} was stopped")
+
+    # ── stops that the program has to let pass ───────────────────────────────────────────────
+
+    def note(self, log: LogId, error: BaseException) -> None:
+        """Note a stop that the code which has a log in hand is handed as an error.
+
+        A branch that others stopped, or a call that timed out, is not noted: its caller may go on.
+        """
+        is_for_run = isinstance(error, Parked) or (isinstance(error, Cancelled) and bool(error.by))
+        if is_for_run and isinstance(error, Stop) and not self._journal.has_more(log):
+            self._raised.setdefault(log, error)
+
+    def raised_in(self, log: LogId) -> Stop | None:
+        """Return the stop that was raised in a log, and did not end its code. None: there is none,
+        or the recording goes on.
+        """
+        stop = self._raised.get(log)
+        return stop if stop is not None and not self._journal.has_more(log) else None
+
+    def check_raised(self, log: LogId) -> None:
+        """Raise a stop again that was raised in this log, and that its code has caught."""
+        if self._raised and (stop := self.raised_in(log)) is not None:
+            raise stop
+
+    def raised_logs(self) -> list[LogId]:
+        """Return the logs in which a stop was raised."""
+        return list(self._raised)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +26,8 @@ _LIBRARY = tuple(
     str(Path(os.__file__).parent / name) + os.sep for name in ("concurrent", "asyncio")
 ) + (str(Path(os.__file__).parent / "threading.py"),)
 _OURS = f"{Path(__file__).parents[1]}{os.sep}"
+_STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
+_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
 def print_short(error: BaseException, trace: TracebackType | None) -> bool:
@@ -83,3 +87,55 @@ def _own_frames(stack: traceback.StackSummary, is_told: bool) -> list[traceback.
 
 def _is_ours(frame: traceback.FrameSummary) -> bool:
     return frame.filename.startswith(_OURS)
+
+
+# ── the line that raised an error ────────────────────────────────────────────────────────────
+
+
+def raised_text(error: BaseException) -> str:
+    """Return an error in one line, with the line of the program that raised it."""
+    text = error.record_text if isinstance(error, PlaitError) else str(error)
+    if isinstance(error, SyntaxError):
+        text = error.msg
+    at = raised_at(error)
+    where = f" ({_relative_path(at[0])}, line {at[1]})" if at is not None else ""
+    return f"{type(error).__name__}{': ' if text else ''}{text}{where}"
+
+
+def raised_at(error: BaseException) -> tuple[str, int] | None:
+    """Return the file and the line of the program that raised an error, or called the library that
+    did. None: no line of a program was at work.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0
+    foreign: list[tuple[str, int]] = []
+    causes = list(_causes(error))
+    # the error of a branch was raised where the program raised its cause
+    for each in [*causes[1:], error] if isinstance(error, PlaitError) else causes:
+        frames = [
+            (frame.filename, frame.lineno or 0)
+            for frame in traceback.extract_tb(each.__traceback__)
+            if not _is_ours(frame) and not frame.filename.startswith("<frozen")
+        ]
+        if own := [at for at in frames if not _is_of_library(at[0])]:
+            return own[-1]
+        foreign += frames[-1:]
+    return foreign[0] if foreign else None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and the errors that it comes from, ten at most."""
+    at: BaseException | None = error
+    for _ in range(10):
+        if at is not None:
+            yield at
+            at = at.__cause__
+
+
+def _is_of_library(file: str) -> bool:
+    return file.startswith(_STDLIB) or any(part in file for part in _PACKAGES)
+
+
+def _relative_path(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from threading import Semaphore, Thread, current_thread
+from threading import Thread, current_thread
 
 from plait.inside import marked_work, start_thread, working
 from plait.runtime.process import THIS_PROCESS
@@ -79,7 +79,7 @@ class LastingThreads:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_IDLE_MAX, "plait-turn")  # its threads are kept
-        self._free = Semaphore(_IDLE_MAX)
+        self._free = [None] * _IDLE_MAX  # one for each thread without work
 
     def start_work(self, work: Work) -> None:
         """Do some work in a thread that is free, else in a new one: it never waits for a thread."""
@@ -89,14 +89,18 @@ class LastingThreads:
                 with working():
                     work()
             finally:
-                self._free.release()
+                self._free.append(None)
 
-        if self._free.acquire(blocking=False):
+        try:  # no lock: each step is one act of the interpreter
+            self._free.pop()
+        except IndexError:
+            pass
+        else:
             try:
                 self._pool.submit(work_and_free)
                 return
             except RuntimeError:  # the interpreter is ending, and its pools take no more
-                self._free.release()
+                self._free.append(None)
         start_thread(Thread(target=marked_work(work), name="plait-turn", daemon=False))
 
 

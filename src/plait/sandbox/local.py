@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -74,7 +75,10 @@ class LocalBackend:
             rung=rung,
             image=wanted.image,
             network="on" if rung == "host" else wanted.network,
-            detail=cast("Json", {**({"passed over": passed} if passed else {}), "open": left}),
+            detail=cast(
+                "Json",
+                {"host": host_name(), **({"passed over": passed} if passed else {}), "open": left},
+            ),
         )
 
     def create(self, wanted: Wanted) -> LocalSandbox:
@@ -105,6 +109,11 @@ class LocalBackend:
             copy.discard()
             copy = _open_copy(wanted, name, layered=rung == "overlay")
         return LocalSandbox(wanted, copy, rung, passed)
+
+
+def host_name() -> str:
+    """Return the name of this machine, as placements record it."""
+    return socket.gethostname()
 
 
 def _sandbox_info(copy: CopyInfo) -> SandboxInfo:
@@ -184,6 +193,7 @@ class LocalSandbox:
         room = self._room()
         mounts = {mount.dest: mount.source for mount in bubblewrap.visible(room)}
         named = {
+            "host": host_name(),
             "version": (
                 f"{rungs.version()}, Linux {platform.release()}"
                 if self._in_namespaces

@@ -2,6 +2,7 @@
 
 from plait.session.audit import verify
 from plait.session.content import file, image
+from plait.session.copy_rows import CopyRows
 from plait.session.diff import Diff
 from plait.session.effect_rows import EffectRows
 from plait.session.graph import Graph
@@ -17,6 +18,7 @@ from plait.session.views import Facts, Message, Waiting
 __all__ = [
     "ABSENT",
     "Diff",
+    "CopyRows",
     "EffectRows",
     "Fact",
     "Facts",

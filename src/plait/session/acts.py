@@ -14,7 +14,7 @@ from plait.event import Json
 from plait.session.appending import refuse_if_busy, value_from_host
 from plait.session.arguments import check_key, check_seconds, check_text, value_text
 from plait.session.content import Content
-from plait.session.life import check_may
+from plait.session.moves import check_may
 from plait.session.ports import host, turns
 from plait.session.reading import Reading
 from plait.session.value import next_value
@@ -95,7 +95,7 @@ class Acting(Reading):
         `in_place=True` works on the folder itself, without a way back; `clean=True` is a fresh
         sandbox with the same files and nothing else.
         """
-        check_may(self.short, self._core.life.status, "be placed")
+        check_may(self._core, "be placed")
         refuse_if_busy(self, "be placed", "place a fork: session.fork().to(…)")
         return next_value(
             self,

@@ -10,9 +10,11 @@ from plait.event import Body
 from plait.ids import Digest
 from plait.session.acting import Because, acting_in
 from plait.session.event_fold import STATE_KINDS
-from plait.session.inbox import inbox_events, post, reply
-from plait.session.life import check_may, life_after
-from plait.session.ports import Draft, Position, SessionLike, host, is_bound, writer_of
+from plait.session.inbox import post, reply
+from plait.session.life import life_after
+from plait.session.moves import check_arrived, check_may
+from plait.session.pauses import life_now
+from plait.session.ports import Condition, Draft, Position, SessionLike, host, is_bound, writer_of
 from plait.session.run_rows import run_of_branch
 from plait.session.value import (
     S,
@@ -42,10 +44,11 @@ def append_to(
     # True: it may be appended all the same while no process holds that run
     unheld: bool = False,
     more: Sequence[Draft] = (),  # written with it
+    condition: Condition | None = None,
 ) -> S:
     """Append one event and return the next value. `verb` names the attempt in an error."""
     core = core_of(session)
-    check_may(core.short, core.life.status, verb)
+    check_may(core, verb)
     draft = Draft(body, acting_in(session, actor, because, origin))
     if (run := run_of_others(session)) is not None and not (
         unheld and not host(verb).is_held(session, run)
@@ -53,7 +56,8 @@ def append_to(
         if instead:
             raise RunOpen(core.short, run, verb, instead)
         return post_to_inbox(session, draft, verb, blobs)
-    return append_drafts(session, [draft, *more], merges=merges, blobs=blobs)
+    drafts = [draft, *more]
+    return append_drafts(session, drafts, merges=merges, blobs=blobs, condition=condition)
 
 
 def append_drafts(
@@ -62,12 +66,15 @@ def append_drafts(
     *,
     merges: tuple[Digest, ...] = (),
     blobs: dict[Digest, bytes] | None = None,
+    condition: Condition | None = None,
 ) -> S:
     """Append events in one transaction and return the next value."""
     core = core_of(session)
     here, life = core.position, core.life
     try:
-        position = writer_of(here.run).append(here, drafts, merges=merges, blobs=blobs)
+        position = writer_of(here.run).append(
+            here, drafts, merges=merges, blobs=blobs, condition=condition
+        )
     except StaleHead as error:
         # taken over by a run since: the error says so
         if (run := run_of_others(reload(session))) is not None:
@@ -94,14 +101,17 @@ def post_to_inbox(
     session: S, draft: Draft, verb: str, blobs: dict[Digest, bytes] | None = None
 ) -> S:
     """Write to the session's inbox and return the same value: its own log does not change."""
-    core = core_of(session)
+    return post_all_to_inbox(session, [draft], verb, blobs)
+
+
+def post_all_to_inbox(
+    session: S, drafts: Sequence[Draft], verb: str, blobs: dict[Digest, bytes] | None = None
+) -> S:
+    """Write several events to the session's inbox, in one transaction."""
     now = core_of(reload(session))
-    life = now.life
-    for event in inbox_events(core.store, session.id, now.state.delivered):
-        life = life_after(life, event.kind)
-    check_may(session.short, life.status, verb)
+    check_may(now, verb, life_now(now))
     run = session.run if _is_lent(session) else None
-    post(session.store, session.id, [draft], blobs=blobs, run=run)
+    post(session.store, session.id, drafts, blobs=blobs, run=run)
     return session
 
 
@@ -113,7 +123,7 @@ def reply_to(
     blobs: dict[Digest, bytes] | None = None,
 ) -> S:
     """Answer an ask through the inbox and return the same value."""
-    check_may(session.short, core_of(reload(session)).life.status, "take answers")
+    check_may(core_of(reload(session)), "take answers")
     reply(position_of(session), ask, body, acting_in(session, actor), blobs=blobs)
     return session
 
@@ -121,15 +131,19 @@ def reply_to(
 def run_of_others(session: SessionValue) -> str | None:
     """The run that is open in this session as it is now, if this value is not one of its own.
 
-    None: an append disturbs no run.
+    None: an append disturbs no run. Raises StillArriving if a copy of it has not ended: a value
+    that was read since the copy began does not know how it stands.
     """
     core = core_of(session)
     run = core.position.run
     if _is_lent(session):
         return open_run_of(reload(session)) or run
-    if core.busy is False or is_bound(run) or not core.is_busy():
+    if core.busy is False or is_bound(run):
         return None
-    return open_run_of(reload(session)) or run_of_branch(core.store, session.id)
+    check_arrived(core.store, [session.id])
+    if not core.is_busy():
+        return None
+    return open_run_of(reload(session)) or run_of_branch(core.store, core.store.log(session.id))
 
 
 def _is_lent(session: SessionValue) -> bool:

@@ -30,6 +30,19 @@ def principal_word(name: str) -> str:
     )
 
 
+def is_named(actor: str, name: str) -> bool:
+    """True if a name means a principal: by the whole of it, or by the last parts of its path, with
+    or without its kind, as `agent:coder` and `coder` mean `agent:lead/coder`.
+    """
+    kind, _, path = actor.partition(":")
+    wanted_kind, colon, wanted = name.partition(":")
+    if not colon:
+        wanted = name
+    elif wanted_kind != kind:
+        return False
+    return bool(wanted) and (path == wanted or path.endswith(f"/{wanted}"))
+
+
 def key_from_text(kind: str, text: str) -> str:
     """A key that follows from the text, so that the same work noted twice is one, and different
     work never collides.

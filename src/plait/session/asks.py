@@ -9,7 +9,7 @@ more when an answer is delivered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from plait.event import Event
@@ -36,7 +36,7 @@ from plait.event.kinds import (
     VerdictAwaited,
     VerdictHeard,
 )
-from plait.ids import Digest, Micros, inbox_of
+from plait.ids import Digest, LogId, Micros, inbox_of
 from plait.session.gates import is_judge
 from plait.session.views import Waiting
 
@@ -130,12 +130,17 @@ def is_awaited_verdict(ask: Waiting, event: Event) -> bool:
     body = event.body if event.kind == ValidationRecorded.__name__ else None
     if not isinstance(body, ValidationRecorded) or body.name != ask.name or not body.passed:
         return False
+    return is_verdict_for(ask, event.log, event.seq, event.actor, body.by)
+
+
+def is_verdict_for(ask: Waiting, log: LogId, seq: int, actor: str, by: Sequence[str]) -> bool:
+    """Return True if a passing verdict at this place is new to a gate, and by its judge."""
     about = ask.of or ask.log
-    if event.log == inbox_of(about):
-        is_new = event.seq > ask.heard
+    if log == inbox_of(about):
+        is_new = seq > ask.heard
     else:
-        is_new = event.log == about and (about != ask.log or event.seq > ask.seq)
-    return is_new and is_judge(ask.by, event.actor, body.by)
+        is_new = log == about and (about != ask.log or seq > ask.seq)
+    return is_new and is_judge(ask.by, actor, by)
 
 
 def ends_wait(ask: Waiting, event: Event) -> bool:

@@ -33,6 +33,8 @@ from plait.store import (
     ancestry,
     verify_log,
     verify_store,
+    visible_count,
+    visible_events,
 )
 from plait.workspace.check import TreeCheck
 from plait.workspace.gc import TREE_KINDS, trees_in
@@ -215,10 +217,10 @@ def _stable_faults(store: Store, check: Callable[[], Iterator[StoreFault]]) -> l
     """Return the faults of a check while others may write: it is repeated until no write came in
     between, five times at most, and only faults that are found each time count.
     """
-    before = store.number
+    before = visible_count(store)
     found = list(check())
     for _ in range(5):
-        now = store.number
+        now = visible_count(store)
         if not found or now == before:
             break
         before, again = now, list(check())
@@ -253,7 +255,7 @@ def _verify_rows(
 ) -> Iterator[StoreFault]:
     fresh = _Refolded(projection)
     for number, event in (
-        store.feed(kinds=projection.kinds)
+        visible_events(store, kinds=projection.kinds)
         if logs is None
         else _events_of(store, logs, projection.kinds)
     ):
@@ -327,7 +329,9 @@ def _verify_trees(store: Store, logs: Sequence[LogId] | None) -> Iterator[StoreF
     """Follow every recorded tree. A fault names the first event that leads to it."""
     check = TreeCheck(store, hashed=logs is None)
     for _, event in (
-        store.feed(kinds=TREE_KINDS) if logs is None else _events_of(store, logs, TREE_KINDS)
+        visible_events(store, kinds=TREE_KINDS)
+        if logs is None
+        else _events_of(store, logs, TREE_KINDS)
     ):
         try:
             faults = [check.first_fault(tree) for tree in trees_in(event)]

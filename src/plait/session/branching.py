@@ -6,7 +6,6 @@ from typing import Literal
 
 from plait.errors import InvalidValue, RunOpen
 from plait.event import Event
-from plait.event.effect_classes import EFFECTS
 from plait.event.kinds import (
     Budget,
     FactRecorded,
@@ -18,11 +17,8 @@ from plait.event.kinds import (
     PlacementChanged,
     Rewound,
     SessionOpened,
-    ToolFailed,
-    ToolRequested,
     ToolResolved,
     ToolReturned,
-    ToolUnknown,
 )
 from plait.ids import Digest
 from plait.session import revision
@@ -33,6 +29,7 @@ from plait.session.content import Content, pack, text_of, unpack
 from plait.session.core import Core
 from plait.session.events import Events, path_events
 from plait.session.grants import budget_left
+from plait.session.lasting import CALL_KINDS, LastingCalls
 from plait.session.life import Life
 from plait.session.origins import ORDINARY, origins_of
 from plait.session.ports import Act, Draft, writer_of
@@ -117,7 +114,7 @@ def rewind_to(session: S, to: int | Event, reason: str, actor: str | None) -> S:
     wanted = revision.place_in(session.id, seq, session.seq)
     if wanted == session.seq:
         raise InvalidValue(
-            "to", f"the session is at {wanted} already", "rewind to an earlier place"
+            "to", f"the session is at {wanted} already", "rewind to an earlier event"
         )
     step = (
         "let it finish, or end it with session.inbox.cancel(); or rewind a fork:"
@@ -221,30 +218,17 @@ def _not_undone(core: Core, target: State) -> tuple[Digest, ...]:
     """
     state = core.state
     kept = Known(target.story.path)
-    effects: dict[str | None, str] = {}
-    inward = {effect for effect, rule in EFFECTS.items() if not rule.is_outward}
-    found: list[Digest] = []
-    kinds = {
-        kind.__name__
-        for kind in (ToolRequested, ToolReturned, ToolFailed, ToolUnknown, ToolResolved)
-    }
-    for _, event in path_events(core.store, state.story.path, kinds):
-        body = event.body
-        if isinstance(body, ToolRequested):
-            effects[event.header.call] = body.effect
-        elif (
-            effects.get(event.header.call) in inward
-            or EventRef(event.log, event.seq, event.id) in kept
-        ):
-            continue
-        elif not (isinstance(body, ToolResolved) and body.verdict == "did_not_happen"):
-            found.append(event.id)
-    for _, event in path_events(core.store, state.story.path, {ToolRequested.__name__}):
-        open_since = state.calls.get(event.header.call or "")
-        if (
-            open_since == event.seq
-            and event.log == state.log
-            and effects.get(event.header.call) not in inward
-        ):
-            found.append(event.id)  # asked for and never answered: it may have happened
-    return tuple(found)
+    path = [event for _, event in path_events(core.store, state.story.path, CALL_KINDS)]
+    calls = LastingCalls(path)
+    done = [
+        event.id
+        for event in calls.outcomes()
+        if EventRef(event.log, event.seq, event.id) not in kept
+    ]
+    # asked for and never answered: it may have happened
+    lost = [
+        event.id
+        for event in calls.open_requests()
+        if event.log == state.log and event.header.call in state.calls
+    ]
+    return (*done, *lost)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plait.event import Event
-from plait.event.kinds import SessionOpened
+from plait.event.kinds import ForkedFrom, SessionOpened
 from plait.ids import LogId, short
 from plait.session.event_fold import EventFold
 from plait.session.events import path_events
@@ -20,7 +20,7 @@ from plait.session.life import Life
 from plait.session.ports import Position, store_at
 from plait.session.run_rows import run_of_branch
 from plait.session.state import State
-from plait.store import Store, ancestry
+from plait.store import Store
 
 _OPENINGS = frozenset({SessionOpened.__name__})
 
@@ -103,21 +103,22 @@ class Core:
             # as most are, and a root is no branch of a run
             is_root = bool(path) and path[0].log == id
             self.busy = state.run is not None or (
-                not is_root and run_of_branch(self.store, id) is not None
+                not is_root and run_of_branch(self.store, self.store.log(id)) is not None
             )
         return self.busy
 
     def lineage(self) -> list[Position]:
         """Return the positions from the root to here: each ancestor at the place it was forked."""
-        here, found = self.position, list[Position]()
-        seq, head = here.seq, here.head
-        for info in ancestry(self.store, here.id):
-            if seq > info.place:
-                found.append(Position(here.store, info.id, seq, head))
-                if info.parent is not None:
-                    first = next(self.store.read(info.id, info.place + 1, info.place + 1))
-                    seq, head = info.place, first.header.parents[0]
-        return found[::-1]
+        here, store = self.position, self.store
+        spans = [span for span in store.lineage(here.id) if span.first <= here.seq]
+        if len(spans) == 1:
+            return [Position(here.store, spans[0].log, here.seq, here.head)]
+        forks = store.read(here.id, spans[1].first, here.seq, kinds={ForkedFrom.__name__})
+        heads = [event.header.parents[0] for event in forks]
+        found = zip(spans, [*heads, here.head], strict=True)
+        return [
+            Position(here.store, span.log, min(span.last, here.seq), head) for span, head in found
+        ]
 
     def own_events(self, kinds: frozenset[str]) -> Iterator[Event]:
         """Yield the events of this branch alone; below the fork point, those of the ancestor that

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
-from plait.event import Json
+from plait.event import Event, Json
 from plait.event.kinds import MessageSaid, ModelReplied, ValidationRecorded
 from plait.ids import Digest
+from plait.session.content import text_of
+from plait.session.effect_rows import EffectRows
 from plait.session.events import path_events
 from plait.session.files import tree_of
 from plait.session.state import EventRef, Known, Spent, State, tokens_text
-from plait.session.views import Message, message_of
+from plait.session.views import Effect, Message, effects_of, message_of
 from plait.store import Store
 from plait.workspace.changes import Changes
 
+_RESULT_MAX = 80  # characters of a result in a line
 _MESSAGES = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 
 
@@ -21,6 +24,14 @@ class Messages(msgspec.Struct, frozen=True):
     common: int  # how many both have
     left: tuple[Message, ...]  # only here
     right: tuple[Message, ...]  # only there
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """Tool calls, in the order of their requests."""
+
+    common: int  # how many both have
+    left: tuple[Effect, ...]  # only here
+    right: tuple[Effect, ...]  # only there
 
 
 class Sides(msgspec.Struct, frozen=True):
@@ -40,6 +51,7 @@ class Diff(msgspec.Struct, frozen=True):
     facts: dict[str, Sides]
     validation: dict[str, Sides]
     cost: tuple[Spent, Spent]
+    calls: Calls = Calls(0, (), ())
 
     def __bool__(self) -> bool:
         """Return True if the stories differ. A difference in cost does not count."""
@@ -47,9 +59,24 @@ class Diff(msgspec.Struct, frozen=True):
         return bool(
             said.left
             or said.right
+            or self.calls.left
+            or self.calls.right
             or self.facts
             or self.validation
             or self.files.left != self.files.right
+        )
+
+    @property
+    def is_same_story(self) -> bool:
+        """True if both sides say, call and leave the same, though in events of their own."""
+        said, made = self.messages, self.calls
+        return (
+            [(each.role, each.name, each.parts) for each in said.left]
+            == [(each.role, each.name, each.parts) for each in said.right]
+            and [(each.tool, each.arguments, each.state, each.parts) for each in made.left]
+            == [(each.tool, each.arguments, each.state, each.parts) for each in made.right]
+            and not (self.facts or self.validation)
+            and self.files.left == self.files.right
         )
 
     def __str__(self) -> str:
@@ -82,6 +109,7 @@ def compare(
         facts=facts,
         validation=_compare_verdicts(store, left, right),
         cost=(left.spent, right.spent),
+        calls=_compare_calls(store, left, right),
     )
 
 
@@ -90,6 +118,11 @@ def diff_lines(diff: Diff) -> list[str]:
     found = [f"--- {diff.left}", f"+++ {diff.right}", f"messages: {diff.messages.common} in common"]
     for sign, said in (("-", diff.messages.left), ("+", diff.messages.right)):
         found += [f"{sign} {each.name or each.role}: {each.text}" for each in said]
+    calls = diff.calls
+    if calls.common or calls.left or calls.right:
+        found.append(f"tool calls: {calls.common} in common")
+    for sign, made in (("-", calls.left), ("+", calls.right)):
+        found += [f"{sign} {call_text(each)}" for each in made]
     for name, sides in (("facts", diff.facts), ("validation", diff.validation)):
         found += [f"{name}:"] if sides else []
         for key, both in sides.items():
@@ -122,6 +155,34 @@ def _compare_messages(store: Store, left: State, right: State) -> Messages:
                 found.append(message)
         sides.append(found)
     return Messages(common, tuple(sides[0]), tuple(sides[1]))
+
+
+def _compare_calls(store: Store, left: State, right: State) -> Calls:
+    """Compare by the events that requested each call and ended it."""
+    sides: list[list[Effect]] = []
+    common = 0
+    for one, other in ((left, right), (right, left)):
+        known = Known(other.story.path)
+        made = effects_of(path_events(store, one.story.path, EffectRows.kinds), store.get_blob)
+        own = [each for each in made if any(_ref(at) not in known for at in _ends_of(each))]
+        common = len(made) - len(own)
+        sides.append(own)
+    return Calls(common, tuple(sides[0]), tuple(sides[1]))
+
+
+def _ends_of(call: Effect) -> list[Event]:
+    return [call.request] if call.outcome is None else [call.request, call.outcome]
+
+
+def _ref(event: Event) -> EventRef:
+    return EventRef(event.log, event.seq, event.id)
+
+
+def call_text(call: Effect) -> str:
+    """Return a call in one line: tool, arguments, outcome, and the first line of the result."""
+    result = text_of(call.parts).strip().partition("\n")[0]
+    said = f" {result[:_RESULT_MAX]}" if result else ""
+    return f"{call.tool} {_json(call.arguments)}: {call.state}{said}"
 
 
 def _compare_verdicts(store: Store, left: State, right: State) -> dict[str, Sides]:

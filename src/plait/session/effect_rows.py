@@ -19,6 +19,7 @@ from plait.event.kinds import (
     Trees,
 )
 from plait.ids import LogId, Micros
+from plait.session.arguments import is_named
 from plait.session.content import text_of, unpack
 from plait.store import Row, Rows, Scalar, Store, Table
 
@@ -30,6 +31,8 @@ code other than 0; one that may have happened; one that did not happen, or was c
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _USUAL: Outcome = "returned"
 _PAGE = 200
+_ALL = 2**31
+_TOLD = 20  # actors that an error names
 
 
 def outcome_of(body: Body) -> Outcome:
@@ -49,11 +52,11 @@ class EffectRows:
     `number`, `seq` and `time` are those of the first request, `end` is the seq of the outcome.
     `odd` is the outcome, unless the call returned: an index leaves out rows without a value, so
     this one stays small. Each folder of a changed file has a row, too: so a search by folder is a
-    search by value.
+    search by value. The table `actor` has each principal that made a call, once.
     """
 
     name = "effect"
-    version = 1
+    version = 2
     kinds = frozenset(
         kind.__name__
         for kind in (ToolRequested, ToolReturned, ToolFailed, ToolUnknown, ToolResolved)
@@ -75,13 +78,14 @@ class EffectRows:
                 "time": "integer",
                 "run": "text",
             },
-            indexes=(("tool", "number"), ("odd", "number")),
+            indexes=(("tool", "number"), ("odd", "number"), ("actor", "number")),
         ),
         Table(
             "path",
             key=("path", "number"),
             columns={"path": "text", "number": "integer", "log": "text", "call": "text"},
         ),
+        Table("actor", key=("actor",), columns={"actor": "text"}),
     )
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
@@ -100,6 +104,8 @@ class EffectRows:
                 "run": header.run,
             }
             rows.put("call", {**row, "end": None, "outcome": "open", "odd": "open"})
+            if rows.get("actor", row["actor"]) is None:
+                rows.put("actor", {"actor": row["actor"]})
             return
         before = rows.get("call", header.log, call)
         if before is None:  # an answer in an inbox: the run copies it to the session
@@ -133,7 +139,7 @@ class CallFilter(NamedTuple):
     tool: str | None = None
     path: str | None = None  # a changed file, or a folder with changed files
     outcome: Outcome | None = None
-    actor: str | None = None  # a principal, or its name alone
+    actor: str | None = None  # a principal, whole: see `calling_actor`
     logs: Mapping[LogId, int] | None = None  # the logs of a session, each with its last seq there
     since: Micros = 0
     until: Micros = 2**63
@@ -145,10 +151,8 @@ class CallFilter(NamedTuple):
             str(row["seq"])
         ):
             return False
-        actor = str(row["actor"])
         return (
-            self.actor in (None, actor, actor.partition(":")[2])
-            and self.since <= int(str(row["time"])) <= self.until
+            self.actor in (None, row["actor"]) and self.since <= int(str(row["time"])) <= self.until
         )
 
 
@@ -173,6 +177,8 @@ def find_calls(store: Store, wanted: CallFilter) -> Iterator[FoundCall]:
         rows = _rows_of(store, _pages(store, "path", {"path": wanted.path}))
     elif wanted.outcome not in (None, _USUAL):
         rows = _pages(store, "call", {"odd": wanted.outcome})
+    elif wanted.actor is not None:
+        rows = _pages(store, "call", {"actor": wanted.actor})
     elif wanted.tool is not None:
         rows = _pages(store, "call", {"tool": wanted.tool})
     else:
@@ -235,6 +241,26 @@ def _reason_of(body: Body, store: Store) -> str:
     else:
         text = body.note if isinstance(body, ToolResolved) else ""
     return text.strip().partition("\n")[0]
+
+
+def calling_actor(store: Store, name: str) -> str:
+    """Return the principal of tool calls that a name means: `coder`, `agent:coder` and `lead/coder`
+    may all be `agent:lead/coder`.
+
+    Raises InvalidValue, with the principals that there are, if it means none or several.
+    """
+    rows = store.rows(EffectRows.name, "actor", limit=_ALL)
+    actors = [str(row["actor"]) for row in rows]
+    found = [actor for actor in actors if is_named(actor, name)]
+    exact = [actor for actor in found if name in (actor, actor.partition(":")[2])]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    if found:
+        why = f"{name!r} may be {', '.join(found[:_TOLD])}"
+        raise InvalidValue("actor", why, "name one of them")
+    known = f"name one of {', '.join(actors[:_TOLD])}" if actors else "there are no tool calls"
+    more = f" and {len(actors) - _TOLD:,} more" if len(actors) > _TOLD else ""
+    raise InvalidValue("actor", f"{name!r} made no tool call", f"{known}{more}")
 
 
 def checked_path(path: str) -> str:

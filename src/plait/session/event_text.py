@@ -123,9 +123,19 @@ def place_text(placement: k.Placement) -> str:
 
 
 def _placement_text(body: k.PlacementChanged) -> str:
-    return f"placed in {place_text(body.placement)}" + (
-        f", in the place of {short_sandbox(body.replaced)}" if body.replaced else ""
+    left_out = _left_out(body.placement)
+    return (
+        f"placed in {place_text(body.placement)}"
+        + (f", in the place of {short_sandbox(body.replaced)}" if body.replaced else "")
+        + (f", without {', '.join(left_out)}" if left_out else "")
     )
+
+
+def _left_out(placement: k.Placement) -> list[str]:
+    """Return the heavy folders that the machine does not have."""
+    detail = placement.detail if isinstance(placement.detail, dict) else {}
+    found = detail.get("left out")
+    return [str(name) for name in found] if isinstance(found, list) else []
 
 
 def short_sandbox(id: str) -> str:
@@ -135,7 +145,7 @@ def short_sandbox(id: str) -> str:
     return short(LogId(id[:36])) + id[36:] if _BY_SESSION.match(id) else id
 
 
-_BY_SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-|\Z)")
+_BY_SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-| on |\Z)")
 
 
 def _opening_text(body: k.SessionOpened) -> str:
@@ -158,6 +168,10 @@ def _use_text(body: k.MemoryUsed) -> str:
 
 
 TEXTS: dict[str, Callable[[Any], str]] = {
+    "CopyBegun": lambda b: f"began to copy {len(b.logs)} logs from {b.address}",
+    "CopyFinished": lambda b: f"copied {len(b.logs)} logs from {b.address}",
+    "SessionMoved": lambda b: f"moved to {b.address}",
+    "SessionArrived": lambda b: f"arrived from {b.address}",
     "HouseOpened": lambda b: f"opened the log of store {b.store}",
     "SessionOpened": _opening_text,
     "ForkedFrom": _fork_text,

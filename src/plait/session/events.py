@@ -133,6 +133,31 @@ def path_events(
     reverse: bool = False,
 ) -> Iterator[tuple[Span, Event]]:
     """Yield the events of a path in its order, each with its span."""
-    for span in reversed(path) if reverse else path:
-        for event in store.read(span.log, span.first, span.last, kinds=kinds, reverse=reverse):
-            yield span, event
+    stretches = path_stretches(store, path)
+    for stretch in reversed(stretches) if reverse else stretches:
+        first, last = stretch[0].first, stretch[-1].last
+        spans = {span.log: span for span in stretch}
+        for event in store.read(stretch[-1].log, first, last, kinds=kinds, reverse=reverse):
+            yield spans.get(event.log, stretch[-1]), event
+
+
+def path_stretches(store: Store, path: Sequence[Span]) -> list[list[Span]]:
+    """Return the spans of a path by stretches, each of which can be read at once: the events of a
+    fork after those of the logs that it was forked from.
+    """
+    stretches: list[list[Span]] = []
+    for span in reversed(path):
+        stretch = stretches[-1] if stretches else []
+        if stretch and span.last + 1 == stretch[0].first and _is_above(store, span, stretch):
+            stretch.insert(0, span)
+        else:
+            stretches.append([span])
+    return stretches[::-1]
+
+
+def _is_above(store: Store, span: Span, stretch: Sequence[Span]) -> bool:
+    """True if a log that is read up to the end of a stretch has this very span before it."""
+    if span.log in {each.log for each in stretch}:
+        return False
+    above = {each.log: each for each in store.lineage(stretch[-1].log)}.get(span.log)
+    return above is not None and above.first <= span.first and span.last <= above.last

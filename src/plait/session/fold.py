@@ -168,7 +168,9 @@ class Folds:
         a snapshot.
         """
         best = near if near is not None and near.place <= place else None
-        for holder, upto in (self._holder(log, place), *self._forks(log)):
+        # most questions begin with no state of their own, and need not ask where the log was forked
+        holders = (self._holder(log, place), *self._forks(log)) if self._places else ()
+        for holder, upto in holders:
             places = self._places.get(holder, [])
             at = bisect_right(places, min(upto, place))
             if at and (best is None or places[at - 1] > best.place):

@@ -24,7 +24,7 @@ from plait.session.event_text import event_text, place_text
 from plait.session.listing import session_row
 from plait.session.status import StatusReader
 from plait.session.trace import event_causes
-from plait.store import Store, ancestry
+from plait.store import Store
 
 Detail = dict[str, str | int | bool | None]
 
@@ -218,8 +218,7 @@ def family(store: Store, log: LogId) -> list[LogId]:
 
 
 def _root_of(store: Store, log: LogId) -> LogId:
-    *_, root = ancestry(store, log)
-    return root.id
+    return store.lineage(log)[0].log
 
 
 def _plain(value: object) -> str | int | None:

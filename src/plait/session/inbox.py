@@ -58,11 +58,14 @@ def post(
     blobs: Mapping[Digest, bytes] | None = None,
     check: Callable[[Sequence[Event]], object] | None = None,
     run: str | None = None,
+    kinds: frozenset[str] = frozenset(),
 ) -> list[Event]:
     """Append to the inbox of a log, beginning it if need be: durable on return, also while others
     write there. See `Writer.post`.
     """
-    return writer_of(run).post(store_address, log, drafts, blobs=blobs, check=check, run=run)
+    return writer_of(run).post(
+        store_address, log, drafts, blobs=blobs, check=check, run=run, kinds=kinds
+    )
 
 
 def inbox_events(store: Store, log: LogId, after: int = 0) -> list[Event]:
@@ -145,6 +148,12 @@ def due_sessions(store: Store, now: Micros) -> list[LogId]:
     return list(
         dict.fromkeys(LogId(str(row["log"])) for row in (*late[::-1], *woken) if not row["over"])
     )
+
+
+def due_roots(store: Store, now: Micros) -> list[LogId]:
+    """Return the sessions to resume, so that those which could go on do."""
+    runs = {ask.log: ask.run for ask in all_waiting(store, answered=True)}
+    return [root_of(store, runs.get(log), log) for log in due_sessions(store, now)]
 
 
 def root_of(store: Store, run: str | None, log: LogId) -> LogId:

@@ -25,7 +25,7 @@ from plait.session.run_branches import branches_of_runs, is_of_run
 from plait.session.state import NOTHING, Spent
 from plait.session.times import When, parse_when
 from plait.session.value import counted_logs
-from plait.store import Store
+from plait.store import Store, visible_events
 
 NAMES = ("user", "project", "agent", "model", "session", "run", "day")  # and tag:NAME
 # beside a run: whether a branch of it was ever merged; "": it was, or it is the session's own log
@@ -135,7 +135,7 @@ def _time_limits(
 def _events(store: Store, session: Reading | None) -> Iterator[Event]:
     """Yield each event that may have cost something, once."""
     if session is None:
-        for _, event in store.feed(kinds=SPENDING):
+        for _, event in visible_events(store, kinds=SPENDING):
             yield event
         return
     covers = counted_logs(session)

@@ -1,4 +1,5 @@
-"""A session's life: open, running, waiting, paused, finished, failed, cancelled, closed, archived.
+"""A session's life: open, running, waiting, paused, finished, failed, cancelled, closed, archived,
+moved.
 
 One small machine, used by the row that a listing shows, by the state and by the verbs that change
 it. It runs over a log's own events: a branch inherits the past, and no open work, so it begins its
@@ -30,7 +31,9 @@ from plait.event.kinds import (
     RunResumed,
     RunStarted,
     SessionArchived,
+    SessionArrived,
     SessionClosed,
+    SessionMoved,
     SessionOpened,
     SessionPaused,
     SessionResumed,
@@ -55,6 +58,7 @@ Status = Literal[
     "finished",
     "closed",
     "archived",
+    "moved",
 ]
 
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -69,10 +73,13 @@ class Life(msgspec.Struct, frozen=True, omit_defaults=True):
     verdicts: int = 0  # gates that hold a run
     paused: bool = False
     over: Literal["", "closed", "archived"] = ""
+    moved: bool = False  # True: it goes on in another store
 
     @property
     def status(self) -> Status:
         """The status by the events alone: an open run counts as running."""
+        if self.moved:
+            return "moved"
         if self.over:
             return self.over
         if self.paused:
@@ -113,7 +120,10 @@ _PAUSES = _names(SessionPaused)
 _RESUMES = _names(SessionResumed)
 _CLOSES = _names(SessionClosed)
 _ARCHIVES = _names(SessionArchived)
+_MOVES = _names(SessionMoved)
+_ARRIVALS = _names(SessionArrived)
 
+PAUSE_KINDS = _PAUSES | _RESUMES
 LIFE_KINDS = (
     _BEGINS
     | _RUNS
@@ -124,6 +134,8 @@ LIFE_KINDS = (
     | _RESUMES
     | _CLOSES
     | _ARCHIVES
+    | _MOVES
+    | _ARRIVALS
 )
 
 
@@ -152,6 +164,8 @@ def life_after(life: Life, kind: str) -> Life:
         return msgspec.structs.replace(life, over="closed")
     if kind in _ARCHIVES:
         return msgspec.structs.replace(life, over="archived")
+    if kind in _MOVES or kind in _ARRIVALS:
+        return msgspec.structs.replace(life, moved=kind in _MOVES)
     return life
 
 
@@ -175,7 +189,7 @@ def is_busy_after(busy: bool | None, kind: str) -> bool | None:
     return True if kind in _RUNS else False if kind in RUN_STATUS else busy
 
 
-_OVER: tuple[Status, ...] = ("closed", "archived")
+_OVER: tuple[Status, ...] = ("closed", "archived", "moved")
 _LIVE: tuple[Status, ...] = tuple([each for each in STATUSES if each not in _OVER])
 _FROM: dict[str, tuple[tuple[Status, ...], str]] = {
     "be paused": (
@@ -188,7 +202,7 @@ _FROM: dict[str, tuple[tuple[Status, ...], str]] = {
 }
 
 
-def check_may(session: str, status: Status, verb: str) -> None:
+def check_status(session: str, status: Status, verb: str) -> None:
     """Raise WrongStatus if a session of this status may not do this.
 
     A session that is over takes no more events, but can be forked.

@@ -20,8 +20,8 @@ from plait.ids import Digest, parse_digest
 from plait.session.appending import append_to, refuse_if_busy, wait_for_gates
 from plait.session.files import MergedFiles, merge_files, path_of_key, resolution_key
 from plait.session.fold import state_at
-from plait.session.life import check_may
 from plait.session.merge import WORKSPACE, Outcome, combine, side_names
+from plait.session.moves import check_may
 from plait.session.ports import BINDINGS, Draft, writer_of
 from plait.session.state import ABSENT, Fact, State, share_a_place
 from plait.session.value import S, SessionValue, core_of, position_of, state_of
@@ -82,7 +82,7 @@ def plan_merge(
     None: the session has all of it already.
     """
     core = core_of(session)
-    check_may(session.short, core.life.status, "be merged into")
+    check_may(core, "be merged into")
     refuse_if_busy(session, "be merged into", _INSTEAD)
     _check_others(session, others, base)
     state, theirs = core.state, [state_of(other) for other in others]

@@ -55,6 +55,15 @@ class Post(NamedTuple):
     drafts: Sequence[Draft]
 
 
+class Condition(NamedTuple):
+    """A condition of an append, checked anew after events of these kinds, in the log and in its
+    inbox.
+    """
+
+    check: Callable[[], object]  # raises if it does not hold
+    kinds: frozenset[str]
+
+
 class Writer(Protocol):
     """Appends a session's events. On return they are as durable as the store promises."""
 
@@ -147,10 +156,12 @@ class Writer(Protocol):
         *,
         merges: tuple[Digest, ...] = (),
         blobs: Mapping[Digest, bytes] | None = None,
+        condition: Condition | None = None,
     ) -> Position:
         """Append after exactly this position, or raise StaleHead.
 
-        `merges` are further parents of the first event.
+        `merges` are further parents of the first event. `condition` holds at the commit; in a run
+        it is not checked, since a replay may find other events.
         """
         ...
 
@@ -163,13 +174,15 @@ class Writer(Protocol):
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         """Append to the inbox of a log, which other writers may do at the same time, and return the
         events as they were written.
 
         `check` is called with the events as they would be written, and anew after each write of
         another that came first: the inbox then holds all that stands before them. If it raises,
-        nothing is written. `run` is the run that writes, if one does.
+        nothing is written. It is called anew after an event of one of these `kinds` in any log,
+        too. `run` is the run that writes, if one does.
         """
         ...
 

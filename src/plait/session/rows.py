@@ -18,12 +18,16 @@ from plait.event.kinds import (
     RunFailed,
     RunResumed,
     RunStarted,
+    SessionArrived,
+    SessionMoved,
     SessionOpened,
+    SessionPaused,
     Signalled,
     ValidationRecorded,
     VerdictHeard,
 )
 from plait.ids import Digest, Micros, inbox_of
+from plait.session.ask_words import WORD_TABLE, ids_in, keep_word, with_id, without_id, words_after
 from plait.session.asks import (
     ASKS,
     ENDS,
@@ -38,6 +42,7 @@ from plait.session.asks import (
 )
 from plait.session.life import (
     LIFE_KINDS,
+    PAUSE_KINDS,
     RUN_STATUS,
     Life,
     is_word_to_branch,
@@ -47,6 +52,7 @@ from plait.session.run_rows import INBOX, RUN_TABLE, new_run_row, run_around
 from plait.session.views import Waiting
 from plait.store import Row, Rows, Scalar, Store, Table
 
+_MOVES = frozenset(kind.__name__ for kind in (SessionMoved, SessionArrived))
 _STARTS = frozenset(kind.__name__ for kind in (RunStarted, RunBranched, RunResumed))
 _life = msgspec.json.Decoder(Life).decode
 _tags = msgspec.json.Decoder(dict[str, str]).decode
@@ -54,7 +60,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class SessionRows:
-    """A `Projection`: one row per session, one per tag, one per successor.
+    """A `Projection`: one row per session, one per tag, one per successor, and one per inbox for
+    the last pause, or end of one, that was not delivered.
 
     `number` is the commit that opened it: the order of a listing. `status` is the one by events
     alone. `run` is the last run that began on the log; on a branch without one, the run that it was
@@ -62,7 +69,7 @@ class SessionRows:
     """
 
     name = "session"
-    version = 5
+    version = 6
     kinds = LIFE_KINDS
     tables = (
         Table(
@@ -105,6 +112,11 @@ class SessionRows:
             columns={"log": "text", "continues": "text", "number": "integer"},
             indexes=(("continues", "number"),),
         ),
+        Table(
+            "word",
+            key=("inbox",),
+            columns={"inbox": "text", "seq": "integer", "id": "text", "paused": "integer"},
+        ),
     )
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
@@ -143,13 +155,28 @@ class SessionRows:
                         },
                     ),
                 )
+            elif event.kind in PAUSE_KINDS:  # of an inbox
+                self._keep_word(rows, event)
             return
+        if event.kind in PAUSE_KINDS:
+            self._drop_word(rows, event)
         life = life_after_event(_life(str(row["life"])), event)
         after: Row = {**row, "status": life.status, "life": _encode(life).decode()}
         if event.kind in _STARTS and not is_word_to_branch(event):
             after["run"] = event.header.run or event.id
         if after != row:
             rows.put("session", after)
+
+    def _keep_word(self, rows: Rows, event: Event) -> None:
+        is_pause = event.kind == SessionPaused.__name__
+        word: Row = {"inbox": event.log, "seq": event.seq, "id": event.id, "paused": int(is_pause)}
+        rows.put("word", word)
+
+    def _drop_word(self, rows: Rows, event: Event) -> None:
+        """Drop the word that was delivered: its copy names it as the cause."""
+        word = rows.get("word", inbox_of(event.log))
+        if word is not None and word["id"] in event.header.causes:
+            rows.delete("word", word["inbox"])
 
     def _add_session(self, rows: Rows, row: Row) -> None:
         rows.put("session", row)
@@ -179,7 +206,7 @@ def _row(number: int, event: Event, **known: Scalar) -> Row:
 # ── asks that wait ───────────────────────────────────────────────────────────────────────────
 
 _SHOWN_MAX = 8192  # bytes kept in a row; a longer text is read from its event
-_ids = msgspec.json.Decoder(list[str]).decode
+_RUN_ENDED, _AWAY = 1, 2  # why an ask is over: its run has ended, or its session has moved
 
 
 class InboxRows:
@@ -189,14 +216,21 @@ class InboxRows:
     `answered` is set once a valid answer stands in the inbox, `woken` once the session could go on
     for that or another reason; `until` is when it could go on by itself. Rows go away as their asks
     do: settled, or over with their run. Those of branches of a run that failed are `over` until the
-    run is taken up again: the branch still waits for the same.
+    run is taken up again: the branch still waits for the same. Those of a session that moved to
+    another store are `over` until it is back. A `lane` has the asks of a session, and those of
+    others about it.
+
+    The events of an inbox, of a session and of the branches of a run may be folded in any order
+    between them. Their commit numbers say which was first: `word` keeps what may wake an ask that
+    is folded later, and the row of a run when it ended.
     """
 
     name = INBOX
-    version = 3
+    version = 4
     kinds = (
         LIFE_OF_ASKS
         | _STARTS
+        | _MOVES
         | {Signalled.__name__, CancelRequested.__name__, ValidationRecorded.__name__}
     )
     tables = (
@@ -229,6 +263,7 @@ class InboxRows:
         Table("lane", key=("inbox",), columns={"inbox": "text", "log": "text", "asks": "text"}),
         RUN_TABLE,
         Table("signal", key=("log", "name"), columns={"log": "text", "name": "text", "id": "text"}),
+        WORD_TABLE,
     )
 
     def apply(self, rows: Rows, number: int, event: Event) -> None:
@@ -236,22 +271,31 @@ class InboxRows:
         if kind in _STARTS:
             self._start_run(rows, number, event)
         elif kind in ENDS:
-            self._end_asks(rows, event)
+            self._end_asks(rows, number, event)
         elif kind in ASKS:
             self._add_ask(rows, number, event)
+        elif kind in _MOVES:
+            self._move_asks(rows, event)
         elif kind == ChangeAccepted.__name__:
             self._drop_abandoned(rows, event)
         elif kind == ValidationRecorded.__name__:
-            self._wake_asks(
-                rows, rows.get("lane", event.log) or rows.get("lane", inbox_of(event.log)), event
-            )
+            keep_word(rows, number, event)
+            lane = rows.get("lane", event.log) or rows.get("lane", inbox_of(event.log))
+            self._wake_asks(rows, lane, number, event)
         elif kind == VerdictHeard.__name__:
             body = event.body
             assert isinstance(body, VerdictHeard)
             if (row := rows.get("ask", body.awaited)) is not None:
                 self._drop_ask(rows, row)
-        elif (lane := rows.get("lane", event.log)) is not None:
-            self._wake_asks(rows, lane, event)
+        else:
+            self._hear(rows, number, event)
+
+    def _hear(self, rows: Rows, number: int, event: Event) -> None:
+        """Take in a word of an inbox, or one of a session's own log that settles an ask."""
+        kind = event.kind
+        keep_word(rows, number, event)
+        if (lane := rows.get("lane", event.log)) is not None:
+            self._wake_asks(rows, lane, number, event)
         elif kind in SETTLES:
             for row in self._open_asks(rows, rows.get("lane", inbox_of(event.log))):
                 if is_about(_ask_from_row(row), event):
@@ -260,31 +304,45 @@ class InboxRows:
             self._keep_signal(rows, event)
 
     def _start_run(self, rows: Rows, number: int, event: Event) -> None:
+        if is_word_to_branch(event):
+            return
         run = event.header.run or event.id
         before = rows.get("run", run)
         if before is None:
             rows.put("run", new_run_row(run, number, event))
         elif before["status"] != "open":  # it failed, and is taken up again
-            rows.put("run", {**before, "status": "open"})
+            rows.put("run", {**before, "status": "open", "ended": 0})
             for row in self._open_asks(rows, before):
-                rows.put("ask", {**row, "over": 0})
+                rows.put("ask", {**row, "over": _over(row) & ~_RUN_ENDED})
 
-    def _end_asks(self, rows: Rows, event: Event) -> None:
+    def _end_asks(self, rows: Rows, number: int, event: Event) -> None:
         run = (
             rows.get("run", event.header.run)
             if event.kind in RUN_ENDS and event.header.run is not None
             else None
         )
-        own = self._open_asks(rows, rows.get("lane", inbox_of(event.log)))
-        elsewhere = [row for row in self._open_asks(rows, run) if row not in own]
         body = event.body
         may_go_on = isinstance(body, RunFailed) or (isinstance(body, RunCancelled) and not body.by)
-        kept = elsewhere if may_go_on else []  # a run that ended so can be taken up again
-        for row in (*own, *elsewhere):
-            rows.put("ask", {**row, "over": 1}) if row in kept else self._drop_ask(rows, row)
         if run is not None:
-            asks = _encode([row["id"] for row in kept]).decode()
-            rows.put("run", {**run, "asks": asks, "status": RUN_STATUS[event.kind]})
+            closed = run["closed"] if may_go_on else number
+            ended: Row = {"status": RUN_STATUS[event.kind], "ended": number, "closed": closed}
+            rows.put("run", {**run, **ended})
+        there = self._open_asks(rows, rows.get("lane", inbox_of(event.log)))
+        for row in {str(row["id"]): row for row in (*there, *self._open_asks(rows, run))}.values():
+            if row["log"] == event.log:
+                self._drop_ask(rows, row)
+            elif row["run"] == event.header.run and _number(row) < number and run is not None:
+                # a run that ended so can be taken up again
+                over = _over(row) | _RUN_ENDED
+                rows.put("ask", {**row, "over": over}) if may_go_on else self._drop_ask(rows, row)
+
+    def _move_asks(self, rows: Rows, event: Event) -> None:
+        """Let the asks of a session that goes to another store be over, until it arrives."""
+        is_away = event.kind == SessionMoved.__name__
+        for row in self._open_asks(rows, rows.get("lane", inbox_of(event.log))):
+            if row["log"] == event.log:
+                rest = _over(row) & ~_AWAY
+                rows.put("ask", {**row, "over": rest | _AWAY if is_away else rest})
 
     def _drop_abandoned(self, rows: Rows, event: Event) -> None:
         body = event.body
@@ -298,30 +356,36 @@ class InboxRows:
         assert ask is not None
         about = ask.of or ask.log
         inbox = inbox_of(about)
+        run = rows.get("run", ask.run) if ask.run is not None else None
+        if run is not None and int(str(run["closed"])) > number:
+            return  # its run has ended elsewhere, after it
         called = (
             ask.kind == "timer" and ask.name and rows.get("signal", inbox, ask.name) is not None
         )
-        rows.put("ask", _ask_row(ask, number, woken=bool(called)))
-        lane = rows.get("lane", inbox) or {"inbox": inbox, "log": about, "asks": "[]"}
-        rows.put("lane", {**lane, "asks": _encode([*_ids(str(lane["asks"])), ask.event]).decode()})
-        run = rows.get("run", ask.run) if ask.run is not None else None
+        row = _ask_row(ask, number, woken=bool(called))
+        if run is not None and int(str(run["ended"])) > number:
+            row["over"] = _RUN_ENDED
+        rows.put("ask", {**row, **words_after(rows, ask, number)})
+        for log in {about, ask.log}:
+            inbox = inbox_of(log)
+            lane = rows.get("lane", inbox) or {"inbox": inbox, "log": log, "asks": "[]"}
+            rows.put("lane", {**lane, "asks": with_id(lane["asks"], ask.event)})
         if run is not None:
-            rows.put("run", {**run, "asks": _encode([*_ids(str(run["asks"])), ask.event]).decode()})
+            rows.put("run", {**run, "asks": with_id(run["asks"], ask.event)})
 
-    def _wake_asks(self, rows: Rows, lane: Row | None, event: Event) -> None:
-        """Mark the open asks of a session that a new event of its inbox answers or wakes."""
-        cancels = event.kind == CancelRequested.__name__
+    def _wake_asks(self, rows: Rows, lane: Row | None, number: int, event: Event) -> None:
+        """Mark the open asks of a session that an event of its inbox answers or wakes.
+
+        An event that was committed before the ask does neither, signals aside: they are kept.
+        """
+        cancels, is_signal = (event.kind == kind.__name__ for kind in (CancelRequested, Signalled))
         for row in self._open_asks(rows, lane):
             ask = _ask_from_row(row)
-            if cancels or ends_wait(ask, event):
-                rows.put(
-                    "ask",
-                    {
-                        **row,
-                        "answered": 1 if is_answer(ask, event) else row["answered"],
-                        "woken": 1,
-                    },
-                )
+            if lane is None or lane["log"] != (ask.of or ask.log):
+                continue
+            if (is_signal or _number(row) < number) and (cancels or ends_wait(ask, event)):
+                answered = 1 if is_answer(ask, event) else row["answered"]
+                rows.put("ask", {**row, "answered": answered, "woken": 1})
 
     def _keep_signal(self, rows: Rows, event: Event) -> None:
         """Keep a signal until it is delivered: the timer that waits for it may be set only then."""
@@ -335,30 +399,32 @@ class InboxRows:
 
     def _open_asks(self, rows: Rows, holder: Row | None) -> list[Row]:
         found = (
-            [rows.get("ask", id) for id in _ids(str(holder["asks"]))] if holder is not None else []
+            [rows.get("ask", id) for id in ids_in(str(holder["asks"]))]
+            if holder is not None
+            else []
         )
         return [row for row in found if row is not None]
 
     def _drop_ask(self, rows: Rows, row: Row) -> None:
         rows.delete("ask", row["id"])
         ask = _ask_from_row(row)
-        lane = rows.get("lane", inbox_of(ask.of or ask.log))
-        if lane is not None:
-            left = [id for id in _ids(str(lane["asks"])) if id != row["id"]]
-            rows.put("lane", {**lane, "asks": _encode(left).decode()}) if left else rows.delete(
-                "lane", lane["inbox"]
-            )
+        for log in {ask.of or ask.log, ask.log}:
+            if (lane := rows.get("lane", inbox_of(log))) is not None:
+                left = without_id(lane["asks"], row["id"])
+                rows.put("lane", {**lane, "asks": left}) if left != "[]" else rows.delete(
+                    "lane", lane["inbox"]
+                )
         run = rows.get("run", row["run"]) if row["run"] is not None else None
         if run is not None:
-            rows.put(
-                "run",
-                {
-                    **run,
-                    "asks": _encode(
-                        [id for id in _ids(str(run["asks"])) if id != row["id"]]
-                    ).decode(),
-                },
-            )
+            rows.put("run", {**run, "asks": without_id(run["asks"], row["id"])})
+
+
+def _over(row: Row) -> int:
+    return int(str(row["over"]))
+
+
+def _number(row: Row) -> int:
+    return int(str(row["number"]))
 
 
 def _ask_row(ask: Waiting, number: int, *, woken: bool) -> Row:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from plait.errors import UnknownRows
 from plait.event import Event
-from plait.ids import LogId
-from plait.store import Row, Store, Table
+from plait.store import Log, Row, Store, Table
 
 INBOX = "inbox"  # the projection that keeps them
 RUN_TABLE = Table(
@@ -21,6 +20,8 @@ RUN_TABLE = Table(
         "began": "integer",
         "status": "text",
         "asks": "text",
+        "ended": "integer",  # the commit that ended it, 0 while it is open
+        "closed": "integer",  # the last commit after which nothing of the run waits; 0: none
     },
     order="number",
     indexes=(("log", "number"), ("status", "number")),
@@ -40,6 +41,8 @@ def new_run_row(run: str, number: int, event: Event) -> Row:
         "began": event.header.time,
         "status": "open",
         "asks": "[]",
+        "ended": 0,
+        "closed": 0,
     }
 
 
@@ -49,15 +52,14 @@ def run_around(event: Event) -> str | None:
     return run.partition("/")[0] if run is not None else None
 
 
-def run_of_branch(store: Store, log: LogId) -> str | None:
+def run_of_branch(store: Store, log: Log) -> str | None:
     """Return the open run that a log was forked in.
 
     None: it was not forked in a run, or that run is over.
     """
-    info = store.log(log)
     first = (
-        next(store.read(log, info.place + 1, info.place + 1), None)
-        if info.parent is not None
+        next(store.read(log.id, log.place + 1, log.place + 1), None)
+        if log.parent is not None
         else None
     )
     if first is None:

@@ -61,14 +61,16 @@ from plait.session.branching import (
 from plait.session.content import Content, file, image, pack
 from plait.session.core import Core
 from plait.session.finding import address_of
-from plait.session.life import Life, check_may
+from plait.session.life import Life
 from plait.session.merge import is_about_files
 from plait.session.merging import Resolve, merge_into
+from plait.session.moves import check_may
+from plait.session.pauses import has_unheard_word
 from plait.session.ports import UNNAMED, Draft, Position, is_bound, writer_of
 from plait.session.reading import Reading
 from plait.session.state import FactKind, PendingKind, state_digest
-from plait.session.turn_rows import check_queue_is_empty
-from plait.session.value import open_run_of, value_with
+from plait.session.turn_rows import queue_condition
+from plait.session.value import core_of, open_run_of, value_with
 from plait.session.views import Facts
 from plait.store import Store, check_durability
 
@@ -353,19 +355,25 @@ class Session(Acting):
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     def pause(self, *, reason: str = "", actor: str | None = None) -> Session:
-        """Let it rest.
+        """Let it rest: it takes no turns, and its run goes no further than the effect at hand.
 
-        While a run is open this goes to the inbox, and takes effect where the run next looks there.
+        `unpause()` or `resume` take it up again. While a run is open this goes to the inbox, and
+        the run hears it before its next effect.
         """
         return self._rest(SessionPaused(reason), "be paused", actor)
 
     def unpause(self, *, reason: str = "", actor: str | None = None) -> Session:
-        """Take it up again; while a run is open, through the inbox."""
+        """Lift the pause; while a run is open, through the inbox. A run that parked is taken up by
+        the next turn, or by `resume`.
+        """
         return self._rest(SessionResumed(reason), "be unpaused", actor)
 
     def _rest(self, body: Body, verb: str, actor: str | None) -> Session:
-        run = open_run_of(self.reload())
-        if run is None or (run == self.run and is_bound(run)):
+        now = self.reload()
+        run = open_run_of(now)
+        is_own = run is not None and run == self.run and is_bound(run)
+        # a word in the inbox that no run heard is the last one: the next word stands after it
+        if is_own or (run is None and not has_unheard_word(core_of(now))):
             return append_to(self, body, verb, actor=actor)
         return post_to_inbox(self, Draft(body, acting_in(self, actor)), verb)
 
@@ -374,7 +382,7 @@ class Session(Acting):
 
         Required verdicts must be there, no run open, and no message of a turn without an answer.
         """
-        check_may(self.short, self._core.life.status, "be closed")
+        check_may(self._core, "be closed")
         state = self._core.state
         open_parts = {
             "an open run": state.run,
@@ -384,12 +392,17 @@ class Session(Acting):
         for what, is_open in open_parts.items():
             if is_open:
                 raise NotSettled(self.short, what, "closed")
+        empty_queue = queue_condition(self._core.store, self.id, "closed")
         if not is_bound(self.run):  # the queue is not recorded: a replay may find another
-            check_queue_is_empty(self._core.store, self.id, "closed")
+            empty_queue.check()
         wait_for_gates(self, (self,), "closed")
-        step = "let the run finish, or end it with session.inbox.cancel()"
         return append_to(
-            self, SessionClosed(reason, state_digest(state)), "be closed", actor=actor, instead=step
+            self,
+            SessionClosed(reason, state_digest(state)),
+            "be closed",
+            actor=actor,
+            instead="let the run finish, or end it with session.inbox.cancel()",
+            condition=empty_queue,
         )
 
     def archive(self, *, reason: str = "", actor: str | None = None) -> Session:

@@ -1,6 +1,7 @@
 """The status of a session as it is now: its events, the run that it belongs to, and the run's lock.
 
-By its events, a run is open until it ends. At its tip a session tells more. An open run is
+By its events, a run is open until it ends. At its tip a session tells more. It is `paused` if the
+last pause was not lifted, in its log or in its inbox (`pauses.py`). Any other open run is
 `running` while a process has its lock. Without a holder it is `waiting` if an ask is open in one of
 its sessions, and `interrupted` if none is: its process died, or was stopped. A branch that was
 forked in a run has the status of that run, until a run of its own begins on it. A session without
@@ -19,8 +20,9 @@ import msgspec
 from plait.errors import UnknownRows
 from plait.ids import LogId, inbox_of
 from plait.session.core import Core
-from plait.session.life import Status
+from plait.session.life import STATUSES, Life, Status
 from plait.session.listing import list_rows, session_row
+from plait.session.pauses import life_with_word, words_in_inboxes
 from plait.session.run_rows import INBOX, find_run_row
 from plait.session.turn_rows import all_queued_turns
 from plait.store import Row, Scalar, Store
@@ -31,11 +33,13 @@ _RECORDED: Mapping[Status, tuple[Status, ...]] = {
     "interrupted": ("running", "open"),
     "waiting": ("running", "open"),
     "paused": ("running", "open"),
+    "moved": ("running", "open", "waiting"),
     "finished": ("open", "waiting"),
     "failed": ("open", "waiting"),
     "cancelled": ("open", "waiting"),
 }
-_FIRM: tuple[Status, ...] = ("paused", "closed", "archived")
+_OVER: tuple[Status, ...] = ("closed", "archived", "moved")
+_FIRM: tuple[Status, ...] = ("paused", *_OVER)
 _AT_REST: tuple[Status, ...] = ("open", "failed", "cancelled", "finished")
 _NEVER_RECORDED: tuple[Status, ...] = ("interrupted",)
 _PAGE = 200
@@ -50,7 +54,7 @@ def status_at(core: Core) -> Status:
     here, recorded = core.position, core.life.status
     if here.run is not None:
         return "running" if recorded == "open" else recorded
-    if recorded in _FIRM or core.store.log(here.id).head != here.head:
+    if recorded in _OVER or core.store.log(here.id).head != here.head:
         return recorded
     try:
         row = session_row(core.store, here.id)
@@ -72,7 +76,7 @@ class StatusReader:
         return "interrupted" if self.has_left_turns(row) else self._of_session(row)
 
     def _of_session(self, row: Row) -> Status:
-        recorded = recorded_status(row)
+        recorded = self._recorded_status(row)
         run = self._run(row["run"])
         if recorded in _FIRM or run is None:
             return recorded
@@ -91,10 +95,29 @@ class StatusReader:
             return False
         return not any(self._store.is_locked(str(turn["client"])) for turn in turns)
 
+    def queued_count(self, row: Row) -> int:
+        """Return how many turns wait in a session for a run, from its row."""
+        queues = self._queues
+        return len(queues.get(inbox_of(LogId(str(row["log"]))), ())) if queues else 0
+
     def left_logs(self) -> list[LogId]:
         """Return the sessions in which messages may wait that no client attends to."""
         turns = [turn for queue in self._queues.values() for turn in queue]
         return [LogId(str(log)) for log in dict.fromkeys(turn["log"] for turn in turns) if log]
+
+    def _recorded_status(self, row: Row) -> Status:
+        """Return the status of a session by its events and the word in its inbox."""
+        log = LogId(str(row["log"]))
+        word = self.words.get(inbox_of(log)) if self.words else None
+        if word is None:
+            return _as_status(row["status"])
+        life = msgspec.json.decode(str(row["life"]), type=Life)
+        return life_with_word(self._store, log, life, word).status
+
+    @cached_property
+    def words(self) -> Mapping[str, Row]:
+        """The last words about pauses that stand in inboxes."""
+        return words_in_inboxes(self._store)
 
     @cached_property
     def _queues(self) -> Mapping[str, list[Row]]:
@@ -118,8 +141,8 @@ class StatusReader:
 
     def _of_open_run(self, run: Row) -> Status:
         root = self._store.rows("session", "session", {"log": run["log"]}, limit=1)
-        recorded = recorded_status(root[0]) if root else "running"
-        if recorded in ("paused", "waiting"):
+        recorded = self._recorded_status(root[0]) if root else "running"
+        if recorded in ("paused", "waiting", "moved"):
             return recorded
         if self._store.is_locked(str(run["run"])):
             return "running"
@@ -138,11 +161,6 @@ class StatusReader:
         return bool(self._store.rows(INBOX, "ask", wanted, limit=1))
 
 
-def recorded_status(row: Row) -> Status:
-    """Return the status of a session by its events alone, from its row."""
-    return _as_status(row["status"])
-
-
 def rows_with_status(
     store: Store,
     status: Status,
@@ -153,9 +171,11 @@ def rows_with_status(
     """Yield the rows of sessions that have this status now, latest opened first."""
     reader = StatusReader(store)
     left = _left_rows(reader, store, where, tags, before) if status == "interrupted" else {}
+    # a word in an inbox may pause a session of any status, or lift the pause on record
+    recorded = STATUSES if reader.words else (status, *_RECORDED.get(status, ()))
     streams = [
         list_rows(store, {**where, "status": word}, tags, before, _PAGE)
-        for word in (status, *_RECORDED.get(status, ()))
+        for word in recorded
         if word not in _NEVER_RECORDED
     ]
     streams.append(iter(sorted(left.values(), key=_number_of, reverse=True)))

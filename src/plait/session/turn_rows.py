@@ -18,7 +18,10 @@ from plait.event.kinds import (
     TurnPosted,
 )
 from plait.ids import Digest, LogId, derive_id, inbox_of, short
-from plait.session.content import text_of
+from plait.session.content import text_of, unpack
+from plait.session.life import is_word_to_branch
+from plait.session.ports import Condition
+from plait.session.views import QueuedTurn
 from plait.store import Row, Rows, Store, Table
 
 _ALL = 2**31
@@ -36,7 +39,7 @@ class TurnRows:
     """
 
     name = "turn"
-    version = 3
+    version = 4
     kinds = frozenset(
         (TurnPosted.__name__, RunResumed.__name__, Rewound.__name__, *_STARTS, *_ENDS)
     )
@@ -76,7 +79,7 @@ class TurnRows:
             self._drop_left(rows, event, body.to)
             return
         row = rows.get("turn", event.header.run) if event.header.run is not None else None
-        if row is None:  # a run that answers no turn
+        if row is None or is_word_to_branch(event):  # a run that answers no turn, or its branch
             return
         row = {**row, "queued": None, "end": event.seq if event.kind in _ENDS else None}
         if event.kind in _STARTS:
@@ -138,6 +141,28 @@ def turn_with_key(store: Store, log: LogId, key: str) -> Digest | None:
 def queued_turns(store: Store, log: LogId, limit: int) -> Sequence[Row]:
     """Return the turns of a session that wait for a run, in their order."""
     return store.rows(TurnRows.name, "turn", {"queued": inbox_of(log)}, order="number", limit=limit)
+
+
+def queue_condition(store: Store, log: LogId, verb: str) -> Condition:
+    """Return the condition that no message in the queue of a session waits for its answer."""
+    posts = frozenset({TurnPosted.__name__})
+    return Condition(lambda: check_queue_is_empty(store, log, verb), posts)
+
+
+def turns_in_queue(store: Store, log: LogId) -> list[QueuedTurn]:
+    """Return the turns of a session that wait for a run, with their messages, in their order."""
+    try:
+        rows = queued_turns(store, log, _ALL)
+    except UnknownRows:
+        return []
+    found: list[QueuedTurn] = []
+    for row in rows:
+        event = store.event(Digest(str(row["id"])))
+        body = event.body
+        assert isinstance(body, TurnPosted)
+        parts = unpack(body.parts, store.get_blob)
+        found.append(QueuedTurn(event, parts, body.key, store.is_locked(body.client)))
+    return found
 
 
 def check_queue_is_empty(store: Store, log: LogId, verb: str) -> None:

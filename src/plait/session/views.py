@@ -304,6 +304,30 @@ class Waiting(msgspec.Struct, frozen=True):
         return f"<Waiting {self.kind} {about}, {self.session}@{self.seq} {self.event[:12]}>"
 
 
+class QueuedTurn(msgspec.Struct, frozen=True):
+    """A turn that waits for a run: its message has no answer yet."""
+
+    event: Event  # the one in the inbox that posted it
+    parts: Parts
+    key: str  # "": it has none
+    is_attended: bool  # True: the client that posted it still attends to it
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+    @property
+    def actor(self) -> str:
+        return self.event.actor
+
+    @property
+    def time(self) -> Micros:
+        return self.event.time
+
+    def __repr__(self) -> str:
+        return f"<QueuedTurn {brief(self.text)}, by {self.actor}>"
+
+
 class Validation(msgspec.Struct, frozen=True):
     name: str
     passed: bool

@@ -7,14 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from plait.errors import BadAddress
 from plait.ids import Source
+from plait.store.ancestors import ancestry
 from plait.store.arguments import check_durability
 from plait.store.base import (
     BlobInfo,
     Durability,
+    HeadsQuestion,
     Log,
     LogAppend,
     RunLock,
@@ -23,14 +25,24 @@ from plait.store.base import (
     Unchecked,
 )
 from plait.store.epochs import Fence, ReadMark
-from plait.store.lineage import ancestry
+from plait.store.lineage import LineageSpan
 from plait.store.memory import MemoryStore
+from plait.store.postgres.address import (
+    check_driver,
+    is_postgres,
+    parse_address,
+    without_password,
+)
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Rows, Scalar, Table, Wanted
 from plait.store.search import Found, FoundRow, Region
 from plait.store.sqlite import FILE, SqliteStore
 from plait.store.trust import check_folder, folders_upward
 from plait.store.verify import StoreFault, verify_log, verify_store
+from plait.store.visible import NUMBER_MAX, read_mark, visible_count, visible_events
+
+if TYPE_CHECKING:
+    from plait.store.postgres.migrate import Migrated
 
 __all__ = [
     "BlobInfo",
@@ -39,9 +51,12 @@ __all__ = [
     "Fence",
     "Found",
     "FoundRow",
+    "HeadsQuestion",
+    "LineageSpan",
     "Log",
     "LogAppend",
     "MemoryStore",
+    "NUMBER_MAX",
     "Projection",
     "ReadMark",
     "StoredRecord",
@@ -62,11 +77,16 @@ __all__ = [
     "store_exists",
     "folder_of",
     "locate",
+    "migrate_at",
     "open_at",
     "find_open",
+    "inspect_at",
+    "read_mark",
     "shared_names",
     "verify_log",
     "verify_store",
+    "visible_count",
+    "visible_events",
 ]
 
 FOLDER = ".plait"
@@ -89,14 +109,60 @@ def open_at(
         if store is not None and not store.is_closed:
             store.attach(projections)
         else:
-            scheme, _, rest = address.partition(":")
-            make = MemoryStore if scheme == "memory" else SqliteStore
-            store = make(rest, source=source, projections=projections)
+            store = _make_store(address, source, projections)
             STORES.by_address[address] = store
-        if durability is not None and isinstance(store, SqliteStore):
-            # for roots from now on; those that stand are written as they were
-            store.durability = durability
+        if durability is not None:
+            store.set_durability(durability)
         return store
+
+
+def _make_store(address: str, source: Source, projections: Sequence[Projection]) -> Store:
+    scheme, _, rest = address.partition(":")
+    if scheme == "memory":
+        return MemoryStore(rest, source=source, projections=projections)
+    if scheme == "sqlite":
+        return SqliteStore(rest, source=source, projections=projections)
+    check_driver()
+    # the driver is loaded by those who use it, and by no others
+    from plait.store.postgres.store import PostgresStore
+
+    return PostgresStore(address, source=source, projections=projections)
+
+
+def migrate_at(
+    address: str,
+    *,
+    source: Source,
+    projections: Sequence[Projection] = (),
+    grant: Sequence[str] = (),
+    grant_read: Sequence[str] = (),
+    dry_run: bool = False,
+) -> Migrated | None:
+    """Make or upgrade the tables of a store that a server keeps. None: this store needs no
+    migration, and was not touched.
+    """
+    address = canonical_address(address)
+    if not is_postgres(address):
+        return None
+    check_driver()
+    from plait.store.postgres.migrate import migrate
+
+    return migrate(
+        parse_address(address),
+        source=source,
+        projections=projections,
+        grant=grant,
+        grant_read=grant_read,
+        dry_run=dry_run,
+    )
+
+
+def inspect_at(address: str, *, source: Source) -> dict[str, Any]:
+    """Return facts about a store that a server keeps, and about the server; only reads."""
+    check_driver()
+    from plait.store.postgres.inspect import inspect_server
+
+    return inspect_server(address, source)
 
 
 def find_open(address: str) -> Store | None:
@@ -113,13 +179,13 @@ def find_open(address: str) -> Store | None:
 
 
 def store_exists(address: str) -> bool:
-    """True if a store was ever made at a canonical address.
+    """True if a store was ever made at a canonical address, or only its server can tell.
 
     An empty file is none yet: opening it would make one.
     """
     scheme, _, rest = address.partition(":")
-    if scheme == "memory" or find_open(address) is not None:
-        return True
+    if scheme == "memory" or find_open(address) is not None or is_postgres(address):
+        return True  # a server tells by itself that there is no store
     path = os.path.join(rest, FILE)
     try:
         return os.lstat(path).st_size > 0 or os.path.lexists(f"{path}-wal")
@@ -130,16 +196,21 @@ def store_exists(address: str) -> bool:
 
 
 def canonical_address(address: str) -> str:
-    """The one spelling of an address: `memory:NAME` or `sqlite:` and the folder's real path."""
+    """The one spelling of an address: `memory:NAME`, `sqlite:` and the folder's real path, or
+    `postgresql://user@host/database` without a password.
+    """
     if not isinstance(address, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types exist
         raise BadAddress(repr(address), "it is neither a text nor a path")
     scheme, colon, rest = address.partition(":")
+    shown = without_password(address)
     if not address or "\0" in address:
-        raise BadAddress(address, "it is empty" if not address else "it contains NUL")
+        raise BadAddress(shown, "it is empty" if not address else "it contains NUL")
     try:
         address.encode()
     except UnicodeEncodeError as error:
-        raise BadAddress(ascii(address), "its name is not UTF-8") from error
+        raise BadAddress(ascii(shown), "its name is not UTF-8") from error
+    if is_postgres(address):
+        return parse_address(address).text
     if colon and scheme == "memory":
         return address
     if colon and scheme == "sqlite":
@@ -147,16 +218,16 @@ def canonical_address(address: str) -> str:
             raise BadAddress(address, "it names no folder")
         return f"sqlite:{os.path.realpath(os.path.expanduser(rest))}"
     if colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
-        raise BadAddress(address, f"no store is known for the scheme {scheme!r}")
+        raise BadAddress(shown, f"no store is known for the scheme {scheme!r}")
     return f"sqlite:{os.path.realpath(os.path.expanduser(address))}"
 
 
 def folder_of(address: str) -> Path | None:
     """The folder that a canonical address names, whether a store is there or not. None: it names
-    one in memory.
+    none.
     """
     scheme, _, rest = address.partition(":")
-    return None if scheme == "memory" else Path(rest)
+    return Path(rest) if scheme == "sqlite" else None
 
 
 def shared_names(address: str) -> list[str]:
@@ -167,6 +238,10 @@ def shared_names(address: str) -> list[str]:
     scheme, _, path = address.partition(":")
     if scheme == "memory" or not path:
         return []
+    if is_postgres(address):
+        # hosts have several names, and poolers and proxies others: the store's own id is one
+        store = find_open(address)
+        return [parse_address(address).shared_name, *([f"id/{store.id}"] if store else [])]
     real = os.path.realpath(path)
     names = [f"{scheme}/{real}"]
     with suppress(OSError):

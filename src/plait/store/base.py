@@ -17,6 +17,7 @@ import msgspec
 from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence, ReadMark
+from plait.store.lineage import Lineage
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
@@ -44,6 +45,19 @@ class LogAppend(msgspec.Struct, frozen=True):
     log: LogId
     events: Sequence[Event]
     after: Digest | None  # the head that they come after; None: they begin a root
+
+
+class HeadsQuestion:
+    """A question that an append may answer on its way: how these logs stand.
+
+    A store to which each question is a round trip sets `answer`, without logs that are unknown; the
+    others leave it None, since `heads` costs them little. The log of the append stands as the
+    append left it, the others as they stood when it began, or later.
+    """
+
+    def __init__(self, logs: Sequence[LogId]) -> None:
+        self.logs = tuple(dict.fromkeys(logs))
+        self.answer: Mapping[LogId, Log] | None = None
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -111,6 +125,7 @@ class EventStore(Protocol):
         blobs: Mapping[Digest, bytes] | None = None,
         flush: bool = False,
         fences: Sequence[Fence] = (),
+        question: HeadsQuestion | None = None,
     ) -> Digest:
         """Append after exactly this head and return the new one; on return the events are on disk.
 
@@ -139,14 +154,14 @@ class EventStore(Protocol):
         reading: ReadMark | None = None,
     ) -> list[Digest]:
         """Append to several logs, or begin them, in one transaction: all of it or nothing. Returns
-        the new heads.
+        the new heads, one for each part. A log may have several parts, each after the one before.
 
         One part that cannot be written refuses the whole act, as `append` and `begin` do. The very
         same act a second time changes nothing and succeeds. The commit numbers follow the
         order of the parts.
 
         Raises `StaleReading`, and writes nothing, if an event of the kinds of `reading` was
-        committed after its number, by the commit of the act at the latest.
+        committed that its reader did not see (`ReadMark`), by the commit of the act at the latest.
         """
         ...
 
@@ -158,6 +173,12 @@ class EventStore(Protocol):
 
     def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]:
         """Many logs in one question, in the order asked for, without those that are unknown."""
+        ...
+
+    def lineage(self, log: LogId) -> Lineage:
+        """Return the spans of logs that a log is read through, the root's first. The last one is
+        its own, without an end. They never change.
+        """
         ...
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
@@ -187,7 +208,11 @@ class EventStore(Protocol):
     def event(self, id: Digest) -> Event: ...
 
     def number_of(self, id: Digest) -> int | None:
-        """The commit number of an event; None if the store does not have it."""
+        """The commit number of an event; None if the store does not have it.
+
+        It is unique, larger than the numbers of the events before it in its log, and larger than
+        the number of every event that its writer can have seen. Numbers need not be dense.
+        """
         ...
 
     def feed(
@@ -198,14 +223,27 @@ class EventStore(Protocol):
         limit: int | None = None,
         reverse: bool = False,
     ) -> Iterator[tuple[int, Event]]:
-        """Everything in commit order, across all logs, with commit numbers; in reverse from the
-        newest down to the first after `after`.
+        """All settled events (`number`) in the order of their numbers, across all logs, with these.
+        Whoever goes on after the last number it got misses nothing and gets nothing twice.
+
+        `reverse`: all events that can be seen, settled or not, from the newest down to the first
+        after `after`. `visible_events` gives them in their order.
         """
         ...
 
     @property
     def number(self) -> int:
-        """The last commit number; 0 while the store is empty."""
+        """The number of the last settled event; 0: there is none.
+
+        At or below a settled number nothing appears any more. Events above it may be visible
+        already, also those of the caller: another transaction with a smaller number may be open.
+        """
+        ...
+
+    def event_count(self, upto: int) -> int:
+        """Return how many events have a commit number of at most `upto`, without the one with the
+        number 0, by counting them, for `verify`.
+        """
         ...
 
     def records(self, log: LogId) -> Iterator[StoredRecord]:
@@ -237,8 +275,8 @@ class BlobStore(Protocol):
         ...
 
     def sweep_blobs(self, *, before: int, keep: Container[Digest] = frozenset()) -> int:
-        """Remove blobs that no event points to, that were put when `number` was below this, and
-        that are not in `keep`; returns how many.
+        """Remove blobs that no event points to, that were put before the event with this number
+        was written, and that are not in `keep`; returns how many.
 
         `keep` is for blobs that events point to through other blobs: the contents of a tree.
         """
@@ -272,7 +310,14 @@ class SnapshotStore(Protocol):
 
 
 class RowStore(Protocol):
-    """Rows of projections, folded in the transaction of each append."""
+    """Rows of projections. An answer of `rows` or `search` is as new as the question: every event
+    that was committed before is folded, once.
+
+    A store that folds inside (`folds_inside`) folds in the transaction of each append: a projection
+    that fails undoes the append. Another one folds behind, when it is asked: an event that a
+    projection cannot fold is committed all the same, and the rows of this projection are refused
+    from then on, with `RowsBroken`.
+    """
 
     def rows(
         self,
@@ -288,6 +333,8 @@ class RowStore(Protocol):
         """Rows with these values, in the table's own order or that of a column; `before` is the
         last value of the previous page. A frozenset of texts or of integers asks for rows that
         have one of these.
+
+        Raises `RowsBroken` if an event could not be folded.
 
         Paging is by that one value, so page by a column that differs from row to row.
         """
@@ -404,8 +451,26 @@ class Store(EventStore, BlobStore, SnapshotStore, RowStore, LockStore, Protocol)
         ...
 
     @property
+    def dense(self) -> bool:
+        """True: commit numbers are 1, 2, 3, …, and `verify` finds a gap. False: they grow."""
+        ...
+
+    @property
+    def folds_inside(self) -> bool:
+        """True: rows are folded in the transaction of the append. False: when they are asked for.
+        See `RowStore`.
+        """
+        ...
+
+    @property
     def durability(self) -> Durability:
         """The durability of sessions opened from now on that name none."""
+        ...
+
+    def set_durability(self, durability: Literal["full", "async"]) -> None:
+        """Set the durability of roots from now on; those that stand are written as they were. A
+        store in memory has one of its own.
+        """
         ...
 
     def check(self) -> list[str]:

@@ -114,14 +114,19 @@ def is_async(first: Event) -> bool:
 
 
 def check_parts(parts: Sequence[LogAppend]) -> None:
-    """Raise unless these can be the parts of one act: each of a log of its own."""
-    logs = [parse_log_id(part.log) for part in parts]
-    if not logs or len({*logs}) < len(logs):
-        raise InvalidValue(
-            "parts", "there are none, or two for one log", "pass one part for each log"
-        )
+    """Raise unless these can be the parts of one act: two of one log follow each other."""
+    if not parts:
+        raise InvalidValue("parts", "there are none", "pass at least one")
+    ends: dict[LogId, Event] = {}
     for part in parts:
-        begins = part.after is None
+        parse_log_id(part.log)
+        begins, before = part.after is None, ends.get(part.log)
+        if before is not None and part.after != before.id:
+            raise InvalidValue(
+                "parts",
+                f"two of log {part.log} do not follow each other",
+                "let the second one come after the last event of the first",
+            )
         check_chain(
             part.log,
             part.events,
@@ -130,6 +135,13 @@ def check_parts(parts: Sequence[LogAppend]) -> None:
         )
         if begins:
             check_fork(part.events[0], None, None)
+        if before is not None and part.events[0].seq != before.seq + 1:
+            raise InvalidValue(
+                "seq",
+                f"event {part.events[0].seq} does not follow place {before.seq}",
+                "seal it at the next place",
+            )
+        ends[part.log] = part.events[-1]
 
 
 def house_event(store: LogId, source: Source) -> Event:

@@ -1,7 +1,7 @@
 """Epochs: which holder of a run may write.
 
-A log counts its own events that begin, take or end a run. A write names the epoch it rests on, and
-is refused under another: a holder that was replaced writes nothing more.
+A log counts its own events that begin, take, move or end a run. A write names the epoch it rests
+on, and is refused under another: a holder that was replaced writes nothing more.
 """
 
 from __future__ import annotations
@@ -18,14 +18,25 @@ from plait.event.kinds import (
     RunFinished,
     RunResumed,
     RunStarted,
+    SessionArrived,
+    SessionMoved,
 )
 from plait.ids import LogId
 
 EPOCH_KINDS = frozenset(
     kind.__name__
-    for kind in (RunStarted, RunBranched, RunResumed, RunFinished, RunFailed, RunCancelled)
+    for kind in (
+        RunStarted,
+        RunBranched,
+        RunResumed,
+        RunFinished,
+        RunFailed,
+        RunCancelled,
+        SessionMoved,
+        SessionArrived,
+    )
 )
-"""The kinds of event that begin, take or end a run: each raises the epoch of its log by one."""
+"""The kinds of event that begin, take, move or end a run: each raises the epoch of its log."""
 
 
 class Fence(NamedTuple):
@@ -39,12 +50,19 @@ class Fence(NamedTuple):
 
 
 class ReadMark(NamedTuple):
-    """A condition of a write: no event of these kinds was committed, to any log, after this commit
-    number, up to which the writer has read.
+    """A condition of a write: of these kinds, no event was committed to any log but those that the
+    writer could see when it began to read.
+
+    Those are all events up to `number`, which was settled then, and the events after it with the
+    numbers in `seen`, which were visible and not settled. So the condition fails if there is an
+    event of these kinds with a number above `number` that is not in `seen`. An event that is seen
+    later, while the writer reads, fails it, too: the writer reads again. `read_mark` makes one.
     """
 
     number: int
     kinds: frozenset[str]
+    seen: frozenset[int] = frozenset()
+    logs: frozenset[LogId] | None = None  # None: events of any log bear on the write
 
 
 def epochs_raised(events: Sequence[Event]) -> int:

@@ -94,10 +94,10 @@ class _ProcessLocks:
         self._files.clear()
 
     def _handle(self, folder: Path, *, make: bool = True) -> int:
-        path = folder / FILE
         file = self._files.get(folder)
         if file is not None and _is_in_place(file):
             return file.handle
+        path = folder / FILE
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
         try:
             handle = os.open(path, flags, 0o600)

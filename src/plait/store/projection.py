@@ -1,8 +1,8 @@
 """Projections: rows that a store keeps of its events, to search by.
 
 Upper layers hand in a `Projection` (a session's title and status, a memory index). The store
-applies it in the transaction of the append, and can drop its rows and fold them again from the
-events.
+applies it to each event once, in the transaction of the append or when the rows are asked for, and
+can drop its rows and fold them again from the events.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Rows(Protocol):
-    """The tables of one projection, inside the transaction of the append."""
+    """The tables of one projection, inside the transaction that folds an event."""
 
     def get(self, table: str, *key: Scalar) -> Row | None: ...
     def put(self, table: str, row: Row) -> None: ...
@@ -52,6 +52,12 @@ class Rows(Protocol):
 
 class Projection(Protocol):
     """A fold with rows that the store keeps.
+
+    It must come out the same for every order of events that respects logs and causes. An event is
+    applied after those before it in its log, and after those that it names: parents, causes and
+    others in its body, the log that it was forked from, the start of its run. Between logs nothing
+    else is certain: a rule that needs an order there goes by the commit numbers, and a list is
+    sorted by something else than arrival.
 
     `version` grows whenever `apply` or the tables change: the store then rebuilds.
     """

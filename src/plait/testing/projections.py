@@ -100,7 +100,8 @@ class Notes:
     def apply(self, rows: Rows, number: int, event: Event) -> None:
         body = event.body
         assert isinstance(body, ScratchSet)
-        first, value = number << 20, body.value
+        # room for many notes of one event; numbers that are so large are far apart by themselves
+        first, value = number << 20 if number < 2**40 else number, body.value
         if isinstance(value, int):
             for i in range(value):
                 words = f"all n{i}" + " fourth" * (i % 4 == 0)

@@ -15,7 +15,7 @@ from plait.event.kinds import (
     Text,
 )
 from plait.ids import Digest, LogId, derive_id
-from plait.store import Store, verify_store
+from plait.store import Store, verify_store, visible_count
 from plait.testing.seeded import Seeded
 
 Opened = Callable[..., Store]  # opens the store of a test at one place, with these projections
@@ -86,15 +86,34 @@ def _text(event: Event) -> str:
 @contextmanager
 def check_refused(error: type[Exception], store: Store) -> Generator[None]:
     """The block raises this error, and the store is as it was."""
-    before = store.number, [log for _, log in store.logs(limit=10_000)]
+    before = visible_count(store), [log for _, log in store.logs(limit=10_000)]
     try:
         yield
     except error:
-        assert (store.number, [log for _, log in store.logs(limit=10_000)]) == before, (
+        assert (visible_count(store), [log for _, log in store.logs(limit=10_000)]) == before, (
             "something was written all the same"
         )
     else:
         raise AssertionError(f"{error.__name__} was not raised")
+
+
+_TRIES_MAX = 3000  # looks at the settled number, a hundredth of a second apart
+
+
+def wait_until_settled(store: Store) -> int:
+    """Return the settled number once it has reached the newest event that can be seen now."""
+    newest = next((number for number, _ in store.feed(limit=1, reverse=True)), 0)
+    for _ in range(_TRIES_MAX):
+        if (number := store.number) >= newest:
+            return number
+        threading.Event().wait(0.01)
+    raise AssertionError(f"the settled number stays at {store.number}, before {newest}")
+
+
+def numbers_of(store: Store) -> list[int]:
+    """Return the numbers of all events of a store, once they are settled, in their order."""
+    wait_until_settled(store)
+    return [number for number, _ in store.feed()]
 
 
 def verify(store: Store) -> list[str]:

@@ -17,6 +17,7 @@ from plait.event import kinds as k
 from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.event_text import event_text
+from plait.session.refusals import refused_messages
 from plait.tool import Result, tool
 from plait.tools.text import SHOWN_MAX, bounded_text
 
@@ -65,8 +66,9 @@ def history(session: Session, query: str = "", since: int = 0, last: int = 20) -
 
 
 def _matching_entries(session: Session, words: str, since: int) -> Iterator[tuple[int, str]]:
+    refused = refused_messages(session)
     for event in session.lineage.path:
-        if event.seq >= since and event.kind not in _BOOKS:
+        if event.seq >= since and event.kind not in _BOOKS and event.id not in refused:
             text = _event_text(session, event)
             if not words or words in text.casefold():
                 yield event.seq, text

@@ -21,7 +21,7 @@ import msgspec
 
 from plait.errors import PlaitError, StoreCorrupt
 from plait.ids import Digest
-from plait.store import Store
+from plait.store import Store, check_folder
 from plait.workspace import disk
 from plait.workspace.base import TreeEntry
 from plait.workspace.index import Index, unpack_index
@@ -109,11 +109,16 @@ def boot_id() -> str:
 
 
 def cache_folder(store: Store) -> Path:
-    """Return the folder for the copies of a store: beside the store, or, for a store in memory, a
-    temporary one that is removed when the process ends.
+    """Return the folder for the copies of a store: beside the store, or, for a store on another
+    machine, one of the user's cache.
+
+    A store in memory has a temporary one, which is removed when the process ends. So has each
+    process of a user without a home to write to.
     """
     if store.folder is not None:
         return store.folder / "work"
+    if store.durability != "memory" and (lasting := _user_cache(store)) is not None:
+        return lasting
     address = store.address
     with WORKSPACES.folders_lock:
         folders = WORKSPACES.temporary_folders
@@ -121,6 +126,21 @@ def cache_folder(store: Store) -> Path:
             folder = folders[address] = Path(tempfile.mkdtemp(prefix="plait-"))
             atexit.register(_remove_temporary_folder, folder, os.getpid())
         return folders[address]
+
+
+def _user_cache(store: Store) -> Path | None:
+    """Return the folder of a store in the user's cache; None if it cannot be made."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    cache = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~/.cache"))
+    folder = cache / "plait"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        for each in (folder, folder / store.id):
+            each.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    check_folder(folder, store.id, os.environ)  # commands see what stands there
+    return folder / store.id
 
 
 def _remove_temporary_folder(folder: Path, process: int) -> None:

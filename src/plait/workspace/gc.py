@@ -1,10 +1,11 @@
 """Removing blobs that no event leads to.
 
 Events point to trees, and trees to the blobs of files. Blobs that no tree of any event leads to can
-be removed: contents of snapshots that were never recorded. Sessions may go on meanwhile. The number
-of the last commit is noted first, then the trees are followed, and only blobs put before that
-number are removed. So a blob that an append brings along is safe, whether its event was seen or
-not, and blobs that the tree of a later event shares with an earlier one were followed.
+be removed: contents of snapshots that were never recorded. Sessions may go on meanwhile. The
+settled number is noted first, then the trees of all events that can be seen are followed, and only
+blobs put before the event with that number are removed. So a blob that an append brings along is
+safe, whether its event was seen or not, and blobs that the tree of a later event shares with an
+earlier one were followed.
 
 A writer that puts blobs first, as the first look at a large folder does, and records their tree in
 a later append, is not covered by that. So young blobs stay, too, unless the caller passes `before`,
@@ -45,8 +46,8 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def collect(store: Store, *, before: int | None = None) -> Collected:
-    """Remove blobs that no event leads to and that were put when `number` was below `before`; None:
-    an hour before the last event.
+    """Remove blobs that no event leads to and that were put before the event with the number
+    `before` was written; None: an hour before the last event.
 
     Raises StoreCorrupt, and removes nothing, if a tree is damaged: the blobs it led to could be
     needed to mend it.
@@ -103,7 +104,9 @@ def follow(store: Objects, roots: Iterable[Digest]) -> Reached:
 
 def roots_of(store: Store) -> set[Digest]:
     """Return every tree that an event of the store names."""
-    return {tree for _, event in store.feed(kinds=TREE_KINDS) for tree in trees_in(event)}
+    # in reverse it gives also what is not settled yet
+    found = store.feed(kinds=TREE_KINDS, reverse=True)
+    return {tree for _, event in found for tree in trees_in(event)}
 
 
 def trees_in(event: Event) -> Iterator[Digest]:

@@ -18,6 +18,26 @@ class HouseOpened(Body, frozen=True):
     store: LogId
 
 
+class CopyBegun(Body, frozen=True):
+    """Sessions are copied into this store from another one: until the copy ends, they may lack
+    events, and no run goes on in them.
+    """
+
+    store: LogId  # the id of the store that they come from
+    address: str  # the canonical one of that store, without a password
+    into: LogId  # the id of the store that they are copied into
+    logs: tuple[LogId, ...]
+
+
+class CopyFinished(Body, frozen=True):
+    """These sessions have all events that were to be copied from another store."""
+
+    store: LogId
+    address: str
+    into: LogId
+    logs: tuple[LogId, ...]
+
+
 class PrincipalChanged(Body, frozen=True):
     principal: str
     change: Literal["added", "disabled", "removed"]

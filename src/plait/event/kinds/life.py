@@ -81,6 +81,20 @@ class SessionArchived(Body, frozen=True):
     reason: str = ""
 
 
+class SessionMoved(Body, frozen=True):
+    """The last event of a session in a store: it goes on in another one."""
+
+    store: LogId  # the id of that store
+    address: str  # the canonical one of that store, without a password
+
+
+class SessionArrived(Body, frozen=True):
+    """The first event of a session in the store that it moved to."""
+
+    store: LogId  # the id of the store that it came from
+    address: str  # the canonical one of that store, without a password
+
+
 class MessageSaid(Body, frozen=True):
     role: Literal["user", "system", "assistant"]
     parts: Parts

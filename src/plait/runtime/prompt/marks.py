@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from plait.event import Event
 from plait.event import kinds as k
-from plait.ids import LogId
+from plait.ids import Digest, LogId
 from plait.model.base import Turn
 from plait.session.state import Span
 
@@ -26,6 +26,7 @@ class Mark(NamedTuple):
     # the subject that it is a word on: ("fact", "db"); None: nothing that has to stay
     about: tuple[str, str] | None = None
     ends: bool = False  # True: the subject is over with it
+    id: Digest = Digest("")  # of the event
 
 
 class LeftOut(NamedTuple):
@@ -39,7 +40,8 @@ class LeftOut(NamedTuple):
 
 def mark_of(event: Event, span: Span | None, epoch: int) -> Mark:
     via = span.via if span else 0
-    return Mark((epoch, via or event.seq), via, event.log, event.seq, event.seq, event.kind)
+    at = epoch, via or event.seq
+    return Mark(at, via, event.log, event.seq, event.seq, event.kind, id=event.id)
 
 
 def leaves_session(epoch: int, first: int, last: int) -> Callable[[Mark], bool]:

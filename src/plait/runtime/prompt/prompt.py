@@ -17,6 +17,7 @@ from plait.runtime.prompt.setup import Setup, encode_json
 from plait.runtime.prompt.turns import TurnList
 from plait.session import Session
 from plait.session.ports import store_at
+from plait.session.refusals import withheld_messages
 from plait.session.value import walk_path
 
 KEPT_MAX = 32  # prompts that are kept for the next ask
@@ -41,6 +42,9 @@ _KINDS = frozenset(
         k.ValidationRecorded,
         k.MemoryRecalled,
         k.RecallFailed,
+        k.BudgetRefused,
+        k.RunFailed,
+        k.RunResumed,
         k.ContextCompacted,
         k.Rewound,
         k.Merged,
@@ -48,7 +52,9 @@ _KINDS = frozenset(
     )
 )
 # after one of these the past is another
-_CHANGES_PAST = frozenset({k.Rewound.__name__, k.Merged.__name__, k.BodyRedacted.__name__})
+_CHANGES_PAST = frozenset(
+    kind.__name__ for kind in (k.Rewound, k.Merged, k.BodyRedacted, k.RunFailed, k.RunResumed)
+)
 
 
 class Prompt:
@@ -123,6 +129,12 @@ class Prompt:
         return self._turns.heard
 
     @property
+    def budget_note(self) -> k.Place | None:
+        """The last note that the budget is nearly used up, if the agent sees one."""
+        mark = self._turns.budget_note
+        return None if mark is None else k.Place(mark.log, mark.seq, mark.id)
+
+    @property
     def outcomes(self) -> list[tuple[str, str]]:
         """Replies and failures of its own in this run, on the path: the model asked, and "" or the
         failure.
@@ -162,6 +174,7 @@ class Prompt:
                 self._seq = session.seq
                 return
         self._clear(session.id)
+        self._turns.withheld = withheld_messages(session)
         own = session.id if self.setup.view.what == "branch" else None
         for span, event in walk_path(session, _KINDS):
             if own is None or event.log == own:

@@ -41,6 +41,7 @@ from plait.runtime.prompt.parts import (
     verbatim_parts,
 )
 from plait.session.content import unpack
+from plait.session.refusals import WITHHELD, RefusedInput, refused_input
 from plait.session.state import Span
 from plait.session.views import speaker
 
@@ -86,6 +87,10 @@ class TurnList:
         self._corrected: dict[str, tuple[str, Json]] = {}
         # every call: its tool, its arguments, how much of its outcome is shown
         self._calls: dict[str, tuple[str, Json, int]] = {}
+        # refusals of budgets, and the notes about them to models
+        self._refusals: set[Digest] = set()
+        self._budget_notes: set[Digest] = set()
+        self.withheld: set[Digest] = set()  # messages that no guard has passed
         # of the event that is being taken in
         self._mark = Mark((0, 0), 0, LogId(""), 0, 0, "")
 
@@ -103,14 +108,30 @@ class TurnList:
             failure = body.failure if isinstance(body, k.ModelFailed) else None
             outcome = failure_text(failure.kind, failure.message) if failure else ""
             self.outcomes.setdefault(event.header.run, []).append((self._model, outcome))
+        elif kind == "BudgetRefused":
+            self._refusals.add(event.id)
         if kind not in _HANDLERS:
             return
         self._mark = mark_of(event, span, self.epoch)
-        if self._is_in_view(event, own):
+        if (refused := refused_input(event)) is not None:
+            self._drop_refused(refused, event.seq)
+        if event.id in self.withheld:
+            self._withhold(event, branch)
+        elif self._is_in_view(event, own):
             _HANDLERS[kind](self, event, body, own, branch, get_blob)
         else:
             shown = _SHOWN_BY_VIEW.get(self._view.what, "less")
             self.leave_out(self._mark, f"the view shows {shown}")
+
+    @property
+    def budget_note(self) -> Mark | None:
+        """The last turn that tells the model that its budget is nearly used up. None: no turn
+        does.
+        """
+        notes = self._budget_notes
+        if not notes:
+            return None
+        return next((mark for mark in reversed(self.marks) if mark.id in notes), None)
 
     def pass_over(self, event: Event, span: Span, why: str) -> None:
         """Note an event that the view leaves out as a whole."""
@@ -158,7 +179,9 @@ class TurnList:
         if body.aside and not own:
             return self.leave_out(self._mark, "it was said aside")
         if body.instead_of is not None:
-            self._drop_turn(body.instead_of, event.seq)
+            self._drop_replaced(body.instead_of, event.seq)
+        if event.actor == SERVICE and not self._refusals.isdisjoint(event.header.causes):
+            self._budget_notes.add(event.id)
         parts = unpack(body.parts, get_blob)
         if own and body.role == "assistant":
             return self._add_answer(event, Answered(verbatim_parts(parts)))
@@ -260,7 +283,9 @@ class TurnList:
     ) -> None:
         about, ends = subject_of(body, branch)
         self._mark = self._mark._replace(about=about, ends=ends)
-        self._add_words(event, attributed_parts(branch or "", (k.Text(knowledge_text(body)),)))
+        refused = refused_input(event)
+        text = knowledge_text(body) if refused is None else refused.marker
+        self._add_words(event, attributed_parts(branch or "", (k.Text(text),)))
 
     def take_recall(
         self,
@@ -351,14 +376,40 @@ class TurnList:
             for number, result in enumerate(turn.results)
         }
 
-    def _drop_turn(self, place: k.Place, seq: int) -> None:
-        """Take away the turn of a message that another one was put in the place of."""
+    def _drop_replaced(self, place: k.Place, seq: int) -> None:
+        """Take away a message that another one was put in the place of. A note about the budget is
+        taken away with all others about it.
+        """
+        notes = self._budget_notes
+        gone = notes if place.head in notes else {place.head}
+        self._drop_turns(
+            lambda mark: mark.id in gone, f"another text was put in its place at {seq}"
+        )
+
+    def _drop_refused(self, refused: RefusedInput, seq: int) -> None:
+        """Take away the message that a guard refused: this agent must not see it."""
+        why = f"the guard {refused.guard} refused it at {seq}"
+        if self._drop_turns(lambda mark: mark.id == refused.message, why):
+            self.heard = (k.Text(refused.marker),)
+        self.causes = tuple([cause for cause in self.causes if cause != refused.message])
+
+    def _withhold(self, event: Event, branch: str | None) -> None:
+        """Show that there was a message, and not what it says: no guard has passed it."""
+        self.leave_out(self._mark, "no guard has passed it")
+        self.heard, causes = (k.Text(WITHHELD),), self.causes
+        self._add_words(event, attributed_parts(branch or "", self.heard))
+        self.causes = causes
+
+    def _drop_turns(self, is_dropped: Callable[[Mark], bool], why: str) -> bool:
+        """Take turns away; return True if there were some."""
         every = list(zip(self.items, self.marks, strict=True))
-        kept = [each for each in every if (each[1].log, each[1].seq) != (place.log, place.seq)]
-        if len(kept) < len(every):
-            note = self._mark._replace(log=place.log, seq=place.seq)
-            self.leave_out(note, f"another text was put in its place at {seq}")
-            self._replace_all(kept)
+        kept = [each for each in every if not is_dropped(each[1])]
+        for mark in dict.fromkeys([mark for _, mark in every if is_dropped(mark)]):
+            self.leave_out(mark, why)
+        if len(kept) == len(every):
+            return False
+        self._replace_all(kept)
+        return True
 
     def _add(self, turn: Turn) -> None:
         self.items.append(turn)

@@ -21,20 +21,23 @@ from plait.event.kinds import (
     CancelRequested,
     MessageSaid,
     QuestionAnswered,
+    SessionResumed,
     Signalled,
     ToolResolved,
 )
 from plait.ids import Digest
 from plait.session.accessors.view import SessionView
 from plait.session.acting import acting_in
-from plait.session.appending import post_to_inbox, reply_to
+from plait.session.appending import post_all_to_inbox, post_to_inbox, reply_to
 from plait.session.arguments import check_choice, check_key, value_text
 from plait.session.content import Content, contents, pack
 from plait.session.inbox import ask_now, inbox_events, waiting_in, waiting_in_branches
+from plait.session.pauses import is_paused
 from plait.session.ports import Draft, host
+from plait.session.turn_rows import turns_in_queue
 from plait.session.typed import bytes_of, misfit, takes_bytes, to_json
-from plait.session.value import S, open_run_of, reload
-from plait.session.views import Waiting
+from plait.session.value import S, core_of, open_run_of, reload
+from plait.session.views import QueuedTurn, Waiting
 
 
 class SessionInbox(SessionView[S]):
@@ -59,6 +62,13 @@ class SessionInbox(SessionView[S]):
         run = core.state.run if seq == own.tip else None
         return [*found, *waiting_in_branches(core.store, run, id)] if run is not None else found
 
+    @property
+    def queued(self) -> list[QueuedTurn]:
+        """The turns that wait for a run, in their order, in the store as it is now: messages
+        without an answer yet.
+        """
+        return turns_in_queue(self._core.store, self._session.id)
+
     def send(self, *content: Content, actor: str | None = None) -> S:
         """Say something to the session as a user: the run that holds it hears it at its next safe
         point.
@@ -70,12 +80,15 @@ class SessionInbox(SessionView[S]):
         return post_to_inbox(self._session, draft, "take messages", blobs)
 
     def cancel(self, reason: str = "", *, actor: str | None = None) -> S:
-        """Ask the open run to end before its next effect."""
+        """Ask the open run to end before its next effect. A pause ends with it."""
         session = self._session
         if open_run_of(reload(session)) is None:
             raise NoRun(session.short, "be cancelled")
-        draft = Draft(CancelRequested(reason), acting_in(session, actor))
-        asked = post_to_inbox(session, draft, "be cancelled")
+        act = acting_in(session, actor)
+        drafts = [Draft(CancelRequested(reason), act)]
+        if is_paused(core_of(reload(session))):  # what was held is to end: others may go on
+            drafts.insert(0, Draft(SessionResumed("its run is cancelled"), act))
+        asked = post_all_to_inbox(session, drafts, "be cancelled")
         host("be cancelled").cancel(session, reason)
         return asked
 

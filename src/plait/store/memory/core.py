@@ -13,7 +13,7 @@ from plait.ids import Digest, LogId, Source, parse_log_id
 from plait.store.chain import house_event
 from plait.store.epochs import EPOCH_KINDS
 from plait.store.lineage import Lineage, extend_lineage
-from plait.store.memory.rows import RowsInMemory
+from plait.store.plain_rows import RowsInMemory
 from plait.store.projection import Projection
 
 

@@ -24,14 +24,14 @@ from plait.store.arguments import (
     check_prefix,
     check_read,
 )
-from plait.store.base import Log, LogAppend, StoredRecord
+from plait.store.base import HeadsQuestion, Log, LogAppend, StoredRecord
 from plait.store.blobs import checked_blobs
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent
 from plait.store.epochs import Fence, ReadMark, check_epoch, epochs_raised
-from plait.store.lineage import cut_lineage, extend_lineage
+from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.memory.blobs import MemoryBlobs
 from plait.store.memory.core import MemoryLog
-from plait.store.memory.rows import RowsInMemory
+from plait.store.plain_rows import RowsInMemory
 
 _PAGE = 512  # events of the feed taken at a time
 
@@ -78,6 +78,7 @@ class MemoryEvents(MemoryBlobs):
         blobs: Mapping[Digest, bytes] | None = None,
         flush: bool = False,
         fences: Sequence[Fence] = (),
+        question: HeadsQuestion | None = None,
     ) -> Digest:
         check_chain(log, events, after)
         with self._open():
@@ -116,17 +117,22 @@ class MemoryEvents(MemoryBlobs):
             if not stand:
                 if reading is not None:
                     self._check_reading(reading)
-                writes = [(self._free_log(part), part.events) for part in parts]
-                self._write(writes, blobs)
-                for part, (known, _) in zip(parts, writes, strict=True):
+                logs: dict[LogId, MemoryLog] = {}
+                for part in parts:  # only the first one of a log can be refused
+                    if part.log not in logs:
+                        logs[part.log] = self._free_log(part)
+                self._write([(logs[part.log], part.events) for part in parts], blobs)
+                for part in parts:
                     if part.after is None:
-                        known.ordinal = len(self._logs)
-                        self._logs[part.log] = known
+                        logs[part.log].ordinal = len(self._logs)
+                        self._logs[part.log] = logs[part.log]
         return [part.events[-1].id for part in parts]
 
     def _check_reading(self, reading: ReadMark) -> None:
-        if any([event.kind in reading.kinds for event in self._feed[reading.number :]]):
-            raise StaleReading(*reading)
+        for number, event in enumerate(self._feed[reading.number :], reading.number + 1):
+            is_news = event.kind in reading.kinds and number not in reading.seen
+            if is_news and (reading.logs is None or event.log in reading.logs):
+                raise StaleReading(reading.number, reading.kinds)
 
     def _stands(self, part: LogAppend) -> bool:
         known = self._logs.get(part.log)
@@ -159,6 +165,10 @@ class MemoryEvents(MemoryBlobs):
                 for log in logs
                 if parse_log_id(log) in self._logs
             }
+
+    def lineage(self, log: LogId) -> Lineage:
+        with self._open():
+            return self._find(log).lineage
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
@@ -243,6 +253,11 @@ class MemoryEvents(MemoryBlobs):
             ((number, event) for number, event in found if kinds is None or event.kind in kinds),
             limit,
         )
+
+    def event_count(self, upto: int) -> int:
+        check_number("upto", upto)
+        with self._open():
+            return len(self._feed[:upto])
 
     def records(self, log: LogId) -> Iterator[StoredRecord]:
         with self._open():

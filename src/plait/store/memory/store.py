@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from plait.errors import (
     UnknownRows,
@@ -19,7 +20,7 @@ from plait.store.blobs import check_size
 from plait.store.lineage import cut_lineage
 from plait.store.locks import MemoryLock
 from plait.store.memory.events import MemoryEvents
-from plait.store.memory.rows import RowsInMemory
+from plait.store.plain_rows import RowsInMemory
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.rows import check_names
@@ -31,6 +32,9 @@ class MemoryStore(MemoryEvents):
 
     After os.fork the child goes on with a copy of its own.
     """
+
+    dense = True
+    folds_inside = True
 
     def __init__(
         self, name: str = "", *, source: Source, projections: Sequence[Projection] = ()
@@ -164,6 +168,9 @@ class MemoryStore(MemoryEvents):
         self._guard.release()
 
     def sync_at_exit(self) -> None:
+        """Do nothing: the store ends with the process."""
+
+    def set_durability(self, durability: Literal["full", "async"]) -> None:
         """Do nothing: the store ends with the process."""
 
     def check(self) -> list[str]:

@@ -15,9 +15,9 @@ from plait.store.arguments import (
 )
 from plait.store.base import BlobInfo
 from plait.store.blobs import check_size, checked_blobs, digest_of
+from plait.store.prepare import pack_blob
 from plait.store.sqlite.columns import get_blob, holds_blob
 from plait.store.sqlite.core import SqliteCore
-from plait.store.sqlite.prepare import pack_blob
 
 _PAGE = 512  # digests fetched at a time
 

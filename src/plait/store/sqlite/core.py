@@ -12,7 +12,8 @@ from plait.errors import (
 )
 from plait.ids import LogId, parse_log_id
 from plait.store.lineage import Lineage, extend_lineage
-from plait.store.sqlite.columns import BY_ID, by_id, to_id
+from plait.store.records import to_id
+from plait.store.sqlite.columns import BY_ID, by_id
 from plait.store.sqlite.connections import Connections
 from plait.store.sqlite.database import (
     Database,
@@ -92,5 +93,5 @@ class SqliteCore:
 
 def check_types(log: LogId, values: Sequence[object], types: Sequence[type]) -> None:
     """The tables allow nothing else, but a damaged page can give anything."""
-    if not all(isinstance(value, type) for value, type in zip(values, types, strict=True)):
+    if len(values) != len(types) or not all(map(isinstance, values, types)):
         raise StoreCorrupt(f"log {log}", "its row holds something else than it should")

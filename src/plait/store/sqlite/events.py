@@ -29,26 +29,18 @@ from plait.store.arguments import (
     check_prefix,
     check_read,
 )
-from plait.store.base import Log, LogAppend, StoredRecord
+from plait.store.base import HeadsQuestion, Log, LogAppend, StoredRecord
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
 from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
+from plait.store.prepare import prepare
+from plait.store.records import COLUMNS, content_of, short_of, to_event, to_id
 from plait.store.sqlite.blobs import SqliteBlobs
-from plait.store.sqlite.columns import (
-    BY_ID,
-    COLUMNS,
-    by_id,
-    content_of,
-    only_kinds,
-    short_of,
-    to_event,
-    to_id,
-)
+from plait.store.sqlite.columns import BY_ID, by_id, only_kinds
 from plait.store.sqlite.core import KnownLog, check_types
 from plait.store.sqlite.database import (
     Database,
 )
-from plait.store.sqlite.prepare import prepare
 from plait.store.sqlite.transact import Fork, KeyedFence, KeyedPart
 
 _PAGE = 512  # events fetched at a time
@@ -100,6 +92,7 @@ class SqliteEvents(SqliteBlobs):
         blobs: Mapping[Digest, bytes] | None = None,
         flush: bool = False,
         fences: Sequence[Fence] = (),
+        question: HeadsQuestion | None = None,
     ) -> Digest:
         check_chain(log, events, after)
         known, prepared = self._find(log), prepare(events, blobs)
@@ -119,13 +112,17 @@ class SqliteEvents(SqliteBlobs):
     ) -> list[Digest]:
         check_parts(parts)
         keyed: list[KeyedPart] = []
+        new: dict[LogId, bool] = {}  # if they are written lazily
         for number, part in enumerate(parts):
             # all blobs are written with the first part: the others find them there
             prepared = prepare(part.events, None if number else blobs)
             if part.after is None:
-                lazy = is_async(part.events[0])
-                keyed.append(KeyedPart(part.log, None, Digest(""), prepared, lazy))
+                new[part.log] = is_async(part.events[0])
+            if part.log in new:
+                after = part.after or Digest("")
+                keyed.append(KeyedPart(part.log, None, after, prepared, new[part.log]))
             else:
+                assert part.after is not None
                 known = self._find(part.log)
                 keyed.append(KeyedPart(part.log, known.key, part.after, prepared, known.lazy))
         held = [KeyedFence(fence, self._find(fence.log).key) for fence in fences]
@@ -146,6 +143,9 @@ class SqliteEvents(SqliteBlobs):
         asked = msgspec.json.encode([parse_log_id(log) for log in logs]).decode()
         with self._reader() as db:
             return {row[0]: _to_log(*row) for row in db.rows(_HEADS, (asked,))}
+
+    def lineage(self, log: LogId) -> Lineage:
+        return self._find(log).lineage
 
     def logs(self, *, before: int | None = None, limit: int = 100) -> list[tuple[int, Log]]:
         check_limit(limit)
@@ -247,6 +247,11 @@ class SqliteEvents(SqliteBlobs):
     def number(self) -> int:
         with self._reader() as db:
             return db.get("SELECT max(number) FROM event") or 0
+
+    def event_count(self, upto: int) -> int:
+        check_number("upto", upto)
+        with self._reader() as db:
+            return db.get("SELECT count(*) FROM event WHERE number != 0 AND number <= ?", (upto,))
 
     def records(self, log: LogId) -> Iterator[StoredRecord]:
         with self._reader() as db:

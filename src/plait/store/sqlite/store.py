@@ -55,6 +55,9 @@ FILE = "store.db"
 class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
     """A store in `folder/store.db`."""
 
+    dense = True
+    folds_inside = True
+
     def __init__(
         self,
         folder: str | Path,
@@ -98,6 +101,9 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
     @property
     def folder(self) -> Path:
         return self._folder
+
+    def set_durability(self, durability: Literal["full", "async"]) -> None:
+        self.durability = durability
 
     def check(self) -> list[str]:
         """Have SQLite check every page and index: a search by a damaged index silently finds

@@ -27,20 +27,11 @@ from plait.store import packing
 from plait.store.arguments import check_own
 from plait.store.chain import check_fork, house_event
 from plait.store.epochs import Fence, ReadMark, check_epoch
+from plait.store.prepare import PackedBlob, Prepared
 from plait.store.projection import Projection
-from plait.store.sqlite.columns import (
-    BY_ID,
-    COLUMNS,
-    by_id,
-    get_blob,
-    only_kinds,
-    short_of,
-    to_bytes,
-    to_event,
-    to_id,
-)
+from plait.store.records import COLUMNS, short_of, to_bytes, to_event, to_id
+from plait.store.sqlite.columns import BY_ID, by_id, get_blob, only_kinds
 from plait.store.sqlite.database import Database
-from plait.store.sqlite.prepare import PackedBlob, Prepared
 from plait.store.sqlite.tables import SqlRows, recreate
 
 _INSERT = (
@@ -70,8 +61,8 @@ class KeyedPart(NamedTuple):
     """A part of an act over several logs, and the key of its log."""
 
     log: LogId
-    key: int | None  # None: it begins
-    after: Digest
+    key: int | None  # None: it begins in this act
+    after: Digest  # empty: with this part
     prepared: Prepared
     lazy: bool
 
@@ -228,6 +219,10 @@ class Transact:
         All parts are looked at before the first is written: an act that is refused disturbs no
         other in the same round.
         """
+        first = parts[0]
+        if len(parts) == 1 and first.key is not None and reading is None:
+            self.append(db, first.log, first.key, first.after, first.prepared, fences)
+            return [None]
         there = [_stored_key(db, part) for part in parts]
         stand = [
             key is not None and _is_appended(db, key, part.prepared.last)
@@ -245,12 +240,17 @@ class Transact:
             return [None for _ in parts]
         if reading is not None:
             self._check_reading(db, reading)
+        keys: dict[LogId, int | None] = {}  # of the logs that were looked at or have begun
         for key, part in zip(there, parts, strict=True):
-            _check_free(db, key, part)
+            if part.log not in keys:
+                _check_free(db, key, part)
+                keys[part.log] = key
         begun: list[int | None] = []
-        for log, key, after, prepared, lazy in parts:
+        for log, _, after, prepared, lazy in parts:
+            key = keys[log]
             if key is None:
-                begun.append(self.begin(db, log, None, prepared, lazy, ()))
+                keys[log] = self.begin(db, log, None, prepared, lazy, ())
+                begun.append(keys[log])
             else:
                 self.append(db, log, key, after, prepared, ())
                 begun.append(None)
@@ -259,9 +259,13 @@ class Transact:
     def _check_reading(self, db: Database, reading: ReadMark) -> None:
         # by the writer's connection: it knows the events of earlier acts in the same round
         only, codes = only_kinds(reading.kinds, self.codes)
-        sql = f"SELECT 1 FROM event WHERE number > ? {only} LIMIT 1"
-        if db.get(sql, (reading.number, *codes)) is not None:
-            raise StaleReading(*reading)
+        sql = (
+            "SELECT number, (SELECT id FROM log WHERE key = event.log) FROM event WHERE number > ?"
+            f" {only}"
+        )
+        for number, log in db.rows(sql, (reading.number, *codes)):
+            if number not in reading.seen and (reading.logs is None or to_id(log) in reading.logs):
+                raise StaleReading(reading.number, reading.kinds)
 
     def _insert(self, db: Database, key: int, prepared: Prepared) -> None:
         self._look_around(db)

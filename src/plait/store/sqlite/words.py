@@ -14,37 +14,20 @@ not touch the index. Scores are computed by search.py, and not by FTS5: FTS5 cou
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from plait.errors import StoreCorrupt
 from plait.store.projection import Row, Scalar, Table
-from plait.store.search import (
-    WHOLE,
-    Found,
-    FoundRow,
-    Query,
-    Range,
-    best_places,
-    choosing_words,
-    has_common_words,
-    places_within,
-    ranked_by_all,
-    weight_of,
-)
+from plait.store.search import Found, Query
 from plait.store.sqlite.database import Database
+from plait.store.word_search import Beside, GroupWord, SearchedGroup, search_words, sides_of
 
 # Every term is one token as it stands: plain Latin letters, digits and the sign before the code.
 _TOKENIZE = "unicode61 remove_diacritics 0 tokenchars _"
 _SETTINGS = [("version", 4)]  # of an index that was made and never configured
 NO_GROUP = 0  # the code of rows that are of no group
-# Among so few rows it costs less to read the places of a common word than to count them first.
-_FEW_ROWS = 20_000
 _OURS = re.compile(
     r"CREATE VIRTUAL TABLE (p_\w+)__words USING fts5\(\[\w+\], content='\1', content_rowid='\w+',"
     rf" tokenize='{_TOKENIZE}'\)\Z"
@@ -209,27 +192,15 @@ def settable_columns(table: Table) -> list[str]:
     return [column for column in table.columns if column not in fixed]
 
 
-class _Group(NamedTuple):
-    """A group in which a search looks, or all groups together."""
-
-    code: int | None  # None: all
-    rows: int  # with words
-    ranges: Sequence[Range]
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self.ranges) == 1 and self.ranges[0] == WHOLE
-
-    def terms(self, word: str) -> tuple[str, str]:
-        """Return the first and the last term that stand for a word."""
-        if self.code is None:
-            return f"{word}_", f"{word}_:"  # a colon comes after all digits
-        return f"{word}_{self.code}", f"{word}_{self.code}"
-
-
-_ALL_ROWS = ""  # the word before the sign and the code, in the term of all rows of a group
 _encode = msgspec.json.Encoder().encode
 _decode_places = msgspec.json.Decoder(list[int]).decode
+
+
+def _terms(group: SearchedGroup, word: str) -> tuple[str, str]:
+    """Return the first and the last term that stand for a word of a group."""
+    if group.code is None:
+        return f"{word}_", f"{word}_:"  # a colon comes after all digits
+    return f"{word}_{group.code}", f"{word}_{group.code}"
 
 
 class WordSearch:
@@ -237,149 +208,84 @@ class WordSearch:
 
     def __init__(self, name: str, table: Table) -> None:
         index, order, near_group = index_name(name), table.order, ""
-        self._name = name
-        self._columns = list(table.columns)
-        self._order, self._words = self._columns.index(order or ""), table.words or ""
-        self._group = table.group
-        self._vocabularies = [_make_vocabulary(name, kind) for kind in ("row", "instance")]
-        self._groups = (
+        self.name, self.shape = name, table
+        self.columns = list(table.columns)
+        self.order = self.columns.index(order or "")
+        self.vocabularies = [_make_vocabulary(name, kind) for kind in ("row", "instance")]
+        self.groups = (
             f"SELECT g.value, g.code, g.rows FROM json_each(?) asked CROSS JOIN"
             f" {groups_name(name)} g ON g.value = asked.value"
         )
-        self._total = f"SELECT sum(rows) FROM {groups_name(name)}"
+        self.total = f"SELECT sum(rows) FROM {groups_name(name)}"
         between = "WHERE term >= asked.value ->> 0 AND term <= asked.value ->> 1"
-        self._counts = (
+        self.counts = (
             f"SELECT (SELECT sum(doc) FROM temp.{index}_row {between}) FROM json_each(?) asked"
         )
-        self._places = (
+        self.places = (
             f"SELECT (SELECT json_group_array(doc) FROM temp.{index}_instance {between})"
             " FROM json_each(?) asked"
         )
         # FTS5 keeps the number of terms of each row.
-        self._sizes = (
+        self.sizes = (
             f"SELECT id, sz FROM {index}_docsize WHERE id IN (SELECT value FROM json_each(?))"
         )
-        listed = ", ".join(f"t.[{column}]" for column in self._columns)
-        self._rows = (
+        listed = ", ".join(f"t.[{column}]" for column in self.columns)
+        self.rows = (
             f"SELECT {listed} FROM json_each(?) hit CROSS JOIN {name} t ON t.[{order}] = hit.value"
         )
         if table.group is not None:
             near_group = f" AND y.[{table.group}] IS x.[{table.group}]"
-        self._near = {
+        self.near = {
             index[0]: _near_sql(name, listed, order or "", index[0], near_group)
             for index in table.indexes
         }
 
     def run(self, db: Database, query: Query) -> Found:
         """Search, inside a read transaction."""
-        for statement in self._vocabularies:
+        for statement in self.vocabularies:
             db.run(statement)
-        groups = self._groups_of(db, query)
-        if sum(group.rows for group in groups) <= _FEW_ROWS:
-            counts, total = self._read(db, query.words, groups)
-            having = {word: len(places) for word, places in counts.items()}
-        else:
-            counts, having, total = self._read_choosing(db, query, groups)
-        weights = {word: weight_of(having[word], total) for word in query.words}
-        chosen = {word: counts[word] for word in choosing_words(having, total)}
-        lengths = self._lengths(db, chosen)
-        mean = sum(lengths.values()) / len(lengths) if lengths else 0.0
-        best = best_places(chosen, lengths, weights, mean, query.limit)
-        rows = self._rows_at(db, [place for _, place in best])
-        if has_common_words(having, chosen):
-            texts = {place: str(row[self._words]) for place, row in rows.items()}
-            best = ranked_by_all(best, texts, weights, mean)
-        beside = self._neighbours(db, query, rows)
-        found = [FoundRow(rows[at], score, *beside.get(at, ((), ()))) for score, at in best]
-        return Found(tuple(found), weights, total, mean)
+        return search_words(self.name, self.shape, _SqliteWords(db, self), query)
 
-    def _groups_of(self, db: Database, query: Query) -> list[_Group]:
+
+class _SqliteWords:
+    """`WordTable` by the statements of a search, on one connection."""
+
+    def __init__(self, db: Database, sql: WordSearch) -> None:
+        self._db, self._sql = db, sql
+
+    def groups(self, query: Query) -> list[SearchedGroup]:
         if query.groups is None:
-            return [_Group(None, db.get(self._total), query.ranges_of(None))]
-        asked = db.rows(self._groups, (_encode([*query.groups]),))
-        return [_Group(code, rows, query.groups[value]) for value, code, rows in asked if rows]
+            total = self._db.get(self._sql.total)
+            return [SearchedGroup(None, total, query.ranges_of(None))]
+        asked = self._db.rows(self._sql.groups, (_encode([*query.groups]),))
+        return [
+            SearchedGroup(code, rows, query.groups[value]) for value, code, rows in asked if rows
+        ]
 
-    def _read(
-        self, db: Database, words: Sequence[str], groups: Sequence[_Group]
-    ) -> tuple[dict[str, Counter[int]], int]:
-        """Return how often the rows at their places have each word, and how many rows there are."""
-        cut = [group for group in groups if not group.is_whole]
-        pairs = [(group, word) for group in groups for word in words]
-        pairs += [(group, _ALL_ROWS) for group in cut]
-        asked = _encode([group.terms(word) for group, word in pairs])
-        counts: dict[str, Counter[int]] = {word: Counter() for word in (*words, _ALL_ROWS)}
-        for (group, word), (found,) in zip(pairs, db.rows(self._places, (asked,)), strict=True):
-            places: Sequence[int] = _decode_places(found)
-            if not group.is_whole:
-                places = places_within(sorted(places), group.ranges)
-            counts[word].update(places)
-        total = sum(group.rows for group in groups if group.is_whole) + len(counts.pop(_ALL_ROWS))
-        return counts, total
+    def places(self, pairs: Sequence[GroupWord]) -> list[list[int]]:
+        asked = _encode([_terms(group, word) for group, word in pairs])
+        return [_decode_places(found) for (found,) in self._db.rows(self._sql.places, (asked,))]
 
-    def _read_choosing(
-        self, db: Database, query: Query, groups: Sequence[_Group]
-    ) -> tuple[dict[str, Counter[int]], dict[str, int], int]:
-        """As `_read`, but common words of whole groups are only counted: the second value says how
-        many rows have each word.
-        """
-        whole = [group for group in groups if group.is_whole]
-        counts, total = self._read(db, query.words, [each for each in groups if not each.is_whole])
-        total += sum(group.rows for group in whole)
-        pairs = [(word, group) for word in query.words for group in whole]
-        asked = _encode([group.terms(word) for word, group in pairs])
-        having = {word: len(places) for word, places in counts.items()}
-        for (word, _), (rows,) in zip(pairs, db.rows(self._counts, (asked,)), strict=True):
-            having[word] += rows or 0
-        read, _ = self._read(db, choosing_words(having, total), whole)
-        return {word: counts[word] + places for word, places in read.items()}, having, total
+    def counts(self, pairs: Sequence[GroupWord]) -> list[int]:
+        asked = _encode([_terms(group, word) for group, word in pairs])
+        return [rows or 0 for (rows,) in self._db.rows(self._sql.counts, (asked,))]
 
-    def _lengths(self, db: Database, counts: Mapping[str, Mapping[int, int]]) -> dict[int, int]:
-        """Return the numbers of words of rows."""
-        places = [*{*chain.from_iterable(counts.values())}]
-        if not places:
-            return {}
-        sizes = db.rows(self._sizes, (_encode(places),))
-        if len(sizes) < len(places):
-            raise StoreCorrupt(f"the words of {self._name}", "a row has words and no length")
+    def lengths(self, places: Sequence[int]) -> dict[int, int]:
+        sizes = self._db.rows(self._sql.sizes, (_encode(places),))
         known = {size: _number(size) - 1 for size in {size for _, size in sizes}}
         return {place: known[size] for place, size in sizes}
 
-    def _rows_at(self, db: Database, places: Sequence[int]) -> dict[int, Row]:
-        columns, order = self._columns, self._order
-        found = db.rows(self._rows, (_encode(places),)) if places else ()
-        if len(found) < len(places):
-            raise StoreCorrupt(f"the words of {self._name}", "a row is found that is not there")
+    def rows_at(self, places: Sequence[int]) -> dict[int, Row]:
+        columns, order = self._sql.columns, self._sql.order
+        found = self._db.rows(self._sql.rows, (_encode(places),))
         return {row[order]: dict(zip(columns, row, strict=True)) for row in found}
 
-    def _neighbours(
-        self, db: Database, query: Query, rows: Mapping[int, Row]
-    ) -> dict[int, tuple[tuple[Row, ...], tuple[Row, ...]]]:
-        """Return the rows before and after each row, nearest first."""
-        near = query.near
-        if near is None or not query.distance:
-            return {}
-        hits = [
-            (at, *self._range_of(query, at, row))
-            for at, row in rows.items()
-            if row[near] not in (None, "")
-        ]
-        if not hits:
-            return {}
-        before: dict[int, list[Row]] = {at: [] for at, _, _ in hits}
-        after: dict[int, list[Row]] = {at: [] for at, _, _ in hits}
-        found = db.rows(self._near[near], (_encode(hits), query.distance))
-        columns, order = self._columns, self._order
-        found.sort(key=itemgetter(order))
-        for row in found:
-            side = before if row[order] < row[-1] else after
-            # A value more stands behind the columns of each row: what `zip` leaves over.
-            side[row[-1]].append(dict(zip(columns, row, strict=False)))
-        return {at: (tuple(before[at][::-1]), tuple(after[at])) for at in before}
-
-    def _range_of(self, query: Query, place: int, row: Row) -> Range:
-        group = row[self._group] if self._group else None
-        ranges = query.ranges_of(group if isinstance(group, str) else None)
-        return next(each for each in ranges if each[0] <= place <= each[1])
+    def neighbours(self, near: str, distance: int, hits: Sequence[tuple[int, int, int]]) -> Beside:
+        found = self._db.rows(self._sql.near[near], (_encode(hits), distance))
+        columns, order = self._sql.columns, self._sql.order
+        # A value more stands behind the columns of each row: what `zip` leaves over.
+        rows = [(row[order], row[-1], dict(zip(columns, row, strict=False))) for row in found]
+        return sides_of(hits, rows)
 
 
 def _near_sql(name: str, listed: str, order: str, near: str, group: str) -> str:

@@ -17,6 +17,7 @@ from plait.testing.writing import (
     check_refused,
     extend,
     seal_events,
+    wait_until_settled,
 )
 
 
@@ -69,8 +70,9 @@ class BlobContract:
         store = opened()
         used, unused = store.put_blob(b"used"), store.put_blob(b"unused")
         begin(store, MessageSaid("user", (File("a", "text/plain", used),)))
+        number = wait_until_settled(store)
         young = store.put_blob(b"young")
-        assert store.sweep_blobs(before=store.number) == 1
+        assert store.sweep_blobs(before=number) == 1
         assert store.get_blob(used) == b"used"
         assert store.get_blob(young) == b"young"
         with check_refused(UnknownBlob, store):
@@ -97,14 +99,15 @@ class BlobContract:
         store = opened()
         kept, unused = store.put_blob(b"kept"), store.put_blob(b"unused")
         begin(store)
-        assert store.sweep_blobs(before=store.number, keep={kept}) == 1
+        assert store.sweep_blobs(before=wait_until_settled(store), keep={kept}) == 1
         assert store.missing_blobs([kept, unused]) == {unused}
 
     def test_asking_for_blobs_makes_them_young(self, opened: Opened) -> None:
         store = opened()
         asked, put, old = store.put_blob(b"asked"), store.put_blob(b"put"), store.put_blob(b"old")
         begin(store)
+        number = wait_until_settled(store)
         assert store.missing_blobs([asked]) == set()
         store.put_blobs({put: b"put"})
-        assert store.sweep_blobs(before=store.number) == 1
+        assert store.sweep_blobs(before=number) == 1
         assert store.missing_blobs([asked, put, old]) == {old}

@@ -1,9 +1,14 @@
-"""The one thing that a contract has to know about a store."""
+"""The things that a contract has to know about a store."""
 
 from __future__ import annotations
 
 
 class DurablePart:
-    """A part of the contract that asks more of stores that outlive their process."""
+    """A part of the contract that asks more of some stores than of others.
+
+    `durable`: the store outlives its process. `dense` and `folds_inside` are those of the store.
+    """
 
     durable = True
+    dense = True
+    folds_inside = True

@@ -32,6 +32,7 @@ from plait.testing.writing import (
     seal_events,
     texts,
     verify,
+    wait_until_settled,
 )
 
 
@@ -182,6 +183,7 @@ class EpochContract(DurablePart):
                 lambda: extend(store, log, RunResumed("b", 1)),
             ]
         )
+        wait_until_settled(store)
         numbers = {event.id: number for number, event in store.feed()}
         ((taken, _),) = store.feed(kinds={"RunResumed"})
         assert all(numbers[event.id] < taken for event in written)

@@ -8,7 +8,7 @@ from typing import Any
 from plait.errors import (
     UnknownRows,
 )
-from plait.store.memory.words import WordIndex
+from plait.store.plain_words import WordIndex
 from plait.store.projection import Projection, Row, Scalar, Table, Wanted
 from plait.store.rows import check_columns, check_where, checked_row, order_of
 from plait.store.search import Found, Region, checked_query

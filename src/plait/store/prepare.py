@@ -13,7 +13,7 @@ from plait.ids import Digest
 from plait.store import packing
 from plait.store.blobs import checked_blobs, digest_of
 from plait.store.epochs import epochs_raised
-from plait.store.sqlite.columns import short_of
+from plait.store.records import short_of
 
 
 class PreparedEvent(NamedTuple):

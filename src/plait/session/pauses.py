@@ -1,0 +1,81 @@
+"""Pauses of a session: those in its log, and the last word in its inbox that no run has heard yet.
+
+A pause goes to the inbox while a run is open, and the run hears it before its next effect. No run
+may ever hear it: the run waits without a process, its process dies, or the run ends first. The
+pause holds all the same, because every reader of a status counts that word.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from plait.errors import UnknownRows, WrongStatus
+from plait.event.kinds import Delivered
+from plait.ids import LogId, inbox_of
+from plait.session.core import Core
+from plait.session.life import Life
+from plait.session.ports import is_bound
+from plait.session.rows import SessionRows
+from plait.store import Row, Store
+
+_ALL = 2**31
+_DELIVERED = frozenset({Delivered.__name__})
+_STEP = "take it up again: session.unpause(), or resume(session)"
+
+
+def life_now(core: Core) -> Life:
+    """Return the life of a session as it is: its events, and then the word in its inbox."""
+    return life_with_word(core.store, core.position.id, core.life, _word_of(core))
+
+
+def is_paused(core: Core) -> bool:
+    """True if a session is paused, by its events and its inbox."""
+    return life_now(core).status == "paused"
+
+
+def has_unheard_word(core: Core) -> bool:
+    """True if a pause, or the end of one, stands in the inbox of a session, and no run heard it."""
+    row = _word_of(core)
+    return row is not None and not _is_heard(core.store, core.position.id, row)
+
+
+def check_not_paused(core: Core, verb: str) -> None:
+    """Raise WrongStatus if a session is paused. A value of a run that goes on is judged by its
+    events alone, as a replay finds them.
+    """
+    life = core.life if is_bound(core.position.run) else life_now(core)
+    if life.status == "paused":
+        raise WrongStatus(core.short, "paused", verb, _STEP)
+
+
+def words_in_inboxes(store: Store) -> dict[str, Row]:
+    """Return the last words about pauses in the inboxes of a store, by inbox."""
+    try:
+        rows = store.rows(SessionRows.name, "word", limit=_ALL)
+    except UnknownRows:
+        return {}
+    return {str(row["inbox"]): row for row in rows}
+
+
+def life_with_word(store: Store, log: LogId, life: Life, word: Row | None) -> Life:
+    """Return a life with the last word in the inbox, if no run has heard it."""
+    if word is None or bool(word["paused"]) == life.paused or _is_heard(store, log, word):
+        return life
+    return msgspec.structs.replace(life, paused=bool(word["paused"]))
+
+
+def _word_of(core: Core) -> Row | None:
+    try:
+        wanted = {"inbox": inbox_of(core.position.id)}
+        return next(iter(core.store.rows(SessionRows.name, "word", wanted, limit=1)), None)
+    except UnknownRows:
+        return None
+
+
+def _is_heard(store: Store, log: LogId, word: Row) -> bool:
+    """True if a run has passed a word by: earlier versions did not copy each one to the log."""
+    for event in store.read(log, store.log(log).place + 1, kinds=_DELIVERED, reverse=True):
+        body = event.body
+        if isinstance(body, Delivered) and body.inbox == word["inbox"]:
+            return body.upto >= int(str(word["seq"]))
+    return False

@@ -1,0 +1,458 @@
+"""The connections of one process to one database server: a few, lent to one thread at a time.
+
+A piece of work gets a connection, and may be run again: if the connection breaks, or the server
+restarts or fails over, `run` waits for the server and repeats the work on another one. So work must
+be safe to repeat. An append is: the very same events a second time change nothing.
+
+A fork waits until no connection is lent. The child closes the sockets and nothing else: a polite
+goodbye would end the sessions of the parent.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+from psycopg import generators, pq, waiting
+
+from plait.errors import (
+    BadSettings,
+    PlaitError,
+    StoreBusy,
+    StoreClosed,
+    StoreReplaced,
+    StoreUnreachable,
+)
+from plait.store.postgres.address import PASSWORDS, PostgresAddress
+from plait.store.postgres.faults import (
+    check_encryption,
+    check_server,
+    is_collision,
+    is_lost,
+    is_lost_at_connect,
+    refused_connection,
+    refused_statement,
+)
+from plait.store.process import STORES
+
+T = TypeVar("T")
+
+WAIT_S = 60.0  # for a server that is away, unless PLAIT_STORE_WAIT_S says otherwise
+CONNECTIONS_MAX = 8  # unless PLAIT_STORE_CONNECTIONS says otherwise
+_BUSY_S = 30.0  # a thread waits this long for a connection
+_FORK_WAIT_S = 10.0
+_LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
+_IDLE_MAX = 2  # connections that are kept when nothing happens
+_IDLE_S = 30.0
+_COLLISIONS_MAX = 20  # deadlocks and the like in a row, before it is said
+IDLE_S = (
+    30.0  # the server ends a transaction of a client that says nothing for so long: it has locks
+)
+
+_FACTS = (
+    "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'),"
+    " set_config('synchronous_commit', current_setting('synchronous_commit'), false),"
+    " current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only')"
+    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system())"
+)
+_DEFAULTS = {
+    "application_name": "plait",
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+
+class ServerFacts(NamedTuple):
+    """Facts about the server behind a connection."""
+
+    version: int
+    encoding: str
+    synchronous_commit: str
+    fsync: str
+    is_standby: bool
+    is_read_only: bool  # it is a standby, or a setting of this user allows no writes
+    is_pooled: bool  # a pooler lends server sessions per transaction
+    identity: int  # of the cluster; a standby has that of its primary, a restored dump has another
+
+
+class ServerConnection:
+    """One connection. Statements have `$1` for values; values and answers travel in binary form."""
+
+    def __init__(self, connection: psycopg.Connection[Any], facts: ServerFacts) -> None:
+        self._connection = connection
+        self._prepared: set[bytes] = set()
+        self.facts = facts
+        self.used_at = 0.0
+
+    @property
+    def pgconn(self) -> pq.abc.PGconn:
+        return self._connection.pgconn
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
+        return self._execute(sql, values).fetchone()
+
+    def get(self, sql: str, *values: Any) -> Any:
+        row = self.row(sql, *values)
+        return None if row is None else row[0]
+
+    def run(self, sql: str, *values: Any) -> int:
+        """Run a statement, and return how many rows it changed."""
+        return self._execute(sql, values).rowcount
+
+    def run_script(self, sql: str) -> None:
+        """Run statements that have no values, one after another.
+
+        The driver does not see them: after a ROLLBACK it would drop all prepared statements.
+        """
+        self.pgconn.send_query(sql.encode())
+        self._result()
+
+    def run_prepared(
+        self, name: bytes, sql: bytes, values: Sequence[bytes | None]
+    ) -> pq.abc.PGresult:
+        """Run a statement of the hot path: prepared once per connection, values already in binary
+        form, and nothing between this call and the driver's library.
+        """
+        formats = [1] * len(values)
+        if self.facts.is_pooled:  # the next transaction may be on another session of the server
+            self.pgconn.send_query_params(sql, values, None, formats, 1)
+        else:
+            if name not in self._prepared:
+                self.pgconn.send_prepare(name, sql)
+                self._result()
+                self._prepared.add(name)
+            self.pgconn.send_query_prepared(name, values, formats, 1)
+        return self._result()
+
+    def copy(self, sql: str, chunks: Iterable[bytes]) -> None:
+        """Bring in rows, in the binary form of COPY."""
+        with self._connection.cursor() as cursor, cursor.copy(sql.encode()) as copy:
+            for chunk in chunks:
+                copy.write(chunk)
+
+    @contextmanager
+    def transaction(self, begin: str = "BEGIN") -> Generator[None]:
+        idle_ms = int(IDLE_S * 1000)
+        self.run_script(f"{begin}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}")
+        try:
+            yield
+        except BaseException:
+            with suppress(psycopg.Error):
+                self.run_script("ROLLBACK")
+            raise
+        self.run_script("COMMIT")
+
+    def stream(self, sql: str, values: Sequence[Any], size: int) -> Generator[list[Any]]:
+        """Yield the rows of a query in pages, inside a transaction, by a cursor of the server."""
+        with psycopg.RawServerCursor(self._connection, "pages") as cursor:
+            cursor.execute(sql.encode(), values, binary=True)
+            while page := cursor.fetchmany(size):
+                yield page
+
+    @property
+    def is_idle(self) -> bool:
+        return self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+    @property
+    def socket(self) -> int:
+        return self.pgconn.socket
+
+    def has_news(self) -> bool:
+        """True if the server has said something that nobody asked for, such as goodbye."""
+        try:
+            return bool(select.select([self.socket], [], [], 0)[0])
+        except (OSError, ValueError, psycopg.Error):
+            return True
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._connection.close()
+
+    def forget(self) -> None:
+        """Close the socket and nothing else, in a forked child: the connection is the parent's."""
+        with suppress(OSError, psycopg.Error):
+            os.close(self.socket)
+        _INHERITED.append(self)
+
+    def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
+        return self._connection.execute(
+            sql.encode(), values, prepare=not self.facts.is_pooled, binary=True
+        )
+
+    def _result(self) -> pq.abc.PGresult:
+        """Wait for the answer to a statement that was sent, and check it.
+
+        The library's own call would not see Ctrl-C until the server has answered.
+        """
+        results = waiting.wait(generators.execute(self.pgconn), self.pgconn.socket, _LOOK_S)
+        for result in results:
+            self._check_result(result)
+        return results[-1]
+
+    def _check_result(self, result: pq.abc.PGresult) -> None:
+        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+            if self.pgconn.status == pq.ConnStatus.BAD:
+                raise psycopg.OperationalError(
+                    _text(self.pgconn.error_message.decode(errors="replace"))
+                )
+            raise psycopg.errors.error_from_result(result)
+
+
+class ServerConnections:
+    """`run(work)` runs work on a connection that no other thread has meanwhile."""
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self.address = address.text
+        self._driver_address = address.driver_address
+        said = dict(address.options)
+        self._defaults = {name: each for name, each in _DEFAULTS.items() if name not in said}
+        self._max = int(_setting("PLAIT_STORE_CONNECTIONS", CONNECTIONS_MAX, least=1))
+        self.wait_s = _setting("PLAIT_STORE_WAIT_S", WAIT_S, least=0)
+        self._lock = threading.RLock()
+        self._change = threading.Condition(self._lock)
+        self._queue: deque[threading.Condition] = deque()  # threads that wait for a connection
+        self._idle: list[ServerConnection] = []
+        self._lent = 0
+        self._frozen = False
+        self._timer: threading.Timer | None = None
+        self._identity: int | None = None  # of the server that the first connection led to
+        self._was_primary = False
+        self.losses = 0  # connections that broke: answers kept from before may be of another server
+        self.is_closed = False
+        STORES.add(self)
+
+    def run(self, work: Callable[[ServerConnection], T]) -> T:
+        """Run work that may be repeated, until it has an answer or the server is away for long."""
+        lost_at, collisions = None, 0
+        while True:
+            try:
+                with self._lending() as db:
+                    return work(db)
+            except psycopg.Error as error:
+                if is_collision(error) and collisions < _COLLISIONS_MAX:
+                    collisions += 1
+                    time.sleep(0.001 * collisions * (1 + os.getpid() % 7))
+                    continue
+                if not is_lost(error):
+                    raise refused_statement(self.address, error) from error
+                lost_at = self._wait(lost_at, error)
+
+    def _wait(self, lost_at: float | None, error: Exception) -> float:
+        """Wait a moment for a server that is away; returns since when it is."""
+        now = time.monotonic()
+        if lost_at is None:  # an idle connection may be old: the next one is new
+            self._drop_idle()
+            return now
+        if now - lost_at >= self.wait_s:
+            raise StoreUnreachable(self.address, _text(str(error)), self.wait_s) from error
+        time.sleep(min(0.05 + (now - lost_at) / 5, 1.0))
+        return lost_at
+
+    @contextmanager
+    def _lending(self) -> Generator[ServerConnection]:
+        db = self._take()
+        is_whole = False
+        try:
+            yield db
+            is_whole = True
+        except (PlaitError, psycopg.Error):
+            is_whole = True  # if the connection is still good
+            raise
+        finally:
+            # After any other error, such as an interrupt, an answer may still be on its way.
+            self._give_back(db, is_whole and db.is_idle)
+
+    def _take(self) -> ServerConnection:
+        with self._change:
+            self._wait_for_turn()
+            self._lent += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self.connect()
+        except BaseException:
+            with self._change:
+                self._lent -= 1
+                self._wake()
+            raise
+
+    def _wait_for_turn(self) -> None:
+        """Wait until a connection is free, after those who came before."""
+        until = time.monotonic() + _BUSY_S
+        if self._is_free() and not self._queue:
+            return
+        turn = threading.Condition(self._lock)
+        self._queue.append(turn)
+        try:
+            while not (self._is_free() and self._queue[0] is turn):
+                if not turn.wait(until - time.monotonic()):
+                    why = f"had no connection free for {_BUSY_S:g} s (PLAIT_STORE_CONNECTIONS)"
+                    raise StoreBusy(self.address, _BUSY_S, why)
+        finally:
+            self._queue.remove(turn)
+            self._wake()
+
+    def _is_free(self) -> bool:
+        if self.is_closed:
+            raise StoreClosed(self.address)
+        return not self._frozen and (bool(self._idle) or self._lent < self._max)
+
+    def _wake(self) -> None:
+        """Let the next one look, and a fork that waits for all."""
+        self._change.notify_all()
+        if self._queue:
+            self._queue[0].notify()
+
+    def connect(self) -> ServerConnection:
+        """Open a connection, and check that the server behind it can be relied on."""
+        given: dict[str, Any] = {**self._defaults}
+        if (password := PASSWORDS.find(self.address)) is not None:
+            given["password"] = password
+        try:
+            connection = psycopg.connect(
+                self._driver_address,
+                autocommit=True,
+                cursor_factory=psycopg.RawCursor,
+                **given,
+            )
+        except psycopg.Error as error:
+            if is_lost_at_connect(error):
+                raise psycopg.OperationalError(_text(str(error))) from error
+            raise refused_connection(self.address, error) from error
+        try:
+            check_encryption(self.address, connection.pgconn)
+            row = connection.execute(_FACTS.encode(), prepare=False, binary=True).fetchone()
+            assert row is not None
+            *said, process, identity = row
+            is_pooled = process != connection.pgconn.backend_pid
+            facts = ServerFacts._make([*said, is_pooled, identity])
+            check_server(self.address, facts.version, facts.encoding, facts)
+            self._check_same(facts)
+        except BaseException:
+            connection.close()
+            raise
+        connection.prepare_threshold = None if is_pooled else 5
+        return ServerConnection(connection, facts)
+
+    def _check_same(self, facts: ServerFacts) -> None:
+        """Raise unless this is the server that was there before, and still takes writes."""
+        if self._identity is None:
+            self._identity = facts.identity
+        if facts.identity != self._identity:
+            raise StoreReplaced(self.address)
+        # In the middle of a failover the address may lead to a standby that is not promoted yet.
+        if self._was_primary and facts.is_standby:
+            raise psycopg.OperationalError("the server is a standby, and was none before")
+        self._was_primary = not facts.is_standby
+
+    def _give_back(self, db: ServerConnection, is_good: bool) -> None:
+        with self._change:
+            self._lent -= 1
+            if is_good and not self.is_closed:
+                db.used_at = time.monotonic()
+                self._idle.append(db)
+                if len(self._idle) > _IDLE_MAX and self._timer is None:
+                    self._close_idle_later()
+            else:
+                self.losses += not is_good
+                db.close()
+            self._wake()
+
+    def _drop_idle(self) -> None:
+        with self._change:
+            dropped, self._idle = self._idle, []
+            self.losses += 1
+        for db in dropped:
+            db.close()
+
+    def _close_idle_later(self) -> None:
+        self._timer = threading.Timer(_IDLE_S, self._close_idle)
+        self._timer.daemon = True
+        with suppress(RuntimeError):  # the program is ending
+            self._timer.start()
+
+    def _close_idle(self) -> None:
+        """Close connections that were not needed for a while, but for a few."""
+        with self._change:
+            self._timer = None
+            old = time.monotonic() - _IDLE_S
+            extra = [db for db in self._idle[:-_IDLE_MAX] if db.used_at <= old]
+            self._idle = [db for db in self._idle if db not in extra]
+            if len(self._idle) > _IDLE_MAX and not self.is_closed:
+                self._close_idle_later()
+        for db in extra:
+            db.close()
+
+    def close(self) -> None:
+        with self._change:
+            self.is_closed = True
+            idle, self._idle = self._idle, []
+            if self._timer is not None:
+                self._timer.cancel()
+            for turn in self._queue:
+                turn.notify()
+        for db in idle:
+            db.close()
+
+    # ── forks ────────────────────────────────────────────────────────────────────────────────
+
+    def freeze(self) -> None:
+        self._change.acquire()
+        self._frozen = True
+        until = time.monotonic() + _FORK_WAIT_S
+        while self._lent and self._change.wait(until - time.monotonic()):
+            pass
+
+    def thaw(self) -> None:
+        self._frozen = False
+        self._wake()
+        self._change.release()
+
+    def start_over(self) -> None:
+        """Go on in a forked child: its connections are the parent's."""
+        for db in self._idle:
+            db.forget()
+        self._lock = threading.RLock()
+        self._change, self._queue = threading.Condition(self._lock), deque()
+        self._idle, self._lent, self._frozen, self._timer = [], 0, False, None
+        self.losses += 1
+
+    def sync_at_exit(self) -> None:
+        """Do nothing: the server has what was sent, and syncs it by itself."""
+
+
+# ServerConnections of a parent, in a forked child: kept, so that nothing ever closes them politely.
+_INHERITED: list[ServerConnection] = []
+
+
+def _setting(name: str, default: float, *, least: float) -> float:
+    """Return a setting of the environment that is a number; `default` if it is not set."""
+    given = os.environ.get(name)
+    if not given:
+        return default
+    try:
+        found = float(given)
+    except ValueError:
+        found = math.nan
+    if not least <= found < math.inf:
+        why, step = f"{given!r} is not a number from {least:g} on", "correct it, or unset it"
+        raise BadSettings("the environment", 0, name, why, step)
+    return found
+
+
+def _text(message: str) -> str:
+    return " ".join(message.split()) or "the connection broke"

@@ -1,0 +1,261 @@
+"""Run locks beyond one machine: a process is a holder, with a lease on the server's clock.
+
+A holder has one row, and one row for each run that it has. A heartbeat renews its lease, and with
+it all its runs. A holder whose lease is over has lost its runs: a partition ends them in that time.
+Whoever takes a run of such a holder removes its row in the same statement, and a heartbeat asks
+afterwards which runs are left: so a holder that wakes up knows what it has lost.
+
+`kill -9` ends them at once. The heartbeat's connection has an advisory lock of the server, which
+the server frees with the connection; a holder without it is gone, whatever its lease says. Its key
+has the start of the server in it: a server that was restarted or promoted has no locks yet, and
+their absence means nothing until the holder is back. Behind a pooler that lends connections per
+transaction such a lock means nothing: there the lease alone decides.
+
+A lock only says who may work on a run. Who did is said by epochs: a holder that was replaced writes
+nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import psycopg
+
+from plait.errors import PlaitError, RunHeld
+from plait.ids import digest
+from plait.store.postgres.connections import ServerConnection, ServerConnections
+from plait.store.process import STORES
+
+LEASE_S = 45.0  # unless PLAIT_STORE_LEASE_S says otherwise; a third of it is between heartbeats
+_LOOK_S = 1.0  # between looks if the connection of the heartbeat is cut
+
+# The key of a holder's advisory lock, in this life of the server.
+_KEY = """hashtextextended(encode({id}, 'hex') ||
+    extract(epoch FROM pg_postmaster_start_time())::text, 0)"""
+_HOLDER_KEY = _KEY.replace("{id}", "h.id")
+_OWN_KEY = f"""
+SELECT own.key, pg_try_advisory_lock(own.key) FROM (
+    SELECT {_KEY.replace("{id}", "$1::bytea")} AS key) AS own"""
+# A holder is there if its lease is not over, and its connection stands.
+_IS_THERE = f"""
+    h.until > clock_timestamp() AND (h.advisory IS DISTINCT FROM {_HOLDER_KEY} OR EXISTS (
+        SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory' AND p.granted
+            AND p.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND p.classid::int8 = (h.advisory >> 32) & 4294967295
+            AND p.objid::int8 = h.advisory & 4294967295 AND p.objsubid = 1))"""
+# The holder that has the run must be the one that this statement has seen: another may have taken
+# it meanwhile.
+_TAKE = f"""
+WITH gone AS (
+    DELETE FROM {{s}}.holder h USING {{s}}.hold old
+    WHERE old.run = $1::bytea AND h.id = old.holder AND NOT ({_IS_THERE}) RETURNING h.id
+)
+INSERT INTO {{s}}.hold AS held (run, holder) VALUES ($1::bytea, $2::bytea)
+ON CONFLICT (run) DO UPDATE SET holder = excluded.holder
+WHERE held.holder IN (SELECT id FROM gone) OR (
+    held.holder = (SELECT old.holder FROM {{s}}.hold old WHERE old.run = $1::bytea)
+    AND NOT EXISTS (SELECT 1 FROM {{s}}.holder h WHERE h.id = held.holder))
+RETURNING holder"""
+_HOLDER = f"""
+SELECT h.name, h.id FROM {{s}}.hold JOIN {{s}}.holder h ON h.id = hold.holder
+WHERE hold.run = $1::bytea AND {_IS_THERE}"""
+_BEAT = """
+INSERT INTO {s}.holder AS old (id, name, until, advisory)
+VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
+ON CONFLICT (id) DO UPDATE SET until = excluded.until, advisory = excluded.advisory"""
+_RUNS = "SELECT run FROM {s}.hold WHERE holder = $1::bytea"
+_GONE = f"""
+DELETE FROM {{s}}.holder h WHERE h.until < clock_timestamp() - interval '1 hour' AND NOT
+({_IS_THERE})"""
+
+
+class RunLocks:
+    """The runs that this process has, in one store."""
+
+    def __init__(self, connections: ServerConnections, schema: str) -> None:
+        self._connections, self._schema = connections, schema
+        self._lease_s = float(os.environ.get("PLAIT_STORE_LEASE_S") or LEASE_S)
+        self._start()
+        STORES.call_in_child(self._start_in_child)
+
+    def _start_in_child(self) -> None:
+        """Begin without runs, and without the parent's connection: it ends with the parent."""
+        if self._line is not None:
+            self._line.forget()
+        self._start()
+
+    def _start(self) -> None:
+        """Begin without runs."""
+        self._guard = threading.RLock()
+        self._holder: bytes | None = None  # None: no row of ours is there
+        self._runs: set[bytes] = set()
+        self._wanted: set[bytes] = set()  # runs that are being taken
+        self._line: ServerConnection | None = None  # the connection of the heartbeat
+        self._advisory: int | None = None  # the lock that it has; None: the lease decides
+        self._stop = threading.Event()
+        self._lease_until = 0.0  # by this process's own clock, which is behind the server's
+
+    def take(self, run: str, session: str) -> RunHold:
+        name = _name_of(run)
+        with self._guard:
+            if name in self._runs | self._wanted:
+                raise RunHeld(session, run, f"this process, {os.getpid()}")
+            self._wanted.add(name)
+        # The server may be away for long: other threads release runs and close stores meanwhile.
+        try:
+            holder = self._holder
+            if holder is None or time.monotonic() > self._lease_until:
+                holder = self._connections.run(self._become_holder)
+            taken = self._connections.run(lambda db, by=holder: self._take(db, name, by))
+            if taken is not None:
+                raise RunHeld(session, run, taken)
+            with self._guard:
+                self._runs.add(name)
+            return RunHold(self, name)
+        finally:
+            with self._guard:
+                self._wanted.discard(name)
+                if self._connections.is_closed:
+                    self.close()
+
+    def release(self, name: bytes) -> None:
+        with self._guard:
+            if self._holder is None:
+                return
+            sql = self._sql("DELETE FROM {s}.hold WHERE run = $1::bytea AND holder = $2::bytea")
+            if name in self._runs:
+                self._runs.discard(name)
+                # On the connection of the heartbeat: the store may be closed. If the server is
+                # away, the lease ends by itself.
+                with suppress(PlaitError, psycopg.Error):
+                    self._standing_line().run(sql, name, self._holder)
+            if self._connections.is_closed and not self._runs | self._wanted:
+                self._leave(self._holder)
+
+    def is_taken(self, run: str) -> bool:
+        name = _name_of(run)
+        sql = self._sql(_HOLDER)
+        return self._connections.run(lambda db: db.row(sql, name)) is not None
+
+    def is_lost(self, name: bytes) -> bool:
+        """True if the lease of this process is over: another process may have taken the run."""
+        # Without the guard: a heartbeat that waits for a server that is away has it.
+        return name not in self._runs or time.monotonic() > self._lease_until
+
+    def close(self) -> None:
+        """Let go of everything when the last run is released: a lock outlives a closed store."""
+        with self._guard:
+            if self._holder is not None and not self._runs | self._wanted:
+                self._leave(self._holder)
+
+    def _leave(self, holder: bytes) -> None:
+        self._stop.set()
+        if self._line is not None:
+            with suppress(psycopg.Error):
+                self._line.run(self._sql("DELETE FROM {s}.holder WHERE id = $1::bytea"), holder)
+            self._line.close()
+        self._line = self._holder = self._advisory = None
+
+    def _take(self, db: ServerConnection, name: bytes, holder: bytes) -> str | None:
+        """Take a run. Returns the name of the holder that has it; None: it is ours."""
+        if db.get(self._sql(_TAKE), name, holder) is not None:
+            return None
+        row = db.row(self._sql(_HOLDER), name)
+        if row is None or row[1] == holder:  # it was let go of meanwhile, or we took it before
+            return None if row is not None else self._take(db, name, holder)
+        return row[0]
+
+    def _become_holder(self, db: ServerConnection) -> bytes:
+        """Make the row of this process, and begin to renew its lease."""
+        new: bytes = db.get("SELECT uuid_send(gen_random_uuid())")
+        with self._guard:
+            if self._holder is None:
+                return self._begin_lease(new)
+            if time.monotonic() > self._lease_until:  # others may have removed the row
+                self._beat(self._holder)
+            return self._holder
+
+    def _begin_lease(self, holder: bytes) -> bytes:
+        self._stop = threading.Event()
+        self._beat(holder)
+        self._holder = holder
+        beats = threading.Thread(
+            target=self._keep_alive, args=(holder, self._stop), name="plait-lease", daemon=True
+        )
+        beats.start()
+        return holder
+
+    def _keep_alive(self, holder: bytes, stop: threading.Event) -> None:
+        beat_s = self._lease_s / 3
+        due = time.monotonic() + beat_s
+        while not stop.wait(min(_LOOK_S, beat_s)):
+            if time.monotonic() < due and not self._is_cut():
+                continue
+            with self._guard:
+                if stop.is_set() or self._holder != holder:
+                    return
+                # The server may be away: the next look tries again, and the lease runs out.
+                with suppress(PlaitError, psycopg.Error):
+                    self._beat(holder)
+                    due = time.monotonic() + beat_s
+
+    def _is_cut(self) -> bool:
+        """True if the connection of the heartbeat broke, or has no lock yet."""
+        line = self._line
+        if line is None or line.has_news():  # nothing was asked: the server ended it
+            return True
+        return self._advisory is None and not line.facts.is_pooled
+
+    def _beat(self, holder: bytes) -> None:
+        """Renew the lease, on the connection that has the advisory lock."""
+        begun = time.monotonic()
+        line = self._standing_line()
+        if self._advisory is None and not line.facts.is_pooled:
+            # A session of ours that the server does not know to be gone may have it still. Then
+            # the lease decides.
+            row = line.row(_OWN_KEY, holder)
+            self._advisory = row[0] if row is not None and row[1] else None
+        name = f"process {os.getpid()} on {socket.gethostname()}"
+        line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
+        self._lease_until = begun + self._lease_s
+        # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
+        self._runs &= {run for (run,) in line.rows(self._sql(_RUNS), holder)}
+        line.run(self._sql(_GONE))
+
+    def _standing_line(self) -> ServerConnection:
+        """Return the connection of the heartbeat, made anew if it broke."""
+        if self._line is not None:
+            try:
+                self._line.get("SELECT 1")
+                return self._line
+            except psycopg.Error:
+                self._line.close()
+                self._line = self._advisory = None
+        self._line = self._connections.connect()
+        return self._line
+
+    def _sql(self, text: str) -> str:
+        return text.replace("{s}", self._schema)
+
+
+class RunHold:
+    """A run that this process has."""
+
+    def __init__(self, locks: RunLocks, name: bytes) -> None:
+        self._locks, self._name = locks, name
+
+    def release(self) -> None:
+        self._locks.release(self._name)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if another process may have the run by now."""
+        return self._locks.is_lost(self._name)
+
+
+def _name_of(run: str) -> bytes:
+    return bytes.fromhex(digest(b"plait/hold/1", run.encode()))

@@ -1,0 +1,72 @@
+"""The work of turns and streams, counted: a turn asks the store little more than a plain run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from plait import Agent, Event, ScriptedModel, Session, Workflow, open_store
+from plait.runtime.attendants import Watch
+from plait.streaming import hear_also, stream_work
+
+
+class Chat(Workflow):
+    def __init__(self) -> None:
+        self.agent = Agent("Repeat.", model=ScriptedModel(lambda at: f"ok {at.messages[-1].text}"))
+
+    def forward(self, session: Session) -> Session:
+        return self.agent(session)
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """The statements that SQLite executes, of all connections that are opened from now on."""
+    found: list[str] = []
+
+    def note(about: dict[str, str]) -> None:
+        found.append(about["sql"])
+
+    def trace(connection: Any) -> None:
+        connection.trace_v2(apsw.SQLITE_TRACE_STMT, note)
+
+    apsw.connection_hooks.append(trace)
+    yield found
+    apsw.connection_hooks.remove(trace)
+
+
+def test_a_turn_takes_few_statements_more_than_a_run(tmp_path: Path, statements: list[str]) -> None:
+    chat, session = Chat(), Session("hello", store=open_store(tmp_path / "store"))
+
+    def count(act: Callable[[Session], Session]) -> int:
+        nonlocal session
+        session = act(session)  # caches are filled
+        statements.clear()
+        session = act(session)
+        return len(statements)
+
+    plain = count(lambda session: chat(session.say("again")))
+    turn = count(lambda session: session.turn("again", chat))
+    # one: no copy of the session into this store is under way. Of the turn's, five: it was not
+    # closed, nor did it move to another store, between the look and the post
+    assert plain <= 61 and turn - plain <= 17, (plain, turn)
+
+
+def test_a_stream_puts_nothing_that_is_not_asked_for() -> None:
+    """Each item that is put wakes the reader's thread."""
+    session = Session("hello", store=open_store("memory:stream-costs"))
+    (event,) = session.events[-1:]
+    assert isinstance(event, Event)
+    for events, items in ((True, [event, event, session]), (False, [session])):
+
+        def work(put: Callable[[Any], object]) -> Session:
+            heard = hear_also(Watch(), put).on_event
+            assert heard is not None and heard is put  # nothing between a run and its only listener
+            heard(event)
+            put(event)
+            return session
+
+        assert list(stream_work(work, lambda: (), events)) == items
