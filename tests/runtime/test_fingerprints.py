@@ -5,10 +5,12 @@ alike.
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -516,3 +518,33 @@ def test_a_seed_gives_one_head_whatever_order_sets_have(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         heads.add(done.stdout)
     assert len(heads) == 1 and len(heads.pop().split()) == 3
+
+
+# ── values that another thread changes ───────────────────────────────────────────────────────
+
+
+class Restless(dict[str, int]):
+    """A dict with attributes, so that both change while they are read."""
+
+
+def test_a_value_that_another_thread_changes_is_read() -> None:
+    items, names, restless = dict[str, int](), set[int](), Restless()
+    over = threading.Event()
+
+    def change() -> None:
+        for number in itertools.cycle(range(50)):
+            if over.is_set():
+                return
+            for table in (items, restless, vars(restless)):
+                if table.pop(str(number), None) is None:
+                    table[str(number)] = number
+            names.symmetric_difference_update({number})
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert len(fingerprint([items, names, restless]).digest) == 64
+    finally:
+        over.set()
+        thread.join()

@@ -133,17 +133,18 @@ class ValueReader:
         return ["list", *[self.read_value(item) for item in value]]
 
     def read_set(self, value: set[Any]) -> Any:
-        return ["set", *self._read_unordered(value)]
+        return ["set", *self._read_unordered(value.copy())]
 
     def read_dict(self, value: Mapping[Any, Any]) -> Any:
         """Read items sorted by key: the order of a dict may come from that of a set."""
+        items = dict(value)  # a copy: another thread may change the dict while it is read
         keys = sorted(
-            [(encode_sorted(self._read_alone(key)), key) for key in value], key=lambda pair: pair[0]
+            [(encode_sorted(self._read_alone(key)), key) for key in items], key=lambda pair: pair[0]
         )
         return [
             "dict",
             *[
-                [encoded.decode(), self.read_value(value[key], label_of(key))]
+                [encoded.decode(), self.read_value(items[key], label_of(key))]
                 for encoded, key in keys
             ],
         ]
@@ -181,7 +182,7 @@ class ValueReader:
             self.read_value(function.__kwdefaults__, "a default"),
             [self._cell(function, *each) for each in closure_of(function)],
             self.read_value(
-                {key: value for key, value in vars(function).items() if key != "__wrapped__"}
+                {key: value for key, value in vars(function).copy().items() if key != "__wrapped__"}
             ),
             self.read_value(getattr(function, "__wrapped__", None), "__wrapped__"),
         ]
@@ -347,7 +348,7 @@ class ValueReader:
             return self._give_up(f"a {cls.__qualname__} belongs to its process")
         if isinstance(value, (set, frozenset)):
             listed = set[Any].__iter__ if set in cls.__mro__ else frozenset[Any].__iter__
-            items = self._read_unordered(listed(cast("Any", value)))
+            items = self._read_unordered(list(listed(cast("Any", value))))
             return [
                 "object",
                 self.read_value(cls),
@@ -382,24 +383,25 @@ class ValueReader:
             reduce = None
         try:
             made = reduce(value) if reduce is not None else value.__reduce_ex__(4)
-        except Exception:  # it cannot be copied, or its own code for that fails
+            if isinstance(made, str):
+                return ["global", type(value).__qualname__, made]
+            function, arguments, *more = made
+            state, items, pairs = (*more, None, None, None)[:3]
+            items = None if items is None else list(items)
+            pairs = None if pairs is None else dict(pairs)
+        except Exception:  # it cannot be copied, its own code fails, or a thread changes it
             return self._give_up(f"the state of a {type(value).__qualname__} cannot be read")
-        if isinstance(made, str):
-            return ["global", type(value).__qualname__, made]
-        function, arguments, *more = made
-        state, items, pairs = (*more, None, None, None)[:3]
         if isinstance(state, dict):
-            state = {
-                key: each for key, each in cast("dict[Any, Any]", state).items() if key != TARGET
-            }
+            fields = cast("dict[Any, Any]", state).copy()
+            state = {key: each for key, each in fields.items() if key != TARGET}
         name: Any = None if function in NEW_OBJECT else self.read_value(function)
         return [
             "object",
             name,
             self.read_value(arguments),
             self.read_value(state),
-            self.read_value(list(items) if items is not None else None),
-            self.read_value(dict(pairs) if pairs is not None else None),
+            self.read_value(items),
+            self.read_value(pairs),
         ]
 
 

@@ -134,7 +134,8 @@ class owned:  # a class, and not a generator, because it is entered at every eff
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in _READERS or not THIS_PROCESS.watches:
+    # The hook outlives this module: at the end of the interpreter its globals are None.
+    if not _READERS or event not in _READERS or not THIS_PROCESS.watches:
         return
     judging = THIS_PROCESS.judging
     if getattr(judging, "busy", False):
