@@ -19,7 +19,6 @@ from plait.store.base import (
     HeadsQuestion,
     Log,
     LogAppend,
-    RunLock,
     Store,
     StoredRecord,
     Unchecked,
@@ -27,6 +26,7 @@ from plait.store.base import (
 from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import LineageSpan
 from plait.store.memory import MemoryStore
+from plait.store.moment import Bell, Notice, RunLock
 from plait.store.postgres.address import (
     check_driver,
     is_postgres,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from plait.store.postgres.migrate import Migrated
 
 __all__ = [
+    "Bell",
     "BlobInfo",
     "Durability",
     "StoreFault",
@@ -57,6 +58,7 @@ __all__ = [
     "LogAppend",
     "MemoryStore",
     "NUMBER_MAX",
+    "Notice",
     "Projection",
     "ReadMark",
     "StoredRecord",

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container
+from typing import cast
 
-from plait.errors import InvalidValue, UnknownKind
+from plait.errors import InvalidValue, TooLarge, UnknownKind
 from plait.event.kinds import KINDS
 from plait.ids import LogId
+
+NAME_SIZE_MAX = 200  # bytes of a topic, a board or a key
+NOTICE_SIZE_MAX = 64 * 1024
+WAIT_S_MAX = 1_000_000.0  # what every way of waiting can take
 
 _KINDS = frozenset(kind.__name__ for kind in KINDS)
 
@@ -69,3 +74,48 @@ def check_own(log: LogId, seq: int, place: int, tip: int) -> None:
         raise InvalidValue(
             "seq", f"{seq!r} is not a place of {log} itself, whose own are {place + 1} to {tip}"
         )
+
+
+def check_runs(runs: object) -> None:
+    """Raise unless these are ids of runs: one text would be taken as many of one letter."""
+    step = "pass a list of run ids"
+    if isinstance(runs, str) or not isinstance(runs, Collection):
+        raise InvalidValue("runs", f"{runs!r} is not a list", step)
+    for run in cast("Collection[object]", runs):
+        if not isinstance(run, str) or not _is_unicode(run):
+            raise InvalidValue("runs", f"{run!r} is not the id of a run", step)
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise unless this can be the name of a topic, a board or a notice."""
+    if not isinstance(name, str) or not name or "\0" in name or not _is_unicode(name):
+        step = "pass a text that is not empty"
+        raise InvalidValue(what, f"{name!r} is not a name", step)
+    if len(name.encode()) > NAME_SIZE_MAX:
+        why = f"{name[:20]!r}… has more than {NAME_SIZE_MAX} bytes"
+        raise InvalidValue(what, why, "pass a shorter name, such as a digest")
+
+
+def check_notice(data: object) -> None:
+    if not isinstance(data, bytes):
+        raise InvalidValue("data", f"a {type(data).__name__} is not bytes", "encode it first")
+    if len(data) > NOTICE_SIZE_MAX:
+        raise TooLarge("the notice", len(data), NOTICE_SIZE_MAX)
+
+
+def check_timeout(timeout_s: object) -> None:
+    if (
+        not isinstance(timeout_s, (int, float))
+        or isinstance(timeout_s, bool)
+        or not 0 <= timeout_s <= WAIT_S_MAX
+    ):
+        raise InvalidValue("timeout_s", f"{timeout_s!r} is not a time to wait", "pass seconds")
+
+
+def _is_unicode(text: str) -> bool:
+    """True if the text has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,9 +1,9 @@
 """The port: the methods of a store, by subject.
 
 A store keeps logs (id, parent, fork place, head), their events, and blobs, and does not know their
-meaning. `Store` is made of five smaller protocols: events, blobs, snapshots, rows and locks. The
-contract that every store has to keep is `plait.testing.StoreContract`; docs/stores.md tells how to
-write one.
+meaning. `Store` is made of seven smaller protocols: events, blobs, snapshots and rows here, locks,
+bells and notices in `moment.py`. The contract that every store has to keep is
+`plait.testing.StoreContract`; docs/stores.md tells how to write one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import Lineage
+from plait.store.moment import LockStore
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
@@ -390,37 +391,6 @@ class RowStore(Protocol):
 
     def rebuild(self, projection: str) -> None:
         """Drop the projection's rows and fold them again from the events."""
-        ...
-
-
-class RunLock(Protocol):
-    """A run that this process has taken: no other process, and no second lock of this one, can.
-
-    It is let go when it is released or the process dies, however that happens. A process that is
-    forked off does not have it.
-    """
-
-    def release(self) -> None:
-        """Let the run go. A second time changes nothing, and a closed store does not matter."""
-        ...
-
-
-class LockStore(Protocol):
-    """Locks of runs: one process at a time has a run."""
-
-    def lock(self, run: str, session: str) -> RunLock:
-        """Take a run for this process, and return its lock. `session` is for the error's text.
-
-        Raises `RunHeld`, which names the holder, if another process has the run, or this one.
-        """
-        ...
-
-    def is_locked(self, run: str) -> bool:
-        """True if a process has the run, be it this one.
-
-        Asking takes nothing: no holder notices it, and a process that takes the run meanwhile gets
-        it. The answer may be out of date when it is returned.
-        """
         ...
 
 

@@ -13,6 +13,7 @@ import fcntl
 import os
 import struct
 import sys
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -49,16 +50,30 @@ class _ProcessLocks:
         with self._guard:
             if (folder, run) in self._locked:
                 raise RunHeld(session, run, _this_process())
-            handle = self._handle(folder)
-            try:
-                _lock_byte(handle, fcntl.F_WRLCK, _offset(run))
-            except (BlockingIOError, PermissionError) as error:
-                raise RunHeld(session, run, _holder(handle, run)) from error
-            except OSError as error:
-                raise StoreFailed(str(folder), f"the run cannot be locked: {error}") from error
-            with suppress(OSError):  # this byte only tells the holder
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(run) + 1)
-            self._locked.add((folder, run))
+            if not self._try_to_take(folder, run):
+                raise RunHeld(session, run, _holder(self._handle(folder), run))
+
+    def take_first(self, folder: Path, runs: Sequence[str]) -> str | None:
+        """Take the first of these runs that no process has, and return it."""
+        with self._guard:
+            for run in runs:
+                if (folder, run) not in self._locked and self._try_to_take(folder, run):
+                    return run
+        return None
+
+    def _try_to_take(self, folder: Path, run: str) -> bool:
+        """Take a run that this process does not have. False: another process has it."""
+        handle = self._handle(folder)
+        try:
+            _lock_byte(handle, fcntl.F_WRLCK, _offset(run))
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError as error:
+            raise StoreFailed(str(folder), f"the run cannot be locked: {error}") from error
+        with suppress(OSError):  # this byte only tells the holder
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(run) + 1)
+        self._locked.add((folder, run))
+        return True
 
     def release(self, folder: Path, run: str) -> None:
         with self._guard:
@@ -70,19 +85,17 @@ class _ProcessLocks:
                 _lock_byte(handle, fcntl.F_UNLCK, _offset(run))
                 fcntl.lockf(handle, fcntl.LOCK_UN, 1, _offset(run) + 1)
 
-    def is_taken(self, folder: Path, run: str) -> bool:
-        """True if this process or another one has the run. Nothing is locked to find out."""
+    def free_runs(self, folder: Path, runs: Collection[str]) -> set[str]:
+        """Return those runs that no process has. Nothing is locked to find out."""
         with self._guard:
-            if (folder, run) in self._locked:
-                return True
+            free = {run for run in runs if (folder, run) not in self._locked}
             try:
                 handle = self._handle(folder, make=False)
+                return {run for run in free if _lock_owner(handle, _offset(run)) is None}
             except FileNotFoundError:  # no run was ever locked here
-                return False
-            try:
-                return _lock_owner(handle, _offset(run)) is not None
+                return free
             except OSError as error:
-                raise StoreFailed(str(folder), f"the run's lock cannot be read: {error}") from error
+                raise StoreFailed(str(folder), f"run locks cannot be read: {error}") from error
 
     def forget(self) -> None:
         """Drop everything in a forked child: the locks are the parent's."""
@@ -116,9 +129,8 @@ STORES.call_in_child(_process.forget)
 class FileLock:
     """A run locked in a store's folder."""
 
-    def __init__(self, folder: Path, run: str, session: str) -> None:
+    def __init__(self, folder: Path, run: str) -> None:
         self._folder, self._run = folder, run
-        _process.take(folder, run, session)
 
     def release(self) -> None:
         _process.release(self._folder, self._run)
@@ -127,7 +139,7 @@ class FileLock:
 class MemoryLock:
     """A run locked in a store in memory; `locked` is the store's table."""
 
-    def __init__(self, locked: set[str], run: str, session: str) -> None:
+    def __init__(self, locked: set[str], run: str, session: str = "") -> None:
         if run in locked:
             raise RunHeld(session, run, _this_process())
         self._locked, self._run = locked, run
@@ -137,9 +149,21 @@ class MemoryLock:
         self._locked.discard(self._run)
 
 
-def is_locked_in(folder: Path, run: str) -> bool:
-    """True if a process has the run of a store in this folder."""
-    return _process.is_taken(folder, run)
+def lock_in(folder: Path, run: str, session: str) -> FileLock:
+    """Lock a run of the store in this folder."""
+    _process.take(folder, run, session)
+    return FileLock(folder, run)
+
+
+def lock_first_in(folder: Path, runs: Sequence[str]) -> tuple[str, FileLock] | None:
+    """Lock the first of these runs that no process has."""
+    run = _process.take_first(folder, runs)
+    return None if run is None else (run, FileLock(folder, run))
+
+
+def free_runs_in(folder: Path, runs: Collection[str]) -> set[str]:
+    """Return those runs of the store in this folder that no process has."""
+    return _process.free_runs(folder, runs)
 
 
 def _this_process() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from plait.store.arguments import (
     check_limit,
     check_own,
     check_place,
+    check_runs,
 )
 from plait.store.base import Durability, Unchecked
 from plait.store.blobs import check_size
@@ -152,6 +153,17 @@ class MemoryStore(MemoryEvents):
     def is_locked(self, run: str) -> bool:
         with self._open():
             return run in self._locked
+
+    def lock_first(self, runs: Sequence[str]) -> tuple[str, MemoryLock] | None:
+        check_runs(runs)
+        with self._open():
+            run = next((run for run in runs if run not in self._locked), None)
+            return None if run is None else (run, MemoryLock(self._locked, run))
+
+    def free_runs(self, runs: Collection[str]) -> set[str]:
+        check_runs(runs)
+        with self._open():
+            return set(runs) - self._locked
 
     # ── the store as a whole ─────────────────────────────────────────────────────────────────
 

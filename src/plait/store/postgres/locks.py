@@ -21,6 +21,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 import psycopg
@@ -60,6 +61,51 @@ WHERE held.holder IN (SELECT id FROM gone) OR (
     held.holder = (SELECT old.holder FROM {{s}}.hold old WHERE old.run = $1::bytea)
     AND NOT EXISTS (SELECT 1 FROM {{s}}.holder h WHERE h.id = held.holder))
 RETURNING holder"""
+# Holders that are there, of some runs: the server's locks are listed once, for all holders.
+_THERE = f"""
+advisory AS MATERIALIZED (
+    SELECT (p.classid::int8 << 32) | p.objid::int8 AS key FROM pg_locks p
+    WHERE p.locktype = 'advisory' AND p.granted AND p.objsubid = 1
+        AND p.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+),
+there AS MATERIALIZED (
+    SELECT h.id FROM {{s}}.holder h
+    WHERE h.id IN (SELECT old.holder FROM {{s}}.hold old WHERE old.run = ANY($1::bytea[]))
+        AND h.until > clock_timestamp() AND (h.advisory IS DISTINCT FROM {_HOLDER_KEY}
+            OR h.advisory IN (SELECT key FROM advisory))
+)"""
+# A caller that is about to take a run has a lock of its transaction on it: others at the same
+# moment pass on to the next run, and do not wait. The conditions of the INSERT are those of _TAKE.
+_TAKE_FIRST = f"""
+WITH {_THERE},
+free AS MATERIALIZED (
+    SELECT asked.run, old.holder
+    FROM unnest($1::bytea[]) WITH ORDINALITY AS asked (run, n)
+        LEFT JOIN {{s}}.hold old ON old.run = asked.run
+    WHERE old.holder IS NULL OR (
+        old.holder <> $2::bytea AND old.holder NOT IN (SELECT id FROM there))
+    ORDER BY asked.n
+),
+first AS MATERIALIZED (
+    SELECT run, holder FROM free
+    WHERE pg_try_advisory_xact_lock(hashtextextended(encode(run, 'hex') || $3::text, 11)) LIMIT 1
+),
+gone AS (
+    DELETE FROM {{s}}.holder h USING first
+    WHERE h.id = first.holder AND NOT ({_IS_THERE}) RETURNING h.id
+),
+taken AS (
+    INSERT INTO {{s}}.hold AS held (run, holder) SELECT run, $2::bytea FROM first
+    ON CONFLICT (run) DO UPDATE SET holder = excluded.holder
+    WHERE held.holder IN (SELECT id FROM gone) OR (
+        held.holder = (SELECT holder FROM first)
+        AND NOT EXISTS (SELECT 1 FROM {{s}}.holder h WHERE h.id = held.holder))
+    RETURNING run
+)
+SELECT (SELECT run FROM taken) FROM first"""
+_TAKEN = f"""
+WITH {_THERE} SELECT old.run FROM {{s}}.hold old
+WHERE old.run = ANY($1::bytea[]) AND old.holder IN (SELECT id FROM there)"""
 _HOLDER = f"""
 SELECT h.name, h.id FROM {{s}}.hold JOIN {{s}}.holder h ON h.id = hold.holder
 WHERE hold.run = $1::bytea AND {_IS_THERE}"""
@@ -68,6 +114,7 @@ INSERT INTO {s}.holder AS old (id, name, until, advisory)
 VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
 ON CONFLICT (id) DO UPDATE SET until = excluded.until, advisory = excluded.advisory"""
 _RUNS = "SELECT run FROM {s}.hold WHERE holder = $1::bytea"
+_DROP = "DELETE FROM {s}.hold WHERE run = ANY($1::bytea[]) AND holder = $2::bytea"
 _GONE = f"""
 DELETE FROM {{s}}.holder h WHERE h.until < clock_timestamp() - interval '1 hour' AND NOT
 ({_IS_THERE})"""
@@ -91,6 +138,7 @@ class RunLocks:
     def _start(self) -> None:
         """Begin without runs."""
         self._guard = threading.RLock()
+        self._turn = threading.Lock()  # one thread at a time takes the first of many runs
         self._holder: bytes | None = None  # None: no row of ours is there
         self._runs: set[bytes] = set()
         self._wanted: set[bytes] = set()  # runs that are being taken
@@ -101,15 +149,13 @@ class RunLocks:
 
     def take(self, run: str, session: str) -> RunHold:
         name = _name_of(run)
-        with self._guard:
+        with self._turn, self._guard:
             if name in self._runs | self._wanted:
                 raise RunHeld(session, run, f"this process, {os.getpid()}")
             self._wanted.add(name)
         # The server may be away for long: other threads release runs and close stores meanwhile.
         try:
-            holder = self._holder
-            if holder is None or time.monotonic() > self._lease_until:
-                holder = self._connections.run(self._become_holder)
+            holder = self._standing_holder()
             taken = self._connections.run(lambda db, by=holder: self._take(db, name, by))
             if taken is not None:
                 raise RunHeld(session, run, taken)
@@ -117,22 +163,65 @@ class RunLocks:
                 self._runs.add(name)
             return RunHold(self, name)
         finally:
+            self._end_taking({name})
+
+    def take_first(self, runs: Sequence[str]) -> tuple[str, RunHold] | None:
+        """Take the first of these runs that no holder has, by one statement."""
+        asked = {_name_of(run): run for run in runs}
+        # A row says which process has a run, and not which thread: so these take turns.
+        with self._turn:
             with self._guard:
-                self._wanted.discard(name)
-                if self._connections.is_closed:
-                    self.close()
+                names = [name for name in asked if name not in self._runs | self._wanted]
+                self._wanted.update(names)
+            try:
+                name = self._take_one_of(names) if names else None
+                if name is None:
+                    return None
+                with self._guard:
+                    self._runs.add(name)
+                return asked[name], RunHold(self, name)
+            finally:
+                self._end_taking(names)
+
+    def free_runs(self, runs: Collection[str]) -> set[str]:
+        asked = {_name_of(run): run for run in runs}
+        if not asked:
+            return set()
+        sql, names = self._sql(_TAKEN), list(asked)
+        taken = {name for (name,) in self._connections.run(lambda db: db.rows(sql, names))}
+        return {asked[name] for name in asked.keys() - taken if self.is_lost(name)}
+
+    def _take_one_of(self, names: Sequence[bytes]) -> bytes | None:
+        holder, sql = self._standing_holder(), self._sql(_TAKE_FIRST)
+        while True:
+            row = self._connections.run(lambda db: db.row(sql, list(names), holder, self._schema))
+            if row is None or row[0] is not None:
+                return None if row is None else row[0]
+            # Another holder has committed while the statement ran: the next one sees it.
+
+    def _standing_holder(self) -> bytes:
+        """Return the holder that this process is, with a lease that is not over."""
+        holder = self._holder
+        if holder is None or time.monotonic() > self._lease_until:
+            holder = self._connections.run(self._become_holder)
+        return holder
+
+    def _end_taking(self, names: Iterable[bytes]) -> None:
+        with self._guard:
+            self._wanted.difference_update(names)
+            if self._connections.is_closed:
+                self.close()
 
     def release(self, name: bytes) -> None:
         with self._guard:
             if self._holder is None:
                 return
-            sql = self._sql("DELETE FROM {s}.hold WHERE run = $1::bytea AND holder = $2::bytea")
             if name in self._runs:
                 self._runs.discard(name)
                 # On the connection of the heartbeat: the store may be closed. If the server is
-                # away, the lease ends by itself.
+                # away, a later heartbeat drops the row, or the lease ends by itself.
                 with suppress(PlaitError, psycopg.Error):
-                    self._standing_line().run(sql, name, self._holder)
+                    self._standing_line().run(self._sql(_DROP), [name], self._holder)
             if self._connections.is_closed and not self._runs | self._wanted:
                 self._leave(self._holder)
 
@@ -223,7 +312,11 @@ class RunLocks:
         line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
         self._lease_until = begun + self._lease_s
         # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
-        self._runs &= {run for (run,) in line.rows(self._sql(_RUNS), holder)}
+        found = {run for (run,) in line.rows(self._sql(_RUNS), holder)}
+        self._runs &= found
+        # Rows that no thread has: the answer to their statement was lost with a connection.
+        if left := found - self._runs - self._wanted:
+            line.run(self._sql(_DROP), list(left), holder)
         line.run(self._sql(_GONE))
 
     def _standing_line(self) -> ServerConnection:

@@ -6,12 +6,12 @@ folded behind, by those who read them (`fold.py`). The tables are made by `plait
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
 from plait.ids import LogId, Source
-from plait.store.arguments import check_durability
+from plait.store.arguments import check_durability, check_runs
 from plait.store.base import Durability, Unchecked
 from plait.store.postgres.address import check_bucket_client, parse_address
 from plait.store.postgres.checks import (
@@ -76,6 +76,14 @@ class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots):
 
     def is_locked(self, run: str) -> bool:
         return self._locks.is_taken(run)
+
+    def lock_first(self, runs: Sequence[str]) -> tuple[str, RunHold] | None:
+        check_runs(runs)
+        return self._locks.take_first(runs)
+
+    def free_runs(self, runs: Collection[str]) -> set[str]:
+        check_runs(runs)
+        return self._locks.free_runs(runs)
 
     def set_durability(self, durability: Literal["full", "async"]) -> None:
         self.durability = durability

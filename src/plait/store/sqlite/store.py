@@ -8,7 +8,7 @@ other writes of the same moment (`commit.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -21,9 +21,10 @@ from plait.errors import (
 from plait.ids import LogId, Source
 from plait.store.arguments import (
     check_durability,
+    check_runs,
 )
 from plait.store.base import Durability, Unchecked
-from plait.store.locks import FileLock, is_locked_in
+from plait.store.locks import FileLock, free_runs_in, lock_first_in, lock_in
 from plait.store.process import STORES
 from plait.store.projection import Projection
 from plait.store.sqlite.checks import (
@@ -93,10 +94,18 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
         self.attach(projections)
 
     def lock(self, run: str, session: str) -> FileLock:
-        return FileLock(self._folder, run, session)
+        return lock_in(self._folder, run, session)
 
     def is_locked(self, run: str) -> bool:
-        return is_locked_in(self._folder, run)
+        return not free_runs_in(self._folder, (run,))
+
+    def lock_first(self, runs: Sequence[str]) -> tuple[str, FileLock] | None:
+        check_runs(runs)
+        return lock_first_in(self._folder, runs)
+
+    def free_runs(self, runs: Collection[str]) -> set[str]:
+        check_runs(runs)
+        return free_runs_in(self._folder, runs)
 
     @property
     def folder(self) -> Path:

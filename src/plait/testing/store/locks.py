@@ -6,17 +6,17 @@ import os
 import signal
 import sys
 import time
-import warnings
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from threading import Event, Thread
+from typing import Any
 
-from plait.errors import RunHeld
+from plait.errors import InvalidValue, RunHeld
 from plait.store import Store
 from plait.testing.store.durable import DurablePart
+from plait.testing.store.processes import fork_all, fork_process
 from plait.testing.writing import Opened, check_refused
 
 _LOCKS = 300
+_RACERS = 8
 _PATIENCE_S = 10.0  # a server may take a moment to notice that a client has died
 
 
@@ -77,7 +77,7 @@ class LockContract(DurablePart):
         locking = Thread(target=lock)
         locking.start()
         try:
-            with _fork_process(ask) as (_, answers):
+            with fork_process(ask) as (_, answers):
                 assert answers == "both"
         finally:
             done.set()
@@ -107,25 +107,116 @@ class LockContract(DurablePart):
             return
         store = opened()
         lock = store.lock("run-1", "s")
-        with _fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
+        with fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
             assert "process" in holder
             if sys.platform == "linux":
                 assert str(os.getpid()) in holder
         lock.release()
-        with _fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
+        with fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
             assert holder == "nobody"
 
     def test_a_lock_dies_with_its_process(self, opened: Opened) -> None:
         if not self.durable:
             return
         store = opened()
-        with _fork_process(lambda: str(opened().lock("run-1", "s"))) as (process, _):
+        with fork_process(lambda: str(opened().lock("run-1", "s"))) as (process, _):
             assert store.is_locked("run-1")
             os.kill(process, signal.SIGKILL)
             end = time.monotonic() + _PATIENCE_S
             while store.is_locked("run-1") and time.monotonic() < end:
                 time.sleep(0.01)
             assert not store.is_locked("run-1")
+            assert store.free_runs(["run-1"]) == {"run-1"}
+
+    def test_the_first_free_run_is_locked(self, opened: Opened) -> None:
+        store = opened()
+        held = store.lock("run-2", "s")
+        runs = ["run-3", "run-2", "run-1", "run-3"]
+        assert store.free_runs(runs) == {"run-1", "run-3"}
+        first, second = store.lock_first(runs), store.lock_first(runs)
+        assert first is not None and second is not None
+        assert (first[0], second[0]) == ("run-3", "run-1"), "in their order, past the taken one"
+        assert store.lock_first(runs) is None and store.lock_first([]) is None
+        assert store.free_runs(runs) == store.free_runs([]) == set()
+        with check_refused(RunHeld, store):
+            store.lock("run-1", "s")
+        held.release()
+        first[1].release()
+        assert store.free_runs(runs) == {"run-2", "run-3"}
+        store.lock("run-3", "s").release()
+        second[1].release()
+        second[1].release()
+        assert not store.is_locked("run-1")
+
+    def test_asking_for_free_runs_takes_nothing(self, opened: Opened) -> None:
+        store = opened()
+        assert store.free_runs({"run-1", "run-2"}) == {"run-1", "run-2"}
+        lock = store.lock("run-1", "s")
+        for _ in range(3):
+            assert store.free_runs({"run-1", "run-2"}) == {"run-2"}
+        lock.release()
+
+    def test_odd_runs_are_refused(self, opened: Opened) -> None:
+        store, odd = opened(), list[Any](["run-1", None, 3, [b"run-1"], [None], ["\ud800"]])
+        for runs in odd:
+            with check_refused(InvalidValue, store):
+                store.lock_first(runs)
+            with check_refused(InvalidValue, store):
+                store.free_runs(runs)
+
+    def test_threads_that_race_get_different_runs(self, opened: Opened) -> None:
+        store, runs = opened(), [f"run-{i}" for i in range(50)]
+        taken = list[str]()
+
+        def take() -> None:
+            while (found := store.lock_first(runs)) is not None:
+                taken.append(found[0])
+
+        threads = [Thread(target=take) for _ in range(_RACERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(taken) == sorted(runs)
+        assert store.free_runs(runs) == set()
+
+    def test_processes_that_race_get_different_runs(self, opened: Opened) -> None:
+        if not self.durable:
+            return
+        runs = [f"run-{i}" for i in range(50)]
+
+        def take() -> str:
+            other, taken = opened(), list[str]()
+            while (found := other.lock_first(runs)) is not None:
+                taken.append(found[0])
+            return " ".join(taken)
+
+        with fork_all(_RACERS, take) as answers:
+            assert sorted(" ".join(answers).split()) == sorted(runs)
+            assert opened().free_runs(runs) == set()
+
+    def test_the_runs_of_a_killed_process_are_taken(self, opened: Opened) -> None:
+        if not self.durable:
+            return
+        store, runs = opened(), ["run-1", "run-2", "run-3"]
+        held = store.lock("run-2", "s")
+
+        def take() -> str:
+            other = opened()
+            return f"{other.lock_first(runs)} {other.lock_first(runs)} {other.lock_first(runs)}"
+
+        with fork_process(take) as (process, text):
+            assert "run-1" in text and "run-3" in text and text.endswith("None")
+            assert store.lock_first(runs) is None
+            os.kill(process, signal.SIGKILL)
+            found, end = list[str](), time.monotonic() + _PATIENCE_S
+            while len(found) < 2 and time.monotonic() < end:
+                if (lock := store.lock_first(runs)) is not None:
+                    found.append(lock[0])
+                else:
+                    time.sleep(0.01)
+            assert found == ["run-1", "run-3"]
+        held.release()
 
     def test_a_forked_child_does_not_have_its_parents_run(self, opened: Opened) -> None:
         if not self.durable:
@@ -137,9 +228,9 @@ class LockContract(DurablePart):
             lock.release()
             return _holder(store, "run-1")
 
-        with _fork_process(release_and_ask) as (_, holder):
+        with fork_process(release_and_ask) as (_, holder):
             assert "process" in holder
-        with _fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
+        with fork_process(lambda: _holder(opened(), "run-1")) as (_, holder):
             assert "process" in holder, "the end of a child frees nothing of its parent's"
         lock.release()
 
@@ -151,35 +242,3 @@ def _holder(store: Store, run: str) -> str:
     except RunHeld as error:
         return error.holder
     return "nobody"
-
-
-@contextmanager
-def _fork_process(work: Callable[[], str]) -> Generator[tuple[int, str]]:
-    """Do some work in a forked process, which stays until the block ends.
-
-    Gives the id of the process, and the text that the work returned.
-    """
-    answer, answering = os.pipe()
-    staying, stay = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads of the test may run
-        process = os.fork()
-    if process == 0:
-        os.close(stay)
-        try:
-            text = work()
-        except BaseException as error:
-            text = repr(error)
-        os.write(answering, text.encode())
-        os.close(answering)
-        os.read(staying, 1)  # until the parent closes its end, or dies
-        os._exit(0)
-    os.close(answering)
-    os.close(staying)
-    try:
-        with open(answer, encoding="utf-8") as file:
-            text = file.read()
-        yield process, text
-    finally:
-        os.close(stay)
-        os.waitpid(process, 0)
