@@ -9,10 +9,11 @@ from typing import Any
 
 from plait.event import Event
 from plait.memory.rows import MemoryRows
+from plait.session.ask_rows import InboxRows
 from plait.session.copy_rows import CopyRows
 from plait.session.effect_rows import EffectRows
 from plait.session.graph_rows import GraphRows
-from plait.session.rows import InboxRows, SessionRows
+from plait.session.rows import SessionRows
 from plait.session.turn_rows import TurnRows
 from plait.store import Projection, Store
 from plait.store.plain_rows import RowsInMemory

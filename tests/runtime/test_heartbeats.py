@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from plait import Agent, Session, ToolCall, Workflow, heartbeat, resume, tool
-from plait.calls.backoff import WAIT_S_MAX, backoff_s
 from plait.errors import BadTool, ToolFailed
 from plait.event import kinds as k
 from plait.model.base import OutputDelta
@@ -21,6 +20,7 @@ from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.heartbeats import Heart
 from plait.runtime.invoke import invoke
 from plait.runtime.waits import Pause
+from plait.session.backoff import WAIT_S_MAX, backoff_s
 from tests.support import RAN, assert_replays, bodies, scripted_model
 
 

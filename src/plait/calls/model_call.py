@@ -29,11 +29,11 @@ from plait.calls.actions import (
     RetryAfter,
     Settled,
 )
-from plait.calls.backoff import backoff_s
 from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Failure
 from plait.journal.standing import Standing
+from plait.session.backoff import backoff_s
 
 PROCESS_ENDED = "ProcessEnded"  # the failure of an ask that was lost with its process
 _ASKED, _FAILED = k.ModelAsked.__name__, k.ModelFailed.__name__

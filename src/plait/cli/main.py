@@ -11,6 +11,7 @@ from plait.cli.bisecting import bisect_command
 from plait.cli.branching import fork, merge, rewind
 from plait.cli.chat import chat_command
 from plait.cli.check import check_command
+from plait.cli.cluster import cluster
 from plait.cli.copying import copy_command
 from plait.cli.cost import cost
 from plait.cli.debugging import debug_command
@@ -32,6 +33,7 @@ from plait.cli.tail import tail
 from plait.cli.tracing import diff_command, graph, influence, why
 from plait.cli.verifying import verify_command
 from plait.cli.whatif import whatif_command
+from plait.cli.workers import submit_command, worker_command
 from plait.cli.writing import (
     archive,
     close,
@@ -77,6 +79,7 @@ SECTIONS: dict[str, list[click.Command]] = {
         debug_command,
         grant,
     ],
+    "Cluster": [submit_command, worker_command, cluster],
     "Look": [ls, runs, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command, bisect_command],
     "Memory": [memory],

@@ -8,6 +8,7 @@
     │   ├── DuplicateKey         an object names the same key twice
     │   ├── MalformedJson        not JSON at all
     │   ├── NotCanonical         JSON, but not the one spelling that is hashed
+    │   ├── NotPortable          a workflow that no other process could find or make
     │   ├── UnknownKind          an event kind this Plait does not know
     │   ├── UnknownVersion       a body version this Plait does not know
     │   └── EndsAgree            both ends of a bisection are good, or both are bad
@@ -29,6 +30,10 @@
     │   ├── RunOpen              a run of it is open, and has not ended
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
+    │   ├── QueueFull            a project has as many runs in the queue as it may
+    │   ├── TaskFailed           a submitted run failed, and is not tried again
+    │   ├── TaskCancelled        a submitted run was cancelled
+    │   ├── TaskPending          a submitted run did not end in the time that its caller waits
     │   ├── TurnFailed           a turn that another process took has no answer
     │   ├── KeyTaken             another message was sent under the key of a turn
     │   ├── NothingToResume      no run of it waits to be taken up again
@@ -47,6 +52,9 @@
     │   ├── MayNotApprove        the asking principal and agents cannot give the answer
     │   ├── BypassRefused        a run's code went around the session, and may not
     │   └── NotASession          a workflow was given, or gave, something else
+    ├── WorkerError              workers of a cluster
+    │   ├── WorkerNameTaken      another worker of that name serves the store
+    │   └── UnknownWorker        no worker of that name serves the store
     ├── MemoryFault              memories
     │   ├── UnknownMemory        no such memory, or none that the reader may see
     │   ├── AmbiguousMemory      several ids begin like that
@@ -144,6 +152,16 @@ from __future__ import annotations
 from plait.errors.base import (
     PlaitError,
     hide_with,
+)
+from plait.errors.clusters import (
+    NotPortable,
+    QueueFull,
+    TaskCancelled,
+    TaskFailed,
+    TaskPending,
+    UnknownWorker,
+    WorkerError,
+    WorkerNameTaken,
 )
 from plait.errors.effects import (
     BranchFailed,
@@ -301,6 +319,14 @@ from plait.errors.stores import (
 )
 
 __all__ = (
+    "NotPortable",
+    "QueueFull",
+    "TaskCancelled",
+    "TaskFailed",
+    "TaskPending",
+    "UnknownWorker",
+    "WorkerError",
+    "WorkerNameTaken",
     "LeavesRecord",
     "AlreadyAnswered",
     "AmbiguousMemory",

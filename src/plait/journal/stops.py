@@ -33,6 +33,12 @@ class Parked(Stop):
         super().__init__(why)
 
 
+class LetGo(Stop):
+    """The process lets the run go before its next effect, and writes nothing about it: a worker is
+    drained. The run is open, and another process takes it up.
+    """
+
+
 class Halted(Stop):
     """The run goes on no further in this process, and nothing more is written: `error` says why.
 

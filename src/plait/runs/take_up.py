@@ -38,7 +38,7 @@ from plait.session.moves import check_arrived, check_moved
 from plait.session.pauses import check_not_paused, is_paused
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.value import core_of, reload
-from plait.store import Store
+from plait.store import RunLock, Store
 from plait.workflow import Workflow, acall_again, call_again
 
 
@@ -53,11 +53,13 @@ def resume_run(
     accept: str | None = None,
     *,
     lifts_pause: bool = True,
+    claimed: ClaimedRun | None = None,
 ) -> Session:
     """Go on with the last run of a session, with this waiter for models, tools and pauses.
 
     `on_start` is called with the run before the run writes anything. `lifts_pause`: this is a wish
-    that a paused session go on; else WrongStatus is raised for one.
+    that a paused session go on; else WrongStatus is raised for one. `claimed`: a worker has its
+    lock already.
     """
     difference: ReplayDiverged | None = None
     while True:
@@ -72,7 +74,9 @@ def resume_run(
             accept,
             difference,
             lifts_pause=lifts_pause,
+            claimed=claimed,
         )
+        claimed = None
         if not isinstance(taken, TakenRun):
             return taken
         try:
@@ -133,6 +137,14 @@ class TakenRun(NamedTuple):
     start: Session  # the value at which the program started
 
 
+class ClaimedRun(NamedTuple):
+    """A run that a worker of a cluster has locked, and the words for the record."""
+
+    run: str
+    lock: RunLock
+    claim: k.Claim
+
+
 def take_run(
     session: Session,
     workflow: Workflow | None,
@@ -145,68 +157,83 @@ def take_run(
     difference: ReplayDiverged | None = None,
     *,
     lifts_pause: bool = True,
+    claimed: ClaimedRun | None = None,
 ) -> TakenRun | Session:
     """Make this process the holder of the last run of a session. A session: the run is over.
 
     `accept` is the reason to go on with a changed program, and `difference` one that came up while
-    the run went on with it.
+    the run went on with it. The lock of a `claimed` run is released if the run is not taken.
     """
     lift = _lift_pause if lifts_pause else _check_not_paused
-    if accept is not None:
-        check_reason(accept)
-    session = root_session(outside(session).reload())
+    lock = claimed.lock if claimed is not None else None
+    claim = claimed.claim if claimed is not None else None
+    recorded: RecordedRun | None = None
+    try:
+        if accept is not None:
+            check_reason(accept)
+        session = root_session(outside(session).reload())
+        recorded = _open_run(session, accept)
+        if recorded is None:
+            return lift(session)
+        check_workflow(workflow)
+        call = find_program_call(session, recorded, workflow, args, kwargs)
+        if is_going_on(recorded.id):
+            raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
+        if claimed is not None and claimed.run != recorded.id:
+            raise NothingToResume(session.short, "another run was started in it meanwhile")
+        if lock is None:
+            lock = store_at(session.store).lock(recorded.id, session.short)
+        change = None
+        if accept is not None:
+            change = find_change(session, recorded, call, difference)
+        run, start = _take_up(
+            lift(session), recorded, watch, waiter, on_start, change, accept or "", claim
+        )
+        run.lock, lock = lock, None  # from now on the run releases it
+        return TakenRun(call, run, start)
+    # the log has changed since it was read: another process took the run first, or ended it
+    except StaleEpoch:
+        pass
+    finally:
+        if lock is not None:
+            lock.release()
+    now = last_run(session.reload())
+    if now is not None and recorded is not None and now.id == recorded.id:
+        body = now.last.body
+        if isinstance(body, k.RunResumed):
+            raise RunHeld(session.short, recorded.id, body.holder) from None
+    return take_run(
+        session,
+        workflow,
+        args,
+        kwargs,
+        watch,
+        waiter,
+        on_start,
+        accept,
+        difference,
+        lifts_pause=lifts_pause,
+    )
+
+
+def _open_run(session: Session, accept: str | None) -> RecordedRun | None:
+    """Return the last run of a session. None: it is finished. Raises if it cannot be resumed."""
     check_moved(core_of(session), "be resumed")
     check_arrived(store_at(session.store), [session.id])
     recorded = last_run(session)
     if recorded is None:
         raise NothingToResume(session.short, "no run was ever started in it")
-    if recorded.is_finished and accept is not None:
-        raise NothingToAccept(session.short, recorded.id, is_finished=True)
     if recorded.is_finished:
-        return lift(session)
-    check_workflow(workflow)
+        if accept is not None:
+            raise NothingToAccept(session.short, recorded.id, is_finished=True)
+        return None
     ended = recorded.last.body
     if isinstance(ended, k.RunCancelled) and ended.by:
         raise NothingToResume(
             session.short, f"{ended.by} cancelled its run", "start another: workflow(session)"
         )
     check_start_stands(session, recorded)
-    call = find_program_call(session, recorded, workflow, args, kwargs)
-    if is_going_on(recorded.id):
-        raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
-    lock = store_at(session.store).lock(recorded.id, session.short)
-    try:
-        change = None
-        if accept is not None:
-            change = find_change(session, recorded, call, difference)
-        run, start = _take_up(
-            lift(session), recorded, watch, waiter, on_start, change, accept or ""
-        )
-        run.lock = lock
-    # the log has changed since it was read: another process took the run first, or ended it
-    except StaleEpoch:
-        lock.release()
-        now = last_run(session.reload())
-        if now is not None and now.id == recorded.id:
-            body = now.last.body
-            if isinstance(body, k.RunResumed):
-                raise RunHeld(session.short, recorded.id, body.holder) from None
-        return take_run(
-            session,
-            workflow,
-            args,
-            kwargs,
-            watch,
-            waiter,
-            on_start,
-            accept,
-            difference,
-            lifts_pause=lifts_pause,
-        )
-    except BaseException:
-        lock.release()
-        raise
-    return TakenRun(call, run, start)
+    return recorded
 
 
 def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
@@ -235,6 +262,7 @@ def _take_up(
     on_start: Callable[[Run], None] | None,
     change: Change | None,
     reason: str,
+    claim: k.Claim | None,
 ) -> tuple[Run, Session]:
     """Make this process the holder of a run, and read the recording.
 
@@ -249,7 +277,7 @@ def _take_up(
     if on_start is not None:
         on_start(run)
     run.journal.fence.hold(recorded.epoch)
-    write_resumed(run, store, session.id, times)
+    write_resumed(run, store, session.id, times, claim=claim)
     run.journal.fence.hold(recorded.epoch + 1)
     informed = set[LogId]()
     while new := [log for log in unmerged_branches(session, run.id) if log not in informed]:
@@ -270,12 +298,20 @@ def _take_up(
     return run, start
 
 
-def write_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool = False) -> None:
+def write_resumed(
+    run: Run,
+    store: Store,
+    log: LogId,
+    times: int,
+    *,
+    branch: bool = False,
+    claim: k.Claim | None = None,
+) -> None:
     """Write to a log of the run that it has a new holder.
 
     Once this is in its root, the old holder can write no more.
     """
-    drafts = [Draft(k.RunResumed(run.holder, times, branch), Act(run.taker, "program"))]
+    drafts = [Draft(k.RunResumed(run.holder, times, branch, claim), Act(run.taker, "program"))]
     end = store.log(log)
     if run.journal.on_write is not None:
         run.journal.on_write("before", drafts)

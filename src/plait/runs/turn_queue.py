@@ -39,10 +39,10 @@ from plait.runtime.names import import_path
 from plait.runtime.process import THIS_PROCESS
 from plait.runtime.run import Run
 from plait.session import Session
+from plait.session.ask_rows import InboxRows
 from plait.session.moves import check_may
 from plait.session.pauses import is_paused
 from plait.session.ports import store_at
-from plait.session.rows import InboxRows
 from plait.session.status import has_left_turns
 from plait.session.turn_rows import queued_turns, run_of_turn
 from plait.session.value import core_of, open_run_of, reload

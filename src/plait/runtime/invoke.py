@@ -275,21 +275,25 @@ def enter(call: Invocation) -> EnteredCall:
     run = run_of(session)
     is_outermost = run is None or run is call.resumed
     if run is None:
-        started = k.RunStarted(
-            call.workflow,
-            forward_arguments(call.args, call.kwargs) if call.args or call.kwargs else None,
-            source_revision(call.source) if call.source is not None else "",
-            {**dict(environment_facts()), **call.environment},
-            call.turn.id if call.turn is not None else None,
-            getattr(call.node, "version", ""),
-        )
-        run, session = start_run(session, started, call.watch, call.waiter, call.turn)
+        run, session = start_run(session, run_start(call), call.watch, call.waiter, call.turn)
     try:
         return _begin_call(call, run, session, setup, is_outermost=is_outermost)
     except BaseException:
         if is_outermost:
             let_go(run)
         raise
+
+
+def run_start(call: Invocation) -> k.RunStarted:
+    """Return the first event of the run that a call begins."""
+    return k.RunStarted(
+        call.workflow,
+        forward_arguments(call.args, call.kwargs) if call.args or call.kwargs else None,
+        source_revision(call.source) if call.source is not None else "",
+        {**dict(environment_facts()), **call.environment},
+        call.turn.id if call.turn is not None else None,
+        getattr(call.node, "version", ""),
+    )
 
 
 def _begin_call(

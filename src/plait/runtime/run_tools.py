@@ -9,7 +9,6 @@ from typing import Any, cast
 import msgspec
 
 from plait import inside
-from plait.calls.backoff import WAIT_S_MAX, backoff_s
 from plait.calls.tool_call import SERVICE, STOPPED, ToolCallState
 from plait.errors import InvalidInput, UnknownBlob
 from plait.event import kinds as k
@@ -38,6 +37,7 @@ from plait.runtime.spend import afford_tool
 from plait.runtime.unwritten import Unwritten
 from plait.runtime.waits import Done, Job, Launch, Next, Pause, Wait
 from plait.session import Session
+from plait.session.backoff import WAIT_S_MAX, backoff_s
 from plait.session.content import Loose, contents, pack
 from plait.session.origins import ORDINARY
 from plait.session.ports import Act, Draft

@@ -14,7 +14,7 @@ from threading import Lock, current_thread, main_thread
 from plait.ids import LogId
 from plait.inside import Stop
 from plait.journal.journal import Journal
-from plait.journal.stops import Cancelled, Parked
+from plait.journal.stops import Cancelled, LetGo, Parked
 
 
 class StopList:
@@ -27,13 +27,22 @@ class StopList:
         self._numbers = count()
         self._raised: dict[LogId, Stop] = {}  # by log: the first stop that its code has to let pass
         self.is_interrupted = False  # True: by Ctrl-C
+        self.is_let_go = False  # True: another process is to take the run up
 
     def interrupt(self) -> None:
         """Stop all branches for good. A signal handler calls this, so it takes no lock."""
         self.is_interrupted = True
 
+    def let_go(self) -> None:
+        """Stop all branches before their next effects, and leave the run to another process."""
+        self.is_let_go = True
+
     def check_interrupt(self) -> None:
-        """Raise if Ctrl-C has stopped the run: KeyboardInterrupt where Python raises it, too."""
+        """Raise if Ctrl-C has stopped the run: KeyboardInterrupt where Python raises it, too. Raise
+        if the run is let go of.
+        """
+        if self.is_let_go:
+            raise LetGo("this process lets the run go")
         if self.is_interrupted:
             if current_thread() is main_thread():
                 raise KeyboardInterrupt
@@ -77,7 +86,9 @@ class StopList:
 
         A branch that others stopped, or a call that timed out, is not noted: its caller may go on.
         """
-        is_for_run = isinstance(error, Parked) or (isinstance(error, Cancelled) and bool(error.by))
+        is_for_run = isinstance(error, (Parked, LetGo)) or (
+            isinstance(error, Cancelled) and bool(error.by)
+        )
         if is_for_run and isinstance(error, Stop) and not self._journal.has_more(log):
             self._raised.setdefault(log, error)
 

@@ -36,7 +36,10 @@ class Unwritten:
         run = run_of(session)
         if run is None or (sealed := run.journal.seal(position_of(session), self.drafts)) is None:
             return None
-        if run.stops.is_stopped(session.id) or run.budgets.of(session.id) or has_news(session):
+        stops = run.stops
+        if stops.is_let_go or stops.is_stopped(session.id) or run.budgets.of(session.id):
+            return None
+        if has_news(session):
             return None
         after, self.events = sealed
         return after

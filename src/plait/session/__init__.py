@@ -1,5 +1,6 @@
 """Sessions: the value, its folds, and the questions one can ask of it."""
 
+from plait.session.ask_rows import InboxRows
 from plait.session.audit import verify
 from plait.session.content import file, image
 from plait.session.copy_rows import CopyRows
@@ -8,7 +9,7 @@ from plait.session.effect_rows import EffectRows
 from plait.session.graph import Graph
 from plait.session.graph_rows import GraphRows
 from plait.session.life import Status
-from plait.session.rows import InboxRows, SessionRows
+from plait.session.rows import SessionRows
 from plait.session.session import Session
 from plait.session.state import ABSENT, Fact, Pending, State
 from plait.session.trace import Trace

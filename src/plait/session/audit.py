@@ -18,9 +18,10 @@ from plait.errors import PlaitError, RowsTooNew, UnknownRows
 from plait.event import Event
 from plait.event.kinds import Merged, RunFinished, SessionClosed, SessionOpened
 from plait.ids import LogId, inbox_of, short
+from plait.session.ask_rows import InboxRows
 from plait.session.fold import Folds
 from plait.session.graph_rows import GraphRows
-from plait.session.rows import InboxRows, SessionRows
+from plait.session.rows import SessionRows
 from plait.session.state import FOLD, from_snapshot, state_digest, to_snapshot
 from plait.store import (
     Projection,

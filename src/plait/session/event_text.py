@@ -271,6 +271,7 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "RecallFailed": lambda b: f"could not recall: {b.failure.kind}: {b.failure.message}",
     "MemoryUsed": _use_text,
     "Bypassed": lambda b: f"around the session: {b.what} {_json(b.detail)}",
+    "RunSubmitted": lambda b: "left to the workers of the cluster",
     "BudgetSet": lambda b: f"budget {_json(msgspec.to_builtins(b.budget))}",
 }
 

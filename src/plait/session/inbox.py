@@ -27,6 +27,7 @@ from plait.errors import (
 from plait.event import Body, Event
 from plait.event.kinds import ToolRequested, ValidationRecorded
 from plait.ids import Digest, LogId, Micros, inbox_of, short
+from plait.session.ask_rows import InboxRows, waiting_of
 from plait.session.asks import (
     ASKS,
     LIFE_OF_ASKS,
@@ -38,7 +39,6 @@ from plait.session.asks import (
 )
 from plait.session.gates import is_judge
 from plait.session.ports import Act, Draft, Position, store_at, writer_of
-from plait.session.rows import InboxRows, waiting_of
 from plait.session.run_rows import is_run_over
 from plait.session.views import Waiting, WaitKind
 from plait.store import Store

@@ -8,6 +8,7 @@ from plait.event.kinds.base import Body, DurationMicros, EffectClass, MeasuredTi
 from plait.event.kinds.values import (
     Action,
     Carried,
+    Claim,
     Failure,
     File,
     Parts,
@@ -17,6 +18,7 @@ from plait.event.kinds.values import (
     StateDigest,
     Trees,
     Usage,
+    Wishes,
     blobs_of,
     roots_of,
 )
@@ -31,12 +33,21 @@ class RunStarted(Body, frozen=True):
     environment: Json = None
     turn: Digest | None = None  # the TurnPosted that it answers
     version: str = ""  # of the workflow, as its author counts
+    wishes: Wishes | None = None  # None: it was called here, and not submitted to a cluster
+
+
+class RunSubmitted(Body, frozen=True):
+    """An open run that was called somewhere is left to the workers of a cluster from here on."""
+
+    run: str
+    wishes: Wishes
 
 
 class RunResumed(Body, frozen=True):
     holder: str
     epoch: int = 0
     branch: bool = False  # True: said in a branch of the run, to the process that held it before
+    claim: Claim | None = None  # None: a person or a program resumed it, and no worker
 
 
 class RunBranched(Body, frozen=True):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from plait.errors import InvalidValue
 from plait.errors.base import spelling_step
+from plait.event.kinds.base import DurationMicros
 from plait.event.strict import Json
-from plait.ids import Digest, LogId
+from plait.ids import Digest, LogId, Micros
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -176,6 +177,37 @@ class Carried(Value, frozen=True):
 
     request: Digest  # its first one
     key: Digest  # the idempotency key that it was made under
+
+
+class Wishes(Value, frozen=True):
+    """Where and when a submitted run is to be executed, by a worker of a cluster."""
+
+    need: tuple[str, ...] = ()  # the labels that its worker has, sorted
+    priority: int = 0  # the higher first, within its project
+    project: str = ""  # whose share of the workers it uses
+    not_before: Micros | None = None  # None: at once
+    deadline: Micros | None = None  # it is cancelled after that. None: never
+    attempts: int = 1  # how often it may fail before it stays failed
+    code: str = ""  # of the process that submitted it
+    same_code: bool = False  # True: only workers with that code may execute it
+    job: LogId | None = None  # the session of the job that it is a part of
+    ordinal: int | None = None  # which part
+
+
+Chosen = Literal["first", "woken", "taken over", "retried"]
+
+
+class Claim(Value, frozen=True):
+    """The worker that took a run, and for which reason."""
+
+    worker: str
+    chosen: Chosen
+    host: str = ""
+    labels: tuple[str, ...] = ()
+    code: str = ""
+    # affinity: the host that executed it before; stolen: another one
+    place: Literal["", "affinity", "stolen"] = ""
+    waited_us: DurationMicros = 0  # since it could have been taken; 0: not known
 
 
 class Score(Value, frozen=True):

@@ -1,0 +1,180 @@
+"""`plait cluster`: the workers and the submitted runs of a store."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+import msgspec
+
+from plait.cli.common import Options, listing, names_of, writing
+from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
+from plait.cli.terminal import age
+from plait.ids import LogId
+from plait.runtime.live import Live
+from plait.session.ask_rows import InboxRows
+from plait.session.ports import store_at
+from plait.session.work_rows import read_wishes
+from plait.store import Row, Store
+
+_ALL = 2**31
+
+
+@click.group("cluster", no_args_is_help=False)
+def cluster() -> None:
+    """Workers and submitted runs: ls, top, why, drain, adopt."""
+
+
+@cluster.command("ls")
+@listing
+def cluster_ls(given: Options) -> None:
+    """List the workers that serve this store, and what each of them executes."""
+    from plait.cluster.workers import all_workers
+
+    store = store_at(given.store)
+    found = [
+        {**msgspec.to_builtins(worker), "alive": is_alive}
+        for worker, is_alive in all_workers(store)
+    ]
+    if given.form != "text":
+        print_json(found) if given.form == "json" else print_jsonl(found)
+        return
+    out = Out()
+    if not found:
+        out.hint("no worker serves this store: plait worker MODULE")
+        return
+    rows = [_worker_cells(each) for each in found]
+    out.table([Column(name) for name in ("worker", "runs", "labels", "code", "programs")], rows)
+
+
+def _worker_cells(worker: Document) -> list[Cell | str]:
+    state = "" if worker["alive"] else "  gone"
+    state = "  draining" if worker["draining"] and worker["alive"] else state
+    return [
+        Cell(f"{worker['name']}{state}", ACCENT if worker["alive"] else BAD),
+        f"{len(worker['runs'])}/{worker['slots']}",
+        ",".join(worker["labels"]) or "-",
+        str(worker["code"])[:8],
+        ", ".join(worker["programs"]),
+    ]
+
+
+@cluster.command("top")
+@listing
+def cluster_top(given: Options) -> None:
+    """Count the submitted runs by project: queued, timed, taken, parked, failed."""
+    store = store_at(given.store)
+    found = _counts(store)
+    if given.form != "text":
+        print_json(found) if given.form == "json" else print_jsonl(found)
+        return
+    out = Out()
+    if not found:
+        out.hint("no submitted run is open: plait submit MODULE:NAME")
+        return
+    states = ("queued", "timed", "taken", "parked", "paused", "failed")
+    columns = [Column("project"), *[Column(state) for state in states]]
+    out.table(
+        columns, [[each["project"] or "-", *[str(each[s]) for s in states]] for each in found]
+    )
+
+
+def _counts(store: Store) -> list[Document]:
+    counts = dict[str, Counter[str]]()
+    for row in store.rows(InboxRows.name, "work", limit=_ALL):
+        project = read_wishes(str(row["wishes"])).project
+        counts.setdefault(project, Counter())[str(row["state"])] += 1
+    states = ("queued", "timed", "taken", "parked", "paused", "failed")
+    return [
+        {"project": project, **{state: counts[project][state] for state in states}}
+        for project in sorted(counts)
+    ]
+
+
+@cluster.command("runs")
+@click.option("--state", help="Only those in this state.")
+@listing
+def cluster_runs(given: Options, state: str | None) -> None:
+    """List the submitted runs that are open, with what each waits for."""
+    from plait.cluster.explaining import explain_run
+
+    store = store_at(given.store)
+    where = {"state": state} if state is not None else None
+    rows = store.rows(InboxRows.name, "work", where, order="number", limit=1000)
+    found = [
+        {**_run_document(row), "why": explain_run(store, LogId(str(row["log"])))} for row in rows
+    ]
+    if given.form != "text":
+        print_json(found) if given.form == "json" else print_jsonl(found)
+        return
+    out = Out()
+    names = names_of(store, [LogId(str(row["log"])) for row in rows])
+    now = Live().now(LogId(""), 0)
+    cells = [
+        [
+            Cell(names[LogId(each["session"])], ACCENT),
+            each["state"],
+            each["program"],
+            age(int(each["since"]), now),
+            Cell(each["why"], DIM),
+        ]
+        for each in found
+    ]
+    out.table([Column(name) for name in ("session", "state", "program", "since", "why")], cells)
+    out.hint(count_text(len(found), "run"))
+
+
+def _run_document(row: Row) -> Document:
+    names = ("state", "program", "worker", "host", "failures", "since")
+    return {"session": row["log"], "run": row["run"], **{name: row[name] for name in names}}
+
+
+@cluster.command("why")
+@click.argument("name", metavar="S")
+@listing
+def cluster_why(given: Options, name: str) -> None:
+    """Say why a session runs where it does, or what it waits for."""
+    from plait.cluster.explaining import explain_run
+
+    session = given.open(name)
+    why = explain_run(store_at(session.store), session.id)
+    if given.form != "text":
+        print_json({"session": session.id, "short": session.short, "why": why})
+        return
+    Out().line(Cell(session.short, ACCENT), "  ", why)
+
+
+@cluster.command("drain")
+@click.argument("name", metavar="WORKER")
+@writing
+def cluster_drain(given: Options, name: str) -> None:
+    """Ask a worker to take no more runs, and to let go of those that it has."""
+    from plait.cluster.workers import ask_drain
+
+    ask_drain(store_at(given.store), name)
+    if given.form == "json":
+        print_json({"worker": name, "draining": True})
+        return
+    Out().line(f"{name} was asked to drain: plait cluster ls")
+
+
+@cluster.command("adopt")
+@click.argument("name", metavar="S")
+@click.option("--need", default="", metavar="A,B", help="Labels that the worker must have.")
+@click.option("--priority", type=int, default=0, help="-100 to 100; the higher first.")
+@click.option("--attempts", type=int, default=1, help="How often it may fail.")
+@writing
+def cluster_adopt(given: Options, name: str, need: str, priority: int, attempts: int) -> None:
+    """Leave the open run of a session, whose process is gone, to the workers."""
+    from plait.cluster import Cluster
+
+    session = given.open_last(name)
+    labels = [each.strip() for each in need.split(",") if each.strip()]
+    task = Cluster(session.store).adopt(
+        session, actor=given.actor_name, need=labels, priority=priority, attempts=attempts
+    )
+    if given.form == "json":
+        print_json({"session": session.id, "run": task.run})
+        return
+    Out().line(Cell(session.short, ACCENT), "  left to the workers: ", task.why)

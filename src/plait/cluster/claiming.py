@@ -1,0 +1,179 @@
+"""Claiming a run: the rows of work are read, the choice is made, and the run is locked.
+
+A claim takes the lock of the first run, in the order of the choice, that no process has. The rows
+may be older than the lock: whoever takes the run up reads its log, and finds it finished then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from plait.cluster.choosing import (
+    Ability,
+    QueuedRun,
+    Shares,
+    order_runs,
+    within_limits,
+)
+from plait.event import kinds as k
+from plait.event.kinds import Chosen
+from plait.ids import Micros
+from plait.session.ask_rows import InboxRows
+from plait.session.work_rows import read_wishes
+from plait.store import Row, RunLock, Store
+
+_QUEUES_MAX = 10_000
+_TOP = 16  # runs of a queue that are looked at
+_TIMED = 64  # runs with a time that are looked at, the earliest first
+_TAKEN = 2_000  # runs that workers have, or had when they died
+_need = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+class ClaimedWork(NamedTuple):
+    """A run that this worker has locked."""
+
+    run: QueuedRun
+    lock: RunLock
+    claim: k.Claim
+
+
+class Look(NamedTuple):
+    """A look at the rows of work."""
+
+    runs: list[QueuedRun]  # that may be taken, in the order in which to try
+    next_due: Micros | None  # when a run with a time may be taken. None: none has one
+    is_busy: bool  # True: others have runs, which may become free at any time
+
+
+class Claims:
+    """Claims runs of one store for one worker."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        ability: Ability,
+        shares: Shares,
+    ) -> None:
+        self._store, self._worker = store, worker
+        self._ability, self._shares = ability, shares
+        self.unfit: dict[str, Micros] = {}  # runs that this worker leaves to others, until then
+        self.own: set[str] = set()  # runs that this worker has
+
+    def claim(self, now: Micros) -> tuple[ClaimedWork | None, Look]:
+        """Take the run that is next. None: there is none for this worker."""
+        look = self.look(now)
+        if not look.runs:
+            return None, look
+        by_id = {run.run: run for run in look.runs}
+        taken = self._store.lock_first([*by_id])
+        if taken is None:
+            return None, look
+        run, lock = by_id[taken[0]], taken[1]
+        self._shares.charge(run.project)
+        return ClaimedWork(run, lock, self._words(run, now)), look
+
+    def claim_run(self, run: str, now: Micros) -> ClaimedWork | None:
+        """Take a run whose worker died, if it may be taken. None: it may not, or is over."""
+        rows = self._store.rows(InboxRows.name, "work", {"run": run}, limit=1)
+        may_go_on = [row for row in rows if row["state"] in ("taken", "parked", "timed", "queued")]
+        found = self._as_run(may_go_on[0], now) if may_go_on else None
+        taken = self._store.lock_first([run]) if found is not None else None
+        if found is None or taken is None:
+            return None
+        found = found._replace(chosen="taken over")
+        return ClaimedWork(found, taken[1], self._words(found, now))
+
+    def look(self, now: Micros) -> Look:
+        """Return the runs that may be taken now."""
+        queued = list(self._queued_runs())
+        timed = self._rows_in("timed", _TIMED, order="due")
+        due = [row for row in timed if int(str(row["due"])) <= now]
+        taken = self._rows_in("taken", _TAKEN, order="number")
+        mine = [row for row in taken if row["run"] not in self.own]
+        free = self._store.free_runs([str(row["run"]) for row in mine]) if mine else set[str]()
+        late = [str(row["due"]) for row in timed if int(str(row["due"])) > now]
+        found = [*queued, *due, *[row for row in mine if row["run"] in free]]
+        runs = [run for row in found if (run := self._as_run(row, now)) is not None]
+        if self._shares.has_limits():
+            running = _count_projects(row for row in taken if row["run"] not in free)
+            runs = within_limits(runs, self._shares, running)
+        ordered = order_runs(runs, self._shares, self._ability.host)
+        return Look(ordered, int(late[0]) if late else None, len(mine) > len(free))
+
+    def _queued_runs(self) -> Iterator[Row]:
+        """Yield the first runs of each queue that this worker may serve, of the projects that are
+        furthest behind.
+        """
+        store, ability = self._store, self._ability
+        queues = [
+            row
+            for row in store.rows(InboxRows.name, "queue", limit=_QUEUES_MAX)
+            if ability.can_serve(str(row["program"]), _need(str(row["need"])), str(row["code"]))
+        ]
+        first = self._shares.order(str(row["project"]) for row in queues)[:_TOP]
+        for row in queues:
+            if row["project"] in first:
+                where = {"queue": row["queue"], "state": "queued"}
+                yield from store.rows(InboxRows.name, "work", where, order="rank", limit=_TOP)
+
+    def _rows_in(self, state: str, limit: int, order: str) -> Sequence[Row]:
+        return self._store.rows(InboxRows.name, "work", {"state": state}, order=order, limit=limit)
+
+    def _as_run(self, row: Row, now: Micros) -> QueuedRun | None:
+        """Return the run of a row. None: this worker may not take it."""
+        run, program = str(row["run"]), str(row["program"])
+        wishes = read_wishes(str(row["wishes"]))
+        code = wishes.code if wishes.same_code else ""
+        if run in self.own or self.unfit.get(run, 0) > now:
+            return None
+        if not self._ability.can_serve(program, wishes.need, code):
+            return None
+        return QueuedRun(
+            run,
+            str(row["log"]),
+            program,
+            wishes.project,
+            int(str(row["rank"])),
+            _chosen_for(row),
+            str(row["host"]),
+            wishes.code == self._ability.code,
+            int(str(row["since"])),
+        )
+
+    def _words(self, run: QueuedRun, now: Micros) -> k.Claim:
+        """Return the claim as it is recorded."""
+        ability = self._ability
+        waited = max(0, now - run.since) if run.chosen in ("first", "retried") else 0
+        return k.Claim(
+            self._worker,
+            run.chosen,
+            ability.host,
+            tuple(sorted(ability.labels)),
+            ability.code,
+            _place_of(run, ability.host),
+            waited,
+        )
+
+
+def _chosen_for(row: Row) -> Chosen:
+    """Return the reason for which a run may be taken."""
+    if row["state"] == "taken":
+        return "taken over"
+    if row["failure"]:
+        return "retried"
+    return "woken" if row["took"] else "first"
+
+
+def _place_of(run: QueuedRun, host: str) -> Literal["", "affinity", "stolen"]:
+    if not run.host:
+        return ""
+    return "affinity" if run.host == host else "stolen"
+
+
+def _count_projects(rows: Iterable[Row]) -> dict[str, int]:
+    return Counter([read_wishes(str(row["wishes"])).project for row in rows])

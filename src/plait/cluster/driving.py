@@ -1,0 +1,142 @@
+"""Driving one claimed run: it is taken up, executed until it stops, and let go of.
+
+A run whose workers died three times, without a new event of the run in between, is given up on
+record: a run that ends its workers must not go round.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from plait.calls.tool_call import SERVICE
+from plait.cluster.claiming import ClaimedWork
+from plait.cluster.outcomes import Outcome, outcome_of
+from plait.errors import NothingToResume, RunHeld
+from plait.event import Event
+from plait.event import kinds as k
+from plait.event.kinds import Chosen, Failure
+from plait.ids import LogId
+from plait.journal.recorded_run import RecordedRun, last_run, root_session, unmerged_branches
+from plait.runs.take_up import ClaimedRun, resume_run
+from plait.runtime.appends import append_around_run
+from plait.runtime.attendants import NOBODY
+from plait.runtime.end import outside
+from plait.runtime.run import Run
+from plait.session import Session
+from plait.session.ports import Act, Draft, Position, store_at
+from plait.session.session import session_at
+from plait.session.value import advance, position_of
+from plait.session.work_rows import GIVEN_UP
+from plait.store import Store
+
+DEATHS_MAX = 3
+
+
+def drive_claimed(
+    store: Store, work: ClaimedWork, on_start: Callable[[Run], None] | None = None
+) -> Outcome:
+    """Execute a claimed run until it stops; return how."""
+    log = LogId(work.run.log)
+    end = store.log(log)
+    session = session_at(Position(store.address, log, end.tip, end.head))
+    claimed = ClaimedRun(work.run.run, work.lock, work.claim)
+    try:
+        if work.claim.chosen == "taken over" and _give_up_if_deadly(session, claimed):
+            return Outcome("failed", GIVEN_UP)
+        resume_run(
+            session, None, (), {}, NOBODY, None, on_start, lifts_pause=False, claimed=claimed
+        )
+    except BaseException as error:
+        return outcome_of(error)
+    return outcome_of(None)
+
+
+def drive(
+    session: Session | str,
+    *,
+    store: str | Path | Store | None = None,
+    worker: str = "",
+    labels: tuple[str, ...] = (),
+) -> Outcome:
+    """Execute the open run of one session in this process until it stops, and return how: for a
+    queue, or an engine, that delivers sessions itself.
+
+    A second delivery is refused (`lost`), or finds nothing to do (`finished`, `not now`).
+    """
+    if not isinstance(session, Session):
+        session = Session.open(session, store=store)
+    at = root_session(outside(session).reload())
+    recorded = last_run(at)
+    try:
+        if recorded is None:
+            raise NothingToResume(at.short, "no run was ever started in it")
+        if recorded.is_finished:
+            return Outcome("finished")
+        lock = store_at(at.store).lock(recorded.id, at.short)
+    except (NothingToResume, RunHeld) as error:
+        return outcome_of(error)
+    host = socket.gethostname()
+    claim = k.Claim(worker or f"{host}.{os.getpid()}", _reason_of(recorded), host, labels)
+    claimed = ClaimedRun(recorded.id, lock, claim)
+    try:
+        if claim.chosen == "taken over" and _give_up_if_deadly(at, claimed):
+            return Outcome("failed", GIVEN_UP)
+        resume_run(at, None, (), {}, NOBODY, None, lifts_pause=False, claimed=claimed)
+    except BaseException as error:
+        return outcome_of(error)
+    return outcome_of(None)
+
+
+def _reason_of(recorded: RecordedRun) -> Chosen:
+    if not recorded.resumes:
+        return "first"
+    return "retried" if recorded.is_over else "taken over"
+
+
+def _give_up_if_deadly(session: Session, claimed: ClaimedRun) -> bool:
+    """End a run whose workers died again and again, as failed. False: it is not such a run."""
+    names = _dead_workers(session, claimed.run)
+    if len(names) < DEATHS_MAX:
+        return False
+    try:
+        at = session.reload()
+        inside = advance(at, msgspec.structs.replace(position_of(at), run=claimed.run))
+        why = f"its workers died, and it made no step in between: {', '.join(names)}"
+        body = k.RunFailed(Failure(GIVEN_UP, why))
+        append_around_run(position_of(inside), [Draft(body, Act(SERVICE))])
+    finally:
+        claimed.lock.release()
+    return True
+
+
+def _dead_workers(session: Session, run: str) -> list[str]:
+    """Return the workers that took a run one after another, without a new event of it."""
+    store = store_at(session.store)
+    names = list[str]()
+    first: Event | None = None
+    for event in store.read(session.id, reverse=True):
+        body = event.body
+        if not isinstance(body, k.RunResumed) or event.header.run != run or body.claim is None:
+            break
+        names.insert(0, body.claim.worker)
+        first = event
+    if first is None or len(names) < DEATHS_MAX:
+        return []
+    since = store.number_of(first.id) or 0
+    for log in unmerged_branches(session, run):
+        last = next(
+            (
+                event
+                for event in store.read(log, reverse=True)
+                if not isinstance(event.body, k.RunResumed)
+            ),
+            None,
+        )
+        if last is not None and last.log == log and (store.number_of(last.id) or 0) > since:
+            return []
+    return names

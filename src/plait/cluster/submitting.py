@@ -1,0 +1,178 @@
+"""Submitting a run: its start is written as a call would write it, and nothing is called.
+
+A worker then does what `resume` does after a crash at that very place. So a first start, a takeover
+after a kill, a wake-up after an answer and a retry are one operation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from plait.cluster.choosing import ProjectShare
+from plait.cluster.programs import code_of, find_portable, program_of
+from plait.errors import (
+    InvalidValue,
+    NoRun,
+    NotPortable,
+    QueueFull,
+)
+from plait.event import kinds as k
+from plait.ids import LogId, Micros
+from plait.journal.recorded_run import last_run
+from plait.journal.writer import direct_writer
+from plait.program import check_arguments
+from plait.runtime.appends import append_around_run
+from plait.runtime.attendants import NOBODY
+from plait.runtime.end import let_go, outside
+from plait.runtime.executing import executing
+from plait.runtime.invoke import check_call, run_start
+from plait.runtime.start import start_run
+from plait.session import Session
+from plait.session.acting import acting_in
+from plait.session.ask_rows import InboxRows
+from plait.session.ports import Draft, store_at
+from plait.session.value import position_of
+from plait.session.work_rows import PRIORITY_MAX
+from plait.store import Store
+from plait.workflow import Workflow
+
+WORK = "work"  # the topic of the bell for workers
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}\Z")
+_ALL = 2**31
+_RETRY_S = 5.0  # when the queue of a project is full
+
+
+def make_wishes(
+    session: Session,
+    *,
+    now: Micros,
+    need: Iterable[str] = (),
+    priority: int = 0,
+    delay_s: float | None = None,
+    deadline_s: float | None = None,
+    attempts: int = 1,
+    same_code: bool = False,
+    code: str = "",
+    job: LogId | None = None,
+    ordinal: int | None = None,
+) -> k.Wishes:
+    """Check the wishes of a caller, and return them as they are recorded."""
+    for name, value, least in (("delay_s", delay_s, 0), ("deadline_s", deadline_s, None)):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and (not is_number or value != value or abs(value) > 10**9):
+            raise InvalidValue(name, f"{value!r:.60} is not a time in seconds", "pass a number")
+        if value is not None and least is not None and value < least:
+            raise InvalidValue(name, "it is in the past", "pass seconds from now on, or None")
+    if deadline_s is not None and deadline_s <= (delay_s or 0):
+        raise InvalidValue("deadline_s", "it is over before the run may begin", "pass a later one")
+    return k.Wishes(
+        need=check_labels(need, "need"),
+        priority=_whole("priority", priority, -PRIORITY_MAX, PRIORITY_MAX),
+        project=session.project or session.user or "",
+        not_before=now + int(delay_s * 1e6) if delay_s else None,
+        deadline=now + int(deadline_s * 1e6) if deadline_s is not None else None,
+        attempts=_whole("attempts", attempts, 1, 1000),
+        code=code,
+        same_code=same_code,
+        job=job,
+        ordinal=ordinal,
+    )
+
+
+def check_labels(labels: Iterable[str], where: str) -> tuple[str, ...]:
+    """Return labels sorted, each once; raises for a text that is none."""
+    if isinstance(labels, str):
+        raise InvalidValue(where, "a text is not a set of labels", f'pass {{"{labels:.40}"}}')
+    found = sorted(set(labels))
+    for label in found:
+        if not isinstance(label, str) or not _LABEL.match(label):  # pyright: ignore[reportUnnecessaryIsInstance]
+            step = "use letters, digits and _ . : / -, at most 63"
+            raise InvalidValue(where, f"{label!r:.80} is not a label", step)
+    return tuple(found)
+
+
+def _whole(name: str, value: int, least: int, most: int) -> int:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_whole or not least <= value <= most:
+        raise InvalidValue(name, f"{value!r:.60} is not one", f"pass {least} to {most}")
+    return value
+
+
+def submit_run(
+    session: Session,
+    workflow: Workflow | str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    wishes: k.Wishes,
+    share: ProjectShare | None = None,
+) -> tuple[Session, str]:
+    """Write the start of a run that no process has; return the session and the id of the run.
+
+    Raises what `workflow(session)` would raise before it writes anything, and NotPortable for a
+    program or arguments that cannot travel.
+    """
+    if executing() is not None:
+        why = "this is code of a run, and a resume of it would submit the same again"
+        raise InvalidValue("submit", why, "call the workflow itself, or submit from outside")
+    program = find_portable(workflow)
+    check_arguments(session, program, args, kwargs)
+    call = program.invocation(session, args=args, kwargs=kwargs)
+    check_call(call)
+    started = run_start(call)
+    recorded: Any = started.arguments or {}
+    if "repr" in recorded:
+        why = f"its arguments cannot be written as JSON: {recorded['repr'][:120]}"
+        raise NotPortable(program_of(program), why, "pass plain data")
+    store = store_at(session.store)
+    check_room(store, wishes.project, share)
+    run, inside = start_run(session, msgspec.structs.replace(started, wishes=wishes), NOBODY, None)
+    let_go(run)
+    store.ring(WORK)
+    return outside(inside), run.id
+
+
+def check_room(store: Store, project: str, share: ProjectShare | None) -> None:
+    """Raise QueueFull if a project has as many runs in the queue as it may."""
+    if share is None or share.queued_max is None:
+        return
+    rows = store.rows(InboxRows.name, "queue", limit=_ALL)
+    queued = sum([int(str(row["queued"])) for row in rows if row["project"] == project])
+    if queued >= share.queued_max:
+        raise QueueFull(project, queued, share.queued_max, _RETRY_S)
+
+
+def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> Session:
+    """Leave the open run of a session to the workers, from now on. Its process must be gone."""
+    at = outside(session).reload()
+    recorded = last_run(at)
+    if recorded is None or recorded.is_over:
+        raise NoRun(at.short, "be left to workers")
+    workflow, _, name = recorded.workflow.partition(":")
+    file = recorded.environment.get("file", "")
+    if workflow == "__main__" or file.endswith(".py"):
+        why = "its program is a file or a script, which no worker can import"
+        raise NotPortable(name, why, f"go on with it here: plait resume {at.short}")
+    store = store_at(at.store)
+    lock = store.lock(recorded.id, at.short)
+    try:
+        draft = Draft(k.RunSubmitted(recorded.id, wishes), acting_in(at, actor))
+        append_around_run(position_of(at), [draft])
+    finally:
+        lock.release()
+    store.ring(WORK)
+    return at.reload()
+
+
+def submitted_code(workflow: Workflow | str) -> str:
+    """Return the code of the module that a workflow is found in, in this process."""
+    name = workflow if isinstance(workflow, str) else program_of(find_portable(workflow))
+    return code_of((name.partition(":")[0],))
+
+
+def now_in(store: Store) -> Micros:
+    """Return the time by the source of a store's sessions."""
+    return direct_writer().source(store.address).now(LogId(""), 0)

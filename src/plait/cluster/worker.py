@@ -1,0 +1,257 @@
+"""A worker: claims runs, executes each in a slot, and finishes when it is asked to.
+
+A bell is a hint; a look every few seconds is the truth. While others have runs, a worker looks more
+often, so that the run of a worker that died is taken over soon. Whether a run is being executed is
+told by its lock alone: there is nothing to sweep up after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+
+from plait.cluster.choosing import Ability, ProjectShare, Shares
+from plait.cluster.claiming import ClaimedWork, Claims, Look
+from plait.cluster.driving import drive_claimed
+from plait.cluster.outcomes import Outcome
+from plait.cluster.programs import code_of, programs_in
+from plait.cluster.submitting import WORK, check_labels, now_in
+from plait.cluster.sweeping import sweep
+from plait.cluster.workers import (
+    UnfitNotice,
+    WorkerNotice,
+    is_drain_asked,
+    lock_worker,
+    note_unfit,
+    put_worker,
+    remove_worker,
+)
+from plait.errors import InvalidValue, PlaitError
+from plait.ids import digest
+from plait.runtime.run import Run
+from plait.store import Bell, RunLock, Store
+
+ENDED = "ended"  # the topic of the bell for those who wait for a run
+GRACE_S = 30.0  # for tools, when a worker is drained
+
+_LOOK_S = 5.0  # between two looks without a bell
+_BUSY_LOOK_S = 0.3  # while others have runs
+_SWEEP_S = 4.0
+_NOTICE_S = 20.0
+_UNFIT_S, _NOT_NOW_S, _AWAY_S = 60.0, 5.0, 1.0
+_log = logging.getLogger("plait.worker")
+_numbers = count(1)
+
+
+class Worker:
+    """Serves the workflows of some modules, for one store or several."""
+
+    def __init__(
+        self,
+        stores: Store | Sequence[Store],
+        modules: Iterable[str],
+        *,
+        name: str = "",
+        labels: Iterable[str] = (),
+        slots: int = 4,
+        shares: Mapping[str, ProjectShare] | None = None,
+        host: str = "",
+    ) -> None:
+        """`modules` are imported here: those that have the workflows, or MODULE:NAME for one."""
+        self._stores = [stores] if not isinstance(stores, Sequence) else list(stores)
+        served = tuple(dict.fromkeys(modules))
+        if isinstance(slots, bool) or not 1 <= slots <= 1000:
+            raise InvalidValue("slots", f"{slots!r:.40} is not a count of runs", "pass 1 to 1000")
+        if not served:
+            raise InvalidValue("modules", "there are none", "name those that have the workflows")
+        programs = programs_in(served)
+        if not programs:
+            why = f"{', '.join(served)} has no workflow"
+            raise InvalidValue("modules", why, "name a module with a Workflow in it")
+        self.host = host or socket.gethostname()
+        self.name = name or f"{self.host}.{os.getpid()}.{next(_numbers)}"
+        self.slots = slots
+        self.ability = Ability(
+            programs, frozenset(check_labels(labels, "labels")), code_of(served), self.host
+        )
+        self._claims = {
+            store.address: Claims(store, self.name, self.ability, Shares(shares))
+            for store in self._stores
+        }
+        self._guard = threading.Lock()
+        self._runs: dict[str, Run] = {}  # that it executes
+        self._threads: dict[str, threading.Thread] = {}
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._is_draining = False
+        self._jitter = int(digest(b"plait/worker/1", self.name.encode())[:4], 16) / 0xFFFF
+        self._started = now_in(self._stores[0])
+        self.ended: dict[str, int] = {}  # how many runs stopped how
+
+    # ── its life ─────────────────────────────────────────────────────────────────────────────
+
+    def serve(self) -> None:
+        """Claim and execute runs until the worker is drained."""
+        locks, bells = list[RunLock](), list[Bell]()
+        try:
+            for store in self._stores:
+                locks.append(lock_worker(store, self.name))
+                store.drop_notice("drains", self.name)
+                bells.append(store.listen(WORK))
+            self._tell()
+            for bell in bells:
+                threading.Thread(target=self._hear, args=(bell,), daemon=True).start()
+            self._claim_all()
+            self._finish()
+        finally:
+            self._over.set()
+            for bell in bells:
+                bell.close()
+            for store in self._stores:
+                remove_worker(store, self.name)
+                store.ring(WORK)
+            for lock in locks:
+                lock.release()
+
+    def drain(self) -> None:
+        """Take no more runs, and let go of each at its next safe point. A signal handler may call
+        this: it takes no lock.
+        """
+        self._is_draining = True
+        for run in list(self._runs.values()):
+            run.stops.let_go()
+        self._wake.set()
+
+    def _finish(self, grace_s: float = GRACE_S) -> None:
+        """Wait for the runs that are let go of, for as long as tools are given."""
+        self.drain()  # also those that began meanwhile
+        until = time.monotonic() + grace_s
+        for thread in list(self._threads.values()):
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _hear(self, bell: Bell) -> None:
+        while not self._over.is_set():
+            try:
+                if bell.wait(_LOOK_S):
+                    self._wake.set()
+            except PlaitError:  # the store is away: the looks go on
+                self._over.wait(_AWAY_S)
+
+    # ── claiming ─────────────────────────────────────────────────────────────────────────────
+
+    def _claim_all(self) -> None:
+        swept = told = time.monotonic()
+        while not self._is_draining:
+            self._wake.clear()
+            rest_s = _LOOK_S * (1 + self._jitter / 2)
+            for store in self._stores:
+                try:
+                    rest_s = min(rest_s, self._claim_from(store))
+                    if time.monotonic() - swept > _SWEEP_S:
+                        self._sweep(store)
+                except PlaitError as error:
+                    _log.warning("%s: %s", self.name, error.record_text)
+                    rest_s = min(rest_s, _AWAY_S)
+            if time.monotonic() - swept > _SWEEP_S:
+                swept = time.monotonic()
+            if time.monotonic() - told > _NOTICE_S:
+                told = time.monotonic()
+                self._tell()
+            self._wake.wait(rest_s)
+
+    def _claim_from(self, store: Store) -> float:
+        """Claim runs of a store while there are slots; return the seconds until the next look."""
+        claims = self._claims[store.address]
+        look: Look | None = None
+        while not self._is_draining and len(self._threads) < self.slots:
+            now = now_in(store)
+            work, look = claims.claim(now)
+            if work is None:
+                break
+            self._begin(store, claims, work)
+        if look is None:  # every slot is used: the end of a run wakes the worker
+            return _LOOK_S
+        rest_s = _BUSY_LOOK_S * (1 + self._jitter / 2) if look.is_busy else _LOOK_S
+        if look.next_due is not None:
+            rest_s = min(rest_s, max(0.01, (look.next_due - now_in(store)) / 1e6))
+        return rest_s
+
+    def _sweep(self, store: Store) -> None:
+        if is_drain_asked(store, self.name):
+            self.drain()
+            return
+        claims = self._claims[store.address]
+        for work in sweep(store, claims, now_in(store)):
+            self._begin(store, claims, work)
+
+    def _begin(self, store: Store, claims: Claims, work: ClaimedWork) -> None:
+        run = work.run.run
+        claims.own.add(run)
+        thread = threading.Thread(
+            target=self._execute, args=(store, claims, work), name=f"plait-slot-{run[-8:]}"
+        )
+        thread.daemon = True  # a tool that does not end must not keep a drained worker
+        with self._guard:
+            self._threads[run] = thread
+        thread.start()
+        self._tell(store)
+
+    def _execute(self, store: Store, claims: Claims, work: ClaimedWork) -> None:
+        """Execute a run in this thread, until it stops."""
+        run = work.run.run
+        outcome = Outcome("failed")
+        try:
+            outcome = drive_claimed(store, work, self._note_run)
+            _log.info("%s: %s %s %s", self.name, work.run.log, outcome.how, outcome.why)
+            self._follow_up(store, claims, run, outcome)
+        except PlaitError as error:
+            _log.warning("%s: %s", self.name, error.record_text)
+        finally:
+            with self._guard:
+                self._threads.pop(run, None)
+                self._runs.pop(run, None)
+                self.ended[outcome.how] = self.ended.get(outcome.how, 0) + 1
+            claims.own.discard(run)
+            self._wake.set()
+            store.ring(ENDED)
+            if outcome.how == "let go":
+                store.ring(WORK)
+
+    def _note_run(self, run: Run) -> None:
+        self._runs[run.id] = run
+        if self._is_draining:
+            run.stops.let_go()
+
+    def _follow_up(self, store: Store, claims: Claims, run: str, outcome: Outcome) -> None:
+        """Leave a run to others for a while, if this worker cannot execute it now."""
+        waits = {"unfit": _UNFIT_S, "not now": _NOT_NOW_S, "away": _AWAY_S, "lost": _AWAY_S}
+        if outcome.how in waits:
+            claims.unfit[run] = now_in(store) + int(waits[outcome.how] * 1e6)
+        if outcome.how == "unfit":
+            note_unfit(store, UnfitNotice(run, self.ability.code, self.name, outcome.why))
+            store.ring(WORK)
+
+    # ── notices ──────────────────────────────────────────────────────────────────────────────
+
+    def _tell(self, only: Store | None = None) -> None:
+        """Put the notice of this worker, with the runs that it has."""
+        ability = self.ability
+        for store in self._stores if only is None else [only]:
+            notice = WorkerNotice(
+                self.name,
+                self.host,
+                os.getpid(),
+                tuple(sorted(ability.labels)),
+                tuple(sorted(ability.programs)),
+                ability.code,
+                self.slots,
+                tuple(sorted(self._claims[store.address].own)),
+                self._is_draining,
+                self._started,
+            )
+            put_worker(store, notice)

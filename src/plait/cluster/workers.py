@@ -1,0 +1,108 @@
+"""The workers that serve a store, as their notices tell.
+
+A worker has a lock for as long as it lives, and a notice with what it can do. Both end with it: a
+notice without a lock is that of a worker that died, and is removed by the next reader.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from plait.errors import PlaitError, RunHeld, UnknownWorker, WorkerNameTaken
+from plait.store import RunLock, Store
+
+WORKERS = "workers"  # the board of their notices
+DRAINS = "drains"  # the board of wishes that a worker be drained
+UNFIT = "unfit"  # the board of runs that a code does not fit
+
+
+class WorkerNotice(msgspec.Struct, frozen=True):
+    """What a worker says of itself."""
+
+    name: str
+    host: str
+    pid: int
+    labels: tuple[str, ...]
+    programs: tuple[str, ...]
+    code: str
+    slots: int
+    runs: tuple[str, ...] = ()  # that it has
+    draining: bool = False
+    since: int = 0
+
+
+class UnfitNotice(msgspec.Struct, frozen=True):
+    """A run that goes another way with a worker's code than its record."""
+
+    run: str
+    code: str
+    worker: str
+    why: str
+
+
+def lock_worker(store: Store, name: str) -> RunLock:
+    """Take the name of a worker, for as long as this process lives."""
+    try:
+        return store.lock(_lock_name(name), name)
+    except RunHeld:
+        raise WorkerNameTaken(name, store.address) from None
+
+
+def put_worker(store: Store, notice: WorkerNotice) -> None:
+    store.put_notice(WORKERS, notice.name, msgspec.json.encode(notice))
+
+
+def live_workers(store: Store) -> list[WorkerNotice]:
+    """Return the workers that live, by name. Notices of others are removed."""
+    return [notice for notice, is_alive in all_workers(store) if is_alive]
+
+
+def all_workers(store: Store) -> list[tuple[WorkerNotice, bool]]:
+    """Return the notices of workers by name, each with True if the worker lives."""
+    found = list[tuple[WorkerNotice, bool]]()
+    names = sorted(store.notices(WORKERS).items())
+    free = store.free_runs([_lock_name(name) for name, _ in names])
+    for name, notice in names:
+        with suppress(msgspec.DecodeError):
+            told = msgspec.json.decode(notice.data, type=WorkerNotice)
+            found.append((told, _lock_name(name) not in free))
+    return found
+
+
+def ask_drain(store: Store, name: str) -> None:
+    """Ask a worker to finish: it takes no more runs, and lets go of those that it has."""
+    known = [worker.name for worker in live_workers(store)]
+    if name not in known:
+        raise UnknownWorker(name, known)
+    store.put_notice(DRAINS, name, b"{}")
+    store.ring("work")
+
+
+def is_drain_asked(store: Store, name: str) -> bool:
+    return name in store.notices(DRAINS)
+
+
+def remove_worker(store: Store, name: str) -> None:
+    with suppress(PlaitError):
+        store.drop_notice(WORKERS, name)
+        store.drop_notice(DRAINS, name)
+
+
+def note_unfit(store: Store, notice: UnfitNotice) -> None:
+    key = f"{notice.run[:40]}/{notice.code[:16]}"
+    store.put_notice(UNFIT, key, msgspec.json.encode(notice))
+
+
+def unfit_notices(store: Store, run: str) -> list[UnfitNotice]:
+    found = list[UnfitNotice]()
+    for key, notice in sorted(store.notices(UNFIT).items()):
+        if key.startswith(run[:40]):
+            with suppress(msgspec.DecodeError):
+                found.append(msgspec.json.decode(notice.data, type=UnfitNotice))
+    return found
+
+
+def _lock_name(name: str) -> str:
+    return f"worker/{name}"

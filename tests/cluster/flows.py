@@ -1,0 +1,112 @@
+"""Workflows that the workers of the tests serve."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
+from plait.policy import Ask, Policy
+
+
+@tool(effect="idempotent")
+def note_line(path: str, text: str, idempotency_key: str) -> str:
+    """Append a line, with its key, to a file outside of the record."""
+    with Path(path).open("a") as file:
+        file.write(f"{text} {idempotency_key}\n")
+    return text
+
+
+@tool(effect="pure")
+def rest_for(seconds: float) -> str:
+    """Take a while."""
+    time.sleep(seconds)
+    return "rested"
+
+
+class Count(Workflow):
+    """Notes three lines, and says so."""
+
+    def forward(self, session: Session, path: str = "", steps: int = 3) -> Session:
+        for step in range(steps):
+            if path:
+                session = session.use(note_line, path=path, text=f"{session.short}/{step}")
+        return session.say("counted", role="assistant")
+
+
+class Slow(Workflow):
+    """Takes a while between two lines."""
+
+    def forward(self, session: Session, path: str, seconds: float = 0.2, steps: int = 5) -> Session:
+        for step in range(steps):
+            session = session.use(note_line, path=path, text=f"{session.short}/{step}")
+            session = session.use(rest_for, seconds=seconds)
+        return session.say("rested", role="assistant")
+
+
+class Wire(Workflow):
+    """Wires money with consent."""
+
+    policy = Policy(Ask("wire"))
+
+    def __init__(self) -> None:
+        script = ScriptedModel([ToolCall("wire", amount=5), "wired"])
+        self.clerk = Agent("Wire.", model=script, tools=[wire], name="clerk")
+
+    def forward(self, session: Session) -> Session:
+        return self.clerk(session)
+
+
+@tool(effect="idempotent", version="1")
+def wire(amount: int) -> str:
+    """Send money."""
+    return f"{amount} sent"
+
+
+class Fails(Workflow):
+    """Fails until a file is there."""
+
+    def forward(self, session: Session, path: str) -> Session:
+        if not Path(path).exists():
+            raise RuntimeError("not yet")
+        return session.say("at last", role="assistant")
+
+
+class Deadly(Workflow):
+    """Ends every process that executes it."""
+
+    def forward(self, session: Session) -> Session:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return session
+
+
+class Sleeps(Workflow):
+    """Sleeps, without a process."""
+
+    def forward(self, session: Session, seconds: float) -> Session:
+        return session.sleep(seconds).say("awake", role="assistant")
+
+
+class Branches(Workflow):
+    """Counts in two branches."""
+
+    def __init__(self) -> None:
+        self.both = Parallel(left=Line("left"), right=Line("right"))
+
+    def forward(self, session: Session, path: str) -> Session:
+        session = session.fact("path", path)
+        return self.both(session).say("merged", role="assistant")
+
+
+class Line(Workflow):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def forward(self, session: Session) -> Session:
+        path = str(session.facts["path"])
+        return session.use(note_line, path=path, text=f"{session.short}/{self.name}")
+
+
+counter = Count()
