@@ -548,3 +548,14 @@ def test_a_value_that_another_thread_changes_is_read() -> None:
     finally:
         over.set()
         thread.join()
+
+
+class _Held:
+    """A class of the program whose objects are read by their account."""
+
+    def __init__(self) -> None:
+        self.size = 1
+
+
+def test_reading_a_value_changes_no_later_digest() -> None:
+    assert fingerprint(_Held()) == fingerprint(_Held())

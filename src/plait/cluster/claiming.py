@@ -6,7 +6,6 @@ may be older than the lock: whoever takes the run up reads its log, and finds it
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -30,6 +29,7 @@ _QUEUES_MAX = 10_000
 _TOP = 16  # runs of a queue that are looked at
 _TIMED = 64  # runs with a time that are looked at, the earliest first
 _TAKEN = 2_000  # runs that workers have, or had when they died
+_CROWDED_S = 0.2  # until a worker looks again at a project that has as many as it may
 _need = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
@@ -74,6 +74,10 @@ class Claims:
         if taken is None:
             return None, look
         run, lock = by_id[taken[0]], taken[1]
+        if self._is_beyond_share(run):
+            lock.release()
+            self.unfit[run.run] = now + int(_CROWDED_S * 1e6)
+            return None, look
         self._shares.charge(run.project)
         return ClaimedWork(run, lock, self._words(run, now)), look
 
@@ -100,10 +104,29 @@ class Claims:
         found = [*queued, *due, *[row for row in mine if row["run"] in free]]
         runs = [run for row in found if (run := self._as_run(row, now)) is not None]
         if self._shares.has_limits():
-            running = _count_projects(row for row in taken if row["run"] not in free)
+            running = {project: self._count_running(project) for project in _projects_of(runs)}
             runs = within_limits(runs, self._shares, running)
         ordered = order_runs(runs, self._shares, self._ability.host)
         return Look(ordered, int(late[0]) if late else None, len(mine) > len(free))
+
+    def _count_running(self, project: str) -> int:
+        """Count the runs of a project that a process has. A run whose worker has just locked it is
+        still queued by its row.
+        """
+        if self._shares.of(project).running_max is None:
+            return 0
+        known = [*self._rows_in("taken", _TAKEN, "number"), *self._queued_runs()]
+        runs = [
+            str(row["run"]) for row in known if read_wishes(str(row["wishes"])).project == project
+        ]
+        return len(set(runs)) - len(self._store.free_runs(runs))
+
+    def _is_beyond_share(self, run: QueuedRun) -> bool:
+        """True if another worker took a run of the same project at the same time as this one, and
+        the project has more running than it may.
+        """
+        running_max = self._shares.of(run.project).running_max
+        return running_max is not None and self._count_running(run.project) > running_max
 
     def _queued_runs(self) -> Iterator[Row]:
         """Yield the first runs of each queue that this worker may serve, of the projects that are
@@ -175,5 +198,5 @@ def _place_of(run: QueuedRun, host: str) -> Literal["", "affinity", "stolen"]:
     return "affinity" if run.host == host else "stolen"
 
 
-def _count_projects(rows: Iterable[Row]) -> dict[str, int]:
-    return Counter([read_wishes(str(row["wishes"])).project for row in rows])
+def _projects_of(runs: Iterable[QueuedRun]) -> set[str]:
+    return {run.project for run in runs}

@@ -36,11 +36,10 @@ from plait.session.acting import acting_in
 from plait.session.ask_rows import InboxRows
 from plait.session.ports import Draft, store_at
 from plait.session.value import position_of
-from plait.session.work_rows import PRIORITY_MAX
+from plait.session.work_rows import PRIORITY_MAX, WORK_BELL
 from plait.store import Store
 from plait.workflow import Workflow
 
-WORK = "work"  # the topic of the bell for workers
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}\Z")
 _ALL = 2**31
 _RETRY_S = 5.0  # when the queue of a project is full
@@ -131,7 +130,7 @@ def submit_run(
     check_room(store, wishes.project, share)
     run, inside = start_run(session, msgspec.structs.replace(started, wishes=wishes), NOBODY, None)
     let_go(run)
-    store.ring(WORK)
+    store.ring(WORK_BELL)
     return outside(inside), run.id
 
 
@@ -163,7 +162,7 @@ def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> S
         append_around_run(position_of(at), [draft])
     finally:
         lock.release()
-    store.ring(WORK)
+    store.ring(WORK_BELL)
     return at.reload()
 
 

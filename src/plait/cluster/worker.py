@@ -20,7 +20,7 @@ from plait.cluster.claiming import ClaimedWork, Claims, Look
 from plait.cluster.driving import drive_claimed
 from plait.cluster.outcomes import Outcome
 from plait.cluster.programs import code_of, programs_in
-from plait.cluster.submitting import WORK, check_labels, now_in
+from plait.cluster.submitting import check_labels, now_in
 from plait.cluster.sweeping import sweep
 from plait.cluster.workers import (
     UnfitNotice,
@@ -34,6 +34,7 @@ from plait.cluster.workers import (
 from plait.errors import InvalidValue, PlaitError
 from plait.ids import digest
 from plait.runtime.run import Run
+from plait.session.work_rows import WORK_BELL
 from plait.store import Bell, RunLock, Store
 
 ENDED = "ended"  # the topic of the bell for those who wait for a run
@@ -102,7 +103,7 @@ class Worker:
             for store in self._stores:
                 locks.append(lock_worker(store, self.name))
                 store.drop_notice("drains", self.name)
-                bells.append(store.listen(WORK))
+                bells.append(store.listen(WORK_BELL))
             self._tell()
             for bell in bells:
                 threading.Thread(target=self._hear, args=(bell,), daemon=True).start()
@@ -114,7 +115,7 @@ class Worker:
                 bell.close()
             for store in self._stores:
                 remove_worker(store, self.name)
-                store.ring(WORK)
+                store.ring(WORK_BELL)
             for lock in locks:
                 lock.release()
 
@@ -220,7 +221,7 @@ class Worker:
             self._wake.set()
             store.ring(ENDED)
             if outcome.how == "let go":
-                store.ring(WORK)
+                store.ring(WORK_BELL)
 
     def _note_run(self, run: Run) -> None:
         self._runs[run.id] = run
@@ -234,7 +235,7 @@ class Worker:
             claims.unfit[run] = now_in(store) + int(waits[outcome.how] * 1e6)
         if outcome.how == "unfit":
             note_unfit(store, UnfitNotice(run, self.ability.code, self.name, outcome.why))
-            store.ring(WORK)
+            store.ring(WORK_BELL)
 
     # ── notices ──────────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from plait.errors import PlaitError, RunHeld, UnknownWorker, WorkerNameTaken
+from plait.session.work_rows import WORK_BELL
 from plait.store import RunLock, Store
 
 WORKERS = "workers"  # the board of their notices
@@ -77,7 +78,7 @@ def ask_drain(store: Store, name: str) -> None:
     if name not in known:
         raise UnknownWorker(name, known)
     store.put_notice(DRAINS, name, b"{}")
-    store.ring("work")
+    store.ring(WORK_BELL)
 
 
 def is_drain_asked(store: Store, name: str) -> bool:

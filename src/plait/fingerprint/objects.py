@@ -35,6 +35,7 @@ NEW_OBJECT = (getattr(copyreg, "__newobj__", None), getattr(copyreg, "__newobj_e
 NOT_CODE = frozenset(
     {
         *("__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__annotations__"),
+        "__slotnames__",  # put there when an object of the class is copied, or read, first
         *("__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__"),
         *("__annotations_cache__", "__orig_bases__", "__parameters__", "__type_params__"),
     }

@@ -14,7 +14,16 @@ from plait.session.inbox import post, reply
 from plait.session.life import life_after
 from plait.session.moves import check_arrived, check_may
 from plait.session.pauses import life_now
-from plait.session.ports import Condition, Draft, Position, SessionLike, host, is_bound, writer_of
+from plait.session.ports import (
+    Condition,
+    Draft,
+    Position,
+    SessionLike,
+    host,
+    is_bound,
+    store_at,
+    writer_of,
+)
 from plait.session.run_rows import run_of_branch
 from plait.session.value import (
     S,
@@ -28,6 +37,7 @@ from plait.session.value import (
 )
 from plait.session.verdicts import unmet_gates
 from plait.session.views import Waiting
+from plait.session.work_rows import WORK_BELL
 
 
 def append_to(
@@ -112,6 +122,7 @@ def post_all_to_inbox(
     check_may(now, verb, life_now(now))
     run = session.run if _is_lent(session) else None
     post(session.store, session.id, drafts, blobs=blobs, run=run)
+    store_at(session.store).ring(WORK_BELL)
     return session
 
 
@@ -125,6 +136,7 @@ def reply_to(
     """Answer an ask through the inbox and return the same value."""
     check_may(core_of(reload(session)), "take answers")
     reply(position_of(session), ask, body, acting_in(session, actor), blobs=blobs)
+    store_at(session.store).ring(WORK_BELL)
     return session
 
 

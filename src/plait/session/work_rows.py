@@ -45,6 +45,7 @@ from plait.store import Row, Rows, Scalar, Table
 
 WorkState = Literal["queued", "timed", "taken", "parked", "paused", "failed"]
 
+WORK_BELL = "work"  # rings when a run may have become ready
 NEVER = 2**63 - 1
 PRIORITY_MAX = 100
 RETRY_S, RETRY_S_MAX = 1.0, 300.0  # between attempts of a run
