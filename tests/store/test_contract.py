@@ -103,6 +103,8 @@ class TestPostgres16(TestPostgres):
 class TestPgbouncer(TestPostgres):
     """Behind a pooler that lends connections per transaction: a lock dies with its lease."""
 
+    bells_reach = False
+
     @pytest.fixture(autouse=True)
     def short_lease(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PLAIT_STORE_LEASE_S", "5")

@@ -102,8 +102,10 @@ def _lock_check(server: dict[str, Any]) -> Check:
             "locks",
             "warn",
             "a pooler lends connections per transaction: leases alone tell whether a run is taken,"
-            " so the run of a killed process is free only when its lease has ended",
-            "Nothing has to be done; to have it free at once, name the server itself.",
+            " so the run of a killed process is free only when its lease has ended; bells ring"
+            " inside their own process alone",
+            "Nothing has to be done; to have runs free and bells heard at once, name the server"
+            " itself.",
         )
     return Check("locks", "ok", "a lease and a lock of the connection: a kill frees a run at once")
 

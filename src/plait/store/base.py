@@ -18,7 +18,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence, ReadMark
 from plait.store.lineage import Lineage
-from plait.store.moment import LockStore
+from plait.store.moment import BellStore, LockStore, NoticeStore
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
@@ -394,7 +394,9 @@ class RowStore(Protocol):
         ...
 
 
-class Store(EventStore, BlobStore, SnapshotStore, RowStore, LockStore, Protocol):
+class Store(
+    EventStore, BlobStore, SnapshotStore, RowStore, LockStore, BellStore, NoticeStore, Protocol
+):
     """A place where events and blobs are kept. All methods may be called from any thread."""
 
     @property

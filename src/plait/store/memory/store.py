@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,8 @@ from plait.errors import (
 from plait.ids import LogId, Source
 from plait.store.arguments import (
     check_limit,
+    check_name,
+    check_notice,
     check_own,
     check_place,
     check_runs,
@@ -19,8 +22,10 @@ from plait.store.arguments import (
 from plait.store.base import Durability, Unchecked
 from plait.store.blobs import check_size
 from plait.store.lineage import cut_lineage
+from plait.store.local_bells import LocalBell, LocalBells
 from plait.store.locks import MemoryLock
 from plait.store.memory.events import MemoryEvents
+from plait.store.moment import Notice
 from plait.store.plain_rows import RowsInMemory
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar, Wanted
@@ -44,6 +49,8 @@ class MemoryStore(MemoryEvents):
         self.durability: Durability = "memory"
         self.folder: Path | None = None
         self._locked: set[str] = set()  # runs
+        self._bells = LocalBells()
+        self._notices: dict[str, dict[str, tuple[bytes, float]]] = {}  # by board and key
         self.attach(projections)
         STORES.add(self)
 
@@ -165,6 +172,36 @@ class MemoryStore(MemoryEvents):
         with self._open():
             return set(runs) - self._locked
 
+    # ── bells and notices ────────────────────────────────────────────────────────────────────
+
+    def ring(self, topic: str) -> None:
+        check_name("topic", topic)
+        self._bells.ring(topic)
+
+    def listen(self, topic: str) -> LocalBell:
+        check_name("topic", topic)
+        with self._open():
+            return self._bells.listen(topic)
+
+    def put_notice(self, board: str, key: str, data: bytes) -> None:
+        check_name("board", board)
+        check_name("key", key)
+        check_notice(data)
+        with self._open():
+            self._notices.setdefault(board, {})[key] = data, time.monotonic()
+
+    def drop_notice(self, board: str, key: str) -> None:
+        check_name("board", board)
+        check_name("key", key)
+        with self._open():
+            self._notices.get(board, {}).pop(key, None)
+
+    def notices(self, board: str) -> dict[str, Notice]:
+        check_name("board", board)
+        with self._open():
+            now, found = time.monotonic(), sorted(self._notices.get(board, {}).items())
+            return {key: Notice(data, now - put_at) for key, (data, put_at) in found}
+
     # ── the store as a whole ─────────────────────────────────────────────────────────────────
 
     def freeze(self) -> None:
@@ -177,6 +214,7 @@ class MemoryStore(MemoryEvents):
     def start_over(self) -> None:
         """Go on in a forked child, where the locks of runs are the parent's."""
         self._locked.clear()
+        self._bells.start_over()
         self._guard.release()
 
     def sync_at_exit(self) -> None:
@@ -202,6 +240,7 @@ class MemoryStore(MemoryEvents):
 
     def close(self) -> None:
         self.is_closed = True
+        self._bells.close()
 
     def __repr__(self) -> str:
         return f"<MemoryStore {self.address}>"

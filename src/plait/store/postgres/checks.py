@@ -30,6 +30,7 @@ _COLUMNS = {
     "projection": "name text, version int4, high int8, open _int8",
     "holder": "id bytea, name text, until timestamptz, advisory int8",
     "hold": "run bytea, holder bytea",
+    "notice": "board text, key text, data bytea, put_at timestamptz",
 }
 _FOUND_COLUMNS = """
 SELECT c.relname::text, string_agg(a.attname || ' ' || t.typname, ', ' ORDER BY a.attnum)
@@ -165,6 +166,7 @@ def unchecked_parts(
     parts = [
         Unchecked("blob.born, store.synced, store.era", "no event says it"),
         Unchecked("holder, hold", "which process has a run is a matter of the moment"),
+        Unchecked("notice", "notices are a matter of the moment"),
         Unchecked(
             "the loss of whole logs",
             "commit numbers have gaps: only a head kept elsewhere shows it",

@@ -178,6 +178,17 @@ class ServerConnection:
         except (OSError, ValueError, psycopg.Error):
             return True
 
+    def call_on_bell(self, heard: Callable[[str], None]) -> None:
+        """Have the channel of each NOTIFY that arrives passed on."""
+        self._connection.add_notify_handler(lambda notify: heard(notify.channel))
+
+    def read_bells(self) -> None:
+        """Read what the server has sent by itself. Raises if it has ended the connection."""
+        self.pgconn.consume_input()
+        while (notify := self.pgconn.notifies()) is not None:
+            if self.pgconn.notify_handler is not None:
+                self.pgconn.notify_handler(notify)
+
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._connection.close()

@@ -105,7 +105,17 @@ CREATE TABLE {schema}.hold (
 CREATE INDEX hold_holder ON {schema}.hold (holder);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+_NOTICES = """
+CREATE TABLE {schema}.notice (
+    board       text COLLATE "C" NOT NULL,
+    key         text COLLATE "C" NOT NULL,
+    data        bytea NOT NULL,
+    put_at      timestamptz NOT NULL,
+    PRIMARY KEY (board, key)
+) WITH (fillfactor = 50);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _NOTICES)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # The tables whose rows agents write; nothing else is needed to run them.
@@ -120,6 +130,7 @@ TABLES = (
     "projection",
     "holder",
     "hold",
+    "notice",
 )
 
 

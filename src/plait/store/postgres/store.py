@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from plait.ids import LogId, Source
-from plait.store.arguments import check_durability, check_runs
+from plait.store.arguments import check_durability, check_name, check_runs
 from plait.store.base import Durability, Unchecked
+from plait.store.local_bells import LocalBell
 from plait.store.postgres.address import check_bucket_client, parse_address
+from plait.store.postgres.bells import ServerBells
 from plait.store.postgres.checks import (
     facts,
     kind_faults,
@@ -26,13 +28,14 @@ from plait.store.postgres.checks import (
 from plait.store.postgres.connections import ServerConnection, ServerConnections
 from plait.store.postgres.events import PostgresEvents
 from plait.store.postgres.locks import RunHold, RunLocks
+from plait.store.postgres.notices import PostgresNotices
 from plait.store.postgres.rows import PostgresRows
 from plait.store.postgres.snapshots import PostgresSnapshots
 from plait.store.projection import Projection
 from plait.store.records import to_bytes
 
 
-class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots):
+class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots, PostgresNotices):
     """A store in one schema of a database."""
 
     dense = False
@@ -57,6 +60,7 @@ class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots):
             super().__init__(connections, parts.schema, parts.blobs)
             self._prepare_rows()
             self._locks = RunLocks(self._connections, self._schema)
+            self._bells = ServerBells(self._connections, self._id)
             self._load_kinds()
             self.attach(projections)
         except BaseException:  # as where the tables are not there
@@ -84,6 +88,14 @@ class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots):
     def free_runs(self, runs: Collection[str]) -> set[str]:
         check_runs(runs)
         return self._locks.free_runs(runs)
+
+    def ring(self, topic: str) -> None:
+        check_name("topic", topic)
+        self._bells.ring(topic)
+
+    def listen(self, topic: str) -> LocalBell:
+        check_name("topic", topic)
+        return self._bells.listen(topic)
 
     def set_durability(self, durability: Literal["full", "async"]) -> None:
         self.durability = durability
@@ -115,6 +127,7 @@ class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots):
         return self._connections.is_closed
 
     def close(self) -> None:
+        self._bells.close()
         self._locks.close()
         self._connections.close()
 

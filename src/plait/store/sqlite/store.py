@@ -16,17 +16,22 @@ from typing import Literal
 import apsw
 
 from plait.errors import (
+    StoreClosed,
     StoreCorrupt,
 )
 from plait.ids import LogId, Source
 from plait.store.arguments import (
     check_durability,
+    check_name,
+    check_notice,
     check_runs,
 )
 from plait.store.base import Durability, Unchecked
 from plait.store.locks import FileLock, free_runs_in, lock_first_in, lock_in
+from plait.store.moment import Bell, Notice
 from plait.store.process import STORES
 from plait.store.projection import Projection
+from plait.store.sqlite.bells import PipeBells
 from plait.store.sqlite.checks import (
     file_faults,
     kind_faults,
@@ -45,6 +50,7 @@ from plait.store.sqlite.database import (
 )
 from plait.store.sqlite.events import SqliteEvents
 from plait.store.sqlite.folder import make_folder
+from plait.store.sqlite.notices import NoticeFiles
 from plait.store.sqlite.rows import SqliteRows
 from plait.store.sqlite.schema import MIGRATIONS
 from plait.store.sqlite.snapshots import SqliteSnapshots
@@ -89,6 +95,7 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
                 self.address, self.path, partial(connect, self.path, busy_s=busy_s)
             )
         super().__init__(connections)
+        self._bells, self._notices = PipeBells(self._folder), NoticeFiles(self._folder)
         self._migrations = tuple(migrations)
         self.id: LogId = self._connections.write(lambda db: self._work.settle_in(db, source))
         self.attach(projections)
@@ -106,6 +113,37 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
     def free_runs(self, runs: Collection[str]) -> set[str]:
         check_runs(runs)
         return free_runs_in(self._folder, runs)
+
+    def ring(self, topic: str) -> None:
+        check_name("topic", topic)
+        self._bells.ring(topic)
+
+    def listen(self, topic: str) -> Bell:
+        check_name("topic", topic)
+        self._check_open()
+        return self._bells.listen(topic)
+
+    def put_notice(self, board: str, key: str, data: bytes) -> None:
+        check_name("board", board)
+        check_name("key", key)
+        check_notice(data)
+        self._check_open()
+        self._notices.put(board, key, data)
+
+    def drop_notice(self, board: str, key: str) -> None:
+        check_name("board", board)
+        check_name("key", key)
+        self._check_open()
+        self._notices.drop(board, key)
+
+    def notices(self, board: str) -> dict[str, Notice]:
+        check_name("board", board)
+        self._check_open()
+        return self._notices.read(board)
+
+    def _check_open(self) -> None:
+        if self._connections.is_closed:
+            raise StoreClosed(self.address)
 
     @property
     def folder(self) -> Path:
@@ -164,6 +202,7 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
         return self._connections.is_closed or self._connections.is_gone_lately()
 
     def close(self) -> None:
+        self._bells.close()
         self._connections.close()
 
     def __repr__(self) -> str:

@@ -16,14 +16,18 @@ contents. The test class says how the store differs from one that has one writer
 `folds_inside = False`
     Rows are folded when they are asked for. An event that a projection cannot fold is committed,
     and `rows` raises `RowsBroken` for this projection alone.
+`bells_reach = False`
+    Bells ring inside their own process alone.
 """
 
 from plait.testing.store.acts import ActContract
 from plait.testing.store.appending import AppendContract
+from plait.testing.store.bells import BellContract
 from plait.testing.store.blobs import BlobContract
 from plait.testing.store.durability import DurabilityContract
 from plait.testing.store.epochs import EpochContract
 from plait.testing.store.locks import LockContract
+from plait.testing.store.notices import NoticeContract
 from plait.testing.store.numbers import NumberContract
 from plait.testing.store.reading import ReadContract
 from plait.testing.store.rows import RowContract
@@ -44,10 +48,12 @@ class StoreContract(
     NumberContract,
     SearchContract,
     LockContract,
+    BellContract,
+    NoticeContract,
     DurabilityContract,
 ):
     """All that a store does and refuses, by subject as in the port.
 
-    `durable`, `dense` and `folds_inside` are class attributes, all True unless a test class says
-    otherwise; the last two are compared with the store's own.
+    `durable`, `dense`, `folds_inside` and `bells_reach` are class attributes, all True unless a
+    test class says otherwise; `dense` and `folds_inside` are compared with the store's own.
     """
