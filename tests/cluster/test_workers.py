@@ -13,6 +13,7 @@ from plait import Session, resume
 from plait.cluster import Cluster, ProjectShare, Worker, drive
 from plait.errors import (
     InvalidValue,
+    NoRun,
     NotPortable,
     QueueFull,
     RunOpen,
@@ -326,7 +327,9 @@ def test_a_run_is_held_to_the_code_that_submitted_it(store: Store, serve: Serve)
     task = cluster.submit(Count(), Session("Hi", store=store), revision="same")
     serve()
     assert task.result(LONG_S).text == "counted"
-    assert task.session.events[2].body.wishes.code == claims_of(task.session)[0].code
+    started = task.session.events[2].body
+    assert isinstance(started, k.RunStarted) and started.wishes is not None
+    assert started.wishes.code == claims_of(task.session)[0].code
 
 
 def test_priority_and_age_decide_within_a_project(store: Store, serve: Serve) -> None:
@@ -479,7 +482,7 @@ def test_a_run_that_was_called_is_none_of_the_workers_business_until_it_is_adopt
     there.touch()
     cluster = Cluster(store)
     serve()
-    with pytest.raises(Exception, match="be left to workers"):
+    with pytest.raises(NoRun, match="be left to workers"):
         cluster.adopt(session)
 
 

@@ -48,15 +48,15 @@ def cluster_ls(given: Options) -> None:
     out.table([Column(name) for name in ("worker", "runs", "labels", "code", "programs")], rows)
 
 
-def _worker_cells(worker: Document) -> list[Cell | str]:
+def _worker_cells(worker: Document) -> list[Cell]:
     state = "" if worker["alive"] else "  gone"
     state = "  draining" if worker["draining"] and worker["alive"] else state
     return [
         Cell(f"{worker['name']}{state}", ACCENT if worker["alive"] else BAD),
-        f"{len(worker['runs'])}/{worker['slots']}",
-        ",".join(worker["labels"]) or "-",
-        str(worker["code"])[:8],
-        ", ".join(worker["programs"]),
+        Cell(f"{len(worker['runs'])}/{worker['slots']}"),
+        Cell(",".join(worker["labels"]) or "-"),
+        Cell(str(worker["code"])[:8]),
+        Cell(", ".join(worker["programs"])),
     ]
 
 
@@ -114,9 +114,9 @@ def cluster_runs(given: Options, state: str | None) -> None:
     cells = [
         [
             Cell(names[LogId(each["session"])], ACCENT),
-            each["state"],
-            each["program"],
-            age(int(each["since"]), now),
+            Cell(each["state"]),
+            Cell(each["program"]),
+            Cell(age(int(each["since"]), now)),
             Cell(each["why"], DIM),
         ]
         for each in found

@@ -122,11 +122,15 @@ def _explain_failed(store: Store, row: Row) -> str:
     )
 
 
+def _explain_paused(store: Store, row: Row) -> str:
+    return "its session is paused: plait unpause"
+
+
 _EXPLAINED = {
     "queued": _explain_ready,
     "taken": _explain_ready,
     "timed": _explain_timed,
     "parked": _explain_parked,
     "failed": _explain_failed,
-    "paused": lambda store, row: "its session is paused: plait unpause",
+    "paused": _explain_paused,
 }

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from plait.errors import NotPortable
@@ -77,9 +76,7 @@ def _check_module(shown: str, module: str) -> None:
 def _module_level_name(workflow: Workflow) -> tuple[str, str] | None:
     """Return the module that has this very object as a global, and its name there."""
     for module, loaded in list(sys.modules.items()):
-        if module == "__main__" or PRIVATE in module or not isinstance(loaded, ModuleType):
-            continue
-        if getattr(loaded, "__spec__", None) is None:
+        if module == "__main__" or PRIVATE in module or getattr(loaded, "__spec__", None) is None:
             continue
         for name, value in list(vars(loaded).items()):
             if value is workflow and name.isidentifier():
