@@ -29,6 +29,7 @@ from plait.session import CopyRows as _CopyRows
 from plait.session import EffectRows as _EffectRows
 from plait.session import GraphRows as _GraphRows
 from plait.session import InboxRows as _InboxRows
+from plait.session import JobRows as _JobRows
 from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session import TurnRows as _TurnRows
@@ -205,6 +206,7 @@ _PROJECTIONS = (
     _EffectRows(),
     _MemoryRows(),
     _CopyRows(),
+    _JobRows(),
 )
 _bind_direct_writer(
     _DirectWriter(

@@ -13,6 +13,7 @@ from plait.session.ask_rows import InboxRows
 from plait.session.copy_rows import CopyRows
 from plait.session.effect_rows import EffectRows
 from plait.session.graph_rows import GraphRows
+from plait.session.job_rows import JobRows
 from plait.session.rows import SessionRows
 from plait.session.turn_rows import TurnRows
 from plait.store import Projection, Store
@@ -26,6 +27,7 @@ BUILT_IN: tuple[Projection, ...] = (
     EffectRows(),
     MemoryRows(),
     CopyRows(),
+    JobRows(),
 )
 _ALL = 2**31
 _NAMED = re.compile(rb"[0-9a-f]{64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

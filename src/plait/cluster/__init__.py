@@ -8,8 +8,21 @@ second journal: the log of a session is the only truth, and the store is queue, 
 from plait.cluster.choosing import ProjectShare
 from plait.cluster.cluster import Cluster, Task
 from plait.cluster.driving import drive
+from plait.cluster.job_state import JobCondition, JobIndex
+from plait.cluster.jobs import Job
 from plait.cluster.outcomes import Outcome
 from plait.cluster.worker import Worker
 from plait.cluster.workers import WorkerNotice
 
-__all__ = ["Cluster", "Outcome", "ProjectShare", "Task", "Worker", "WorkerNotice", "drive"]
+__all__ = [
+    "Cluster",
+    "Job",
+    "JobCondition",
+    "JobIndex",
+    "Outcome",
+    "ProjectShare",
+    "Task",
+    "Worker",
+    "WorkerNotice",
+    "drive",
+]

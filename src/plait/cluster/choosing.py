@@ -45,6 +45,7 @@ class QueuedRun(NamedTuple):
     host: str = ""  # of the worker that had it before
     same_code: bool = False  # True: this worker's code is that of the process that submitted it
     since: Micros = 0  # the time of the event that set it free
+    job: str = ""  # the log of the job that it is a part of
 
 
 class ProjectShare(NamedTuple):

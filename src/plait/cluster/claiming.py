@@ -166,6 +166,7 @@ class Claims:
             str(row["host"]),
             wishes.code == self._ability.code,
             int(str(row["since"])),
+            wishes.job or "",
         )
 
     def _words(self, run: QueuedRun, now: Micros) -> k.Claim:

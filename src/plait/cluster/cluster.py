@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from plait.cluster.choosing import ProjectShare
 from plait.cluster.explaining import explain_run
+from plait.cluster.jobs import Job, submit_job
 from plait.cluster.submitting import (
     adopt_run,
     make_wishes,
@@ -19,9 +21,8 @@ from plait.cluster.submitting import (
     submit_run,
     submitted_code,
 )
-from plait.cluster.worker import ENDED
-from plait.cluster.workers import WorkerNotice, ask_drain, live_workers
-from plait.errors import InvalidValue, TaskCancelled, TaskFailed, TaskPending
+from plait.cluster.workers import ENDED, WorkerNotice, ask_drain, live_workers
+from plait.errors import InvalidValue, TaskCancelled, TaskFailed, TaskPending, UnknownRevision
 from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session import Session
@@ -154,8 +155,6 @@ class Cluster:
         the code of this process.
         """
         self._check_served(session)
-        if revision not in ("any", "same"):
-            raise InvalidValue("revision", f"{revision!r:.40} is not one", 'pass "any" or "same"')
         wishes = make_wishes(
             session,
             now=now_in(store_at(session.store)),
@@ -164,7 +163,7 @@ class Cluster:
             delay_s=delay_s,
             deadline_s=deadline_s,
             attempts=attempts,
-            same_code=revision == "same",
+            same_code=_is_same(revision),
             code=submitted_code(workflow),
         )
         return self.submit_wishes(workflow, session, args, kwargs, wishes)
@@ -216,6 +215,60 @@ class Cluster:
             for bell in bells:
                 bell.close()
 
+    def job(
+        self,
+        workflow: Workflow | str,
+        sessions: Iterable[Session],
+        *,
+        parallelism: int = 4,
+        backoff_limit: int | None = None,
+        backoff_limit_per_index: int | None = None,
+        deadline_s: float | None = 7200,
+        ttl_s: float | None = 86400,
+        completions: int | None = None,
+        need: Iterable[str] = (),
+        priority: int = 0,
+        revision: Literal["any", "same"] = "any",
+        actor: str | None = None,
+        **kwargs: Any,
+    ) -> Job:
+        """Submit a run for each session, at most `parallelism` at a time, and return the job.
+
+        It is complete when `completions` indexes succeeded (None: all). It fails when more than
+        `backoff_limit` attempts failed (None: 3, or any number with a limit per index), or after
+        `deadline_s`. With `backoff_limit_per_index`, an index that failed more often does not hold
+        up the others. Its rows are removed `ttl_s` after its end; logs stay.
+        """
+        parts = list(sessions)
+        for part in parts:
+            if isinstance(part, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+                self._check_served(part)
+        return submit_job(
+            workflow,
+            parts,
+            kwargs,
+            parallelism=parallelism,
+            backoff_limit=backoff_limit,
+            backoff_limit_per_index=backoff_limit_per_index,
+            deadline_s=deadline_s,
+            ttl_s=ttl_s,
+            completions=completions,
+            need=need,
+            priority=priority,
+            same_code=_is_same(revision),
+            actor=actor,
+        )
+
+    def open_job(self, id: str) -> Job:
+        """Return a job by the id of its session, or the start of it."""
+        return Job(self._open_session(id))
+
+    def _open_session(self, id: str) -> Session:
+        for store in self.stores[:-1]:
+            with suppress(UnknownRevision):
+                return Session.open(id, store=store)
+        return Session.open(id, store=self.stores[-1])
+
     def adopt(self, session: Session, *, actor: str | None = None, **how: Any) -> Task:
         """Leave a run that was started by a call, and whose process is gone, to the workers."""
         self._check_served(session)
@@ -242,6 +295,12 @@ class Cluster:
             known = ", ".join(store.address for store in self.stores)
             why = f"it lives in {session.store}, and the cluster serves {known}"
             raise InvalidValue("session", why, "open it in a store of the cluster")
+
+
+def _is_same(revision: str) -> bool:
+    if revision not in ("any", "same"):
+        raise InvalidValue("revision", f"{revision!r:.40} is not one", 'pass "any" or "same"')
+    return revision == "same"
 
 
 def _open(store: str | Path | Store) -> Store:

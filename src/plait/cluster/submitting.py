@@ -114,6 +114,16 @@ def submit_run(
     Raises what `workflow(session)` would raise before it writes anything, and NotPortable for a
     program or arguments that cannot travel.
     """
+    started = planned_start(session, workflow, args, kwargs)
+    store = store_at(session.store)
+    check_room(store, wishes.project, share)
+    return begin_submitted(session, msgspec.structs.replace(started, wishes=wishes))
+
+
+def planned_start(
+    session: Session, workflow: Workflow | str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> k.RunStarted:
+    """Return the first event of a run, as a call of the workflow would write it."""
     if executing() is not None:
         why = "this is code of a run, and a resume of it would submit the same again"
         raise InvalidValue("submit", why, "call the workflow itself, or submit from outside")
@@ -126,11 +136,14 @@ def submit_run(
     if "repr" in recorded:
         why = f"its arguments cannot be written as JSON: {recorded['repr'][:120]}"
         raise NotPortable(program_of(program), why, "pass plain data")
-    store = store_at(session.store)
-    check_room(store, wishes.project, share)
-    run, inside = start_run(session, msgspec.structs.replace(started, wishes=wishes), NOBODY, None)
+    return started
+
+
+def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, str]:
+    """Write the first event of a run that no process has, after exactly this value."""
+    run, inside = start_run(session, started, NOBODY, None)
     let_go(run)
-    store.ring(WORK_BELL)
+    store_at(session.store).ring(WORK_BELL)
     return outside(inside), run.id
 
 

@@ -18,11 +18,13 @@ from itertools import count
 from plait.cluster.choosing import Ability, ProjectShare, Shares
 from plait.cluster.claiming import ClaimedWork, Claims, Look
 from plait.cluster.driving import drive_claimed
+from plait.cluster.job_driving import JobDriver
 from plait.cluster.outcomes import Outcome
 from plait.cluster.programs import code_of, programs_in
 from plait.cluster.submitting import check_labels, now_in
 from plait.cluster.sweeping import sweep
 from plait.cluster.workers import (
+    ENDED,
     UnfitNotice,
     WorkerNotice,
     is_drain_asked,
@@ -32,12 +34,11 @@ from plait.cluster.workers import (
     remove_worker,
 )
 from plait.errors import InvalidValue, PlaitError
-from plait.ids import digest
+from plait.ids import LogId, digest
 from plait.runtime.run import Run
 from plait.session.work_rows import WORK_BELL
 from plait.store import Bell, RunLock, Store
 
-ENDED = "ended"  # the topic of the bell for those who wait for a run
 GRACE_S = 30.0  # for tools, when a worker is drained
 
 _LOOK_S = 5.0  # between two looks without a bell
@@ -84,6 +85,7 @@ class Worker:
             store.address: Claims(store, self.name, self.ability, Shares(shares))
             for store in self._stores
         }
+        self._jobs = {store.address: JobDriver(store) for store in self._stores}
         self._guard = threading.Lock()
         self._runs: dict[str, Run] = {}  # that it executes
         self._threads: dict[str, threading.Thread] = {}
@@ -186,6 +188,7 @@ class Worker:
         if is_drain_asked(store, self.name):
             self.drain()
             return
+        self._jobs[store.address].sweep(now_in(store))
         claims = self._claims[store.address]
         for work in sweep(store, claims, now_in(store)):
             self._begin(store, claims, work)
@@ -210,6 +213,8 @@ class Worker:
             outcome = drive_claimed(store, work, self._note_run)
             _log.info("%s: %s %s %s", self.name, work.run.log, outcome.how, outcome.why)
             self._follow_up(store, claims, run, outcome)
+            if work.run.job:
+                self._jobs[store.address].advance(LogId(work.run.job))
         except PlaitError as error:
             _log.warning("%s: %s", self.name, error.record_text)
         finally:

@@ -14,6 +14,7 @@ from plait.errors import PlaitError, RunHeld, UnknownWorker, WorkerNameTaken
 from plait.session.work_rows import WORK_BELL
 from plait.store import RunLock, Store
 
+ENDED = "ended"  # the topic of the bell for those who wait for a run
 WORKERS = "workers"  # the board of their notices
 DRAINS = "drains"  # the board of wishes that a worker be drained
 UNFIT = "unfit"  # the board of runs that a code does not fit

@@ -31,6 +31,9 @@
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
     │   ├── QueueFull            a project has as many runs in the queue as it may
+    │   ├── SessionInJob         a session is a part of a job that is not over
+    │   ├── JobFailed            a job came to an end without the successes that it needs
+    │   ├── JobPending           a job did not end in the time that its caller waits
     │   ├── TaskFailed           a submitted run failed, and is not tried again
     │   ├── TaskCancelled        a submitted run was cancelled
     │   ├── TaskPending          a submitted run did not end in the time that its caller waits
@@ -154,8 +157,11 @@ from plait.errors.base import (
     hide_with,
 )
 from plait.errors.clusters import (
+    JobFailed,
+    JobPending,
     NotPortable,
     QueueFull,
+    SessionInJob,
     TaskCancelled,
     TaskFailed,
     TaskPending,
@@ -322,6 +328,9 @@ __all__ = (
     "NotPortable",
     "QueueFull",
     "TaskCancelled",
+    "JobFailed",
+    "JobPending",
+    "SessionInJob",
     "TaskFailed",
     "TaskPending",
     "UnknownWorker",

@@ -63,6 +63,41 @@ class TaskPending(SessionError):
         )
 
 
+class SessionInJob(SessionError):
+    """A session is a part of a job that is not over. Nothing was written."""
+
+    def __init__(self, session: str, job: str) -> None:
+        self.session, self.job = session, job
+        super().__init__(
+            f"session {session} is a part of job {job}, which is not over. Nothing was written;"
+            f" see `plait cluster job {job}`, or fork the session."
+        )
+
+
+class JobFailed(SessionError):
+    """A job came to an end without the successes that it needs."""
+
+    def __init__(self, job: str, reason: str, message: str, indexes: tuple[int, ...]) -> None:
+        self.job, self.reason, self.indexes = job, reason, indexes
+        named = ", ".join(str(index) for index in indexes[:10])
+        failed = f" Indexes without success: {named}{', …' if len(indexes) > 10 else ''}."
+        super().__init__(
+            f"job {job} failed ({reason}): {message}.{failed if indexes else ''}"
+            f" See `plait cluster job {job}`."
+        )
+
+
+class JobPending(SessionError):
+    """A job did not end in the time that its caller waits. It goes on."""
+
+    def __init__(self, job: str, waited_s: float, counts: str) -> None:
+        self.job, self.waited_s = job, waited_s
+        super().__init__(
+            f"job {job} has not ended after {waited_s:g} s: {counts}. It goes on; ask again with"
+            f" job.result(), or `plait cluster job {job}`."
+        )
+
+
 class WorkerError(PlaitError):
     """A worker cannot serve."""
 

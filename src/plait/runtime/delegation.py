@@ -35,7 +35,7 @@ from plait.runtime.invoke import Invocation, invoke
 from plait.runtime.names import import_path
 from plait.runtime.registry import run_of
 from plait.runtime.stack import Frame
-from plait.runtime.waits import Done, Job
+from plait.runtime.waits import Done, ToolJob
 from plait.session import Session
 from plait.session.about import last_message
 from plait.session.content import contents, pack, value_of
@@ -164,7 +164,9 @@ class BranchEnd(NamedTuple):
     stop: Stop | None = None  # it is parked, stopped or halted: the call has no outcome here
 
 
-def branch_job(session: Session, call: ToolCallState, act: Act, check: Callable[[], object]) -> Job:
+def branch_job(
+    session: Session, call: ToolCallState, act: Act, check: Callable[[], object]
+) -> ToolJob:
     """Return the job that carries out a call: its branch is forked, or found on record."""
     tool = call.tool
     assert isinstance(tool, WorkflowTool)
@@ -179,7 +181,7 @@ def branch_job(session: Session, call: ToolCallState, act: Act, check: Callable[
             return BranchEnd(stop=stop)
 
     acting = tool.with_function(act_in_branch)
-    return Job(call.number, acting, {}, call.id, call.given, call.attempt, check=check)
+    return ToolJob(call.number, acting, {}, call.id, call.given, call.attempt, check=check)
 
 
 def _branch_of(session: Session, call: ToolCallState, act: Act) -> Session:

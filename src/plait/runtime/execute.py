@@ -16,13 +16,13 @@ from plait.runtime.failures import bounded_text, failure_of, text_of_error
 from plait.runtime.heartbeats import beating
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.sandboxes import SandboxCall, SandboxOutcome
-from plait.runtime.waits import Done, Job
+from plait.runtime.waits import Done, ToolJob
 from plait.tool import SANDBOX, Result, difference
 
 DELTA_MAX = 1_000_000
 
 
-def run_tool(job: Job, clock: Any) -> Done:
+def run_tool(job: ToolJob, clock: Any) -> Done:
     """Run a plain function. An error of any class is its outcome."""
     if job.check is not None:
         job.check()
@@ -59,13 +59,13 @@ def run_tool(job: Job, clock: Any) -> Done:
         tool_act.reset(handed)
 
 
-def stopped_outcome(job: Job) -> Done:
+def stopped_outcome(job: ToolJob) -> Done:
     """Return the outcome of a job that was stopped before it began."""
     failure = Failure(STOPPED, "not run: it was stopped before")
     return Done(job.number, failure=failure, was_stopped=True)
 
 
-def enter_sandbox(job: Job) -> SandboxCall | Failure | None:
+def enter_sandbox(job: ToolJob) -> SandboxCall | Failure | None:
     """Return the sandbox of a tool that takes one.
 
     If there is none to be had, return the failure: then the tool is not run.
@@ -83,7 +83,7 @@ class _Nothing:
     """Nothing was observed."""
 
 
-def observe_before(job: Job) -> Any:
+def observe_before(job: ToolJob) -> Any:
     """Return the state that the tool observes, before the call.
 
     If it cannot be observed, return the failure: the tool is not run, since its delta would not be
@@ -105,7 +105,7 @@ def observe_before(job: Job) -> Any:
 
 
 def conclude(
-    job: Job,
+    job: ToolJob,
     value: Any,
     failure: Failure | None,
     before: Any,

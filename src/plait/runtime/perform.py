@@ -47,7 +47,7 @@ from plait.runtime.policy import Approval, Granted
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.run_tools import request_again_body
-from plait.runtime.waits import Done, Job, Launch, Next, Wait
+from plait.runtime.waits import Done, ToolJob, Launch, Next, Wait
 from plait.secrets import stand_ins
 from plait.session import Session
 from plait.session.content import contents, pack
@@ -150,7 +150,7 @@ def _run_companion(
     arguments = {name: given[name] for name in wanted if name in given}
     check = partial(check_held, session)
     tool, id = call.tool.with_function(function), f"{call.id}/{name}"
-    batch = yield Launch([[Job(call.number, tool, arguments, id, check=check)]])
+    batch = yield Launch([[ToolJob(call.number, tool, arguments, id, check=check)]])
     return (yield Next(batch))
 
 

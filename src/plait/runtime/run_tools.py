@@ -35,7 +35,7 @@ from plait.runtime.run import Run
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.runtime.spend import afford_tool
 from plait.runtime.unwritten import Unwritten
-from plait.runtime.waits import Done, Job, Launch, Next, Pause, Wait
+from plait.runtime.waits import Done, ToolJob, Launch, Next, Pause, Wait
 from plait.session import Session
 from plait.session.backoff import WAIT_S_MAX, backoff_s
 from plait.session.content import Loose, contents, pack
@@ -60,7 +60,7 @@ def run_calls(
         # the recording ends here, and nothing may be run beyond it
         raise run.journal.end_of_recording(session)
     _check_stopped(session, calls, user)
-    site, jobs = BatchSandbox(session, _listener(run, user)), list[Job]()
+    site, jobs = BatchSandbox(session, _listener(run, user)), list[ToolJob]()
     for call in calls.values():
         try:
             jobs.append(_job(session, call, site)._replace(on_beat=_listener(run, user, call)))
@@ -208,7 +208,7 @@ def _check_stopped(session: Session, calls: Mapping[int, ToolCallState], user: U
         raise
 
 
-def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
+def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> ToolJob:
     # Requests are recorded under the fence, but that may be long ago when the tool begins.
     check = partial(check_held, session)
     if isinstance(call.tool, WorkflowTool):
@@ -220,7 +220,7 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> Job:
         arguments[KEY] = call.key
     handed = (session.id, _tool_act(call)) if tool.takes_session else None
     where = site if tool.takes_sandbox else None
-    return Job(
+    return ToolJob(
         call.number,
         tool,
         arguments,
@@ -272,7 +272,7 @@ def _tool_act(call: ToolCallState) -> Act:
     return Act(asked.actor, origin, call=call.id, causes=tuple(causes))
 
 
-def _scope_of(job: Job) -> str | None:
+def _scope_of(job: ToolJob) -> str | None:
     """Return the scope of the session that a tool is handed; None if it is handed none."""
     return job.arguments[SESSION].run if job.handed is not None else None
 
@@ -340,13 +340,13 @@ _STALE = Failure(
 )
 
 
-def _lanes(jobs: Sequence[Job]) -> list[list[Job]]:
+def _lanes(jobs: Sequence[ToolJob]) -> list[list[ToolJob]]:
     """Return the lanes: jobs on the workspace run one after another, the others side by side."""
     there = [job for job in jobs if is_there(job)]
     return [*([there] if there else []), *([job] for job in jobs if not is_there(job))]
 
 
-def is_there(job: Job) -> bool:
+def is_there(job: ToolJob) -> bool:
     """True if a job is done in the session's own files: those of a branch are its own."""
     is_in_branch = isinstance(job.tool, WorkflowTool)
     return job.site is not None or (job.tool.effect == "workspace" and not is_in_branch)

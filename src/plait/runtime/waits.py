@@ -33,7 +33,7 @@ class Pause(NamedTuple):
     session: Session
 
 
-class Job(NamedTuple):
+class ToolJob(NamedTuple):
     """A tool to be run."""
 
     number: int
@@ -72,7 +72,7 @@ class Launch(NamedTuple):
     Answer: a batch.
     """
 
-    lanes: Sequence[Sequence[Job]]
+    lanes: Sequence[Sequence[ToolJob]]
 
 
 class Next(NamedTuple):

@@ -8,6 +8,7 @@ from plait.session.diff import Diff
 from plait.session.effect_rows import EffectRows
 from plait.session.graph import Graph
 from plait.session.graph_rows import GraphRows
+from plait.session.job_rows import JobRows
 from plait.session.life import Status
 from plait.session.rows import SessionRows
 from plait.session.session import Session
@@ -26,6 +27,7 @@ __all__ = [
     "Graph",
     "GraphRows",
     "InboxRows",
+    "JobRows",
     "Message",
     "Pending",
     "Session",

@@ -272,6 +272,21 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "MemoryUsed": _use_text,
     "Bypassed": lambda b: f"around the session: {b.what} {_json(b.detail)}",
     "RunSubmitted": lambda b: "left to the workers of the cluster",
+    "JobSubmitted": lambda b: (
+        f"job of {len(b.sessions)} runs of {b.run.workflow}, {b.parallelism} at a time"
+    ),
+    "JobIndexStarted": lambda b: f"index {b.index} started",
+    "JobIndexFailed": lambda b: (
+        f"index {b.index} failed, for the {b.failures}. time: {b.failure.kind}: {b.failure.message}"
+    ),
+    "JobIndexEnded": lambda b: f"index {b.index} {b.how}{_reason_text(b.why)}",
+    "JobSuspended": lambda b: f"job suspended{_reason_text(b.reason)}",
+    "JobResumed": lambda b: f"job resumed{_reason_text(b.reason)}",
+    "JobEnded": lambda b: f"job {b.condition}{_reason_text(b.message or b.reason)}",
+    "JobExpired": lambda b: "job listed no more: its time to live is over",
+    "KeeperSet": lambda b: f"keep {b.replicas} sessions of {b.name} at work: {b.run.workflow}",
+    "KeptStarted": lambda b: f"ordinal {b.ordinal} started run {b.round} in {short(b.session)}",
+    "KeptEnded": lambda b: f"ordinal {b.ordinal} {b.how}{_reason_text(b.why)}",
     "BudgetSet": lambda b: f"budget {_json(msgspec.to_builtins(b.budget))}",
 }
 

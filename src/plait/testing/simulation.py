@@ -44,7 +44,7 @@ from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.runtime.run_tools import is_there
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Pause, Search, Wait
+from plait.runtime.waits import CallModel, Done, ToolJob, Launch, Next, Pause, Search, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.inbox import all_waiting
@@ -310,7 +310,7 @@ class Simulated(Blocking):
             partial=partial,
         )
 
-    def run_job(self, job: Job) -> Done:
+    def run_job(self, job: ToolJob) -> Done:
         if self.simulation.lot("tool", job.call, job.attempt) >= self.simulation.tool_fault_rate:
             return super().run_job(job)
         before = self.simulation.lot("before", job.call, job.attempt) < 0.5
@@ -327,7 +327,7 @@ class Simulated(Blocking):
 class _LaneBatch:
     """Lanes are done one job at a time, in an order that follows from the seed."""
 
-    def __init__(self, lanes: Sequence[Sequence[Job]], waiter: Simulated) -> None:
+    def __init__(self, lanes: Sequence[Sequence[ToolJob]], waiter: Simulated) -> None:
         self._lanes, self._waiter, self._over = [list(lane) for lane in lanes], waiter, False
 
     def next(self) -> Done:
@@ -344,7 +344,7 @@ class _LaneBatch:
             )
         return self._waiter.run_job(job)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: ToolJob) -> None:
         for lane in self._lanes:  # the next jobs of its lane wait for it
             if lane and is_there(job) and is_there(lane[0]):
                 lane.insert(0, job)

@@ -14,7 +14,7 @@ changes within a version, because old bytes rely on it.
 
 from __future__ import annotations
 
-from plait.event.kinds import house, knowledge, life, memory, people, runs
+from plait.event.kinds import house, jobs, knowledge, life, memory, people, runs
 from plait.event.kinds.base import (
     Body,
     DurationMicros,
@@ -34,6 +34,20 @@ from plait.event.kinds.house import (
     HouseOpened,
     PrincipalChanged,
     RoleChanged,
+)
+from plait.event.kinds.jobs import (
+    IndexEnd,
+    JobEnded,
+    JobExpired,
+    JobIndexEnded,
+    JobIndexFailed,
+    JobIndexStarted,
+    JobResumed,
+    JobSubmitted,
+    JobSuspended,
+    KeeperSet,
+    KeptEnded,
+    KeptStarted,
 )
 from plait.event.kinds.knowledge import (
     BudgetRefused,
@@ -136,6 +150,7 @@ from plait.event.kinds.values import (
     Parts,
     Place,
     Placement,
+    PlannedRun,
     Price,
     Reasoning,
     Score,
@@ -188,6 +203,18 @@ __all__ = (
     "HandedOff",
     "HouseOpened",
     "Image",
+    "IndexEnd",
+    "JobEnded",
+    "JobExpired",
+    "JobIndexEnded",
+    "JobIndexFailed",
+    "JobIndexStarted",
+    "JobResumed",
+    "JobSubmitted",
+    "JobSuspended",
+    "KeeperSet",
+    "KeptEnded",
+    "KeptStarted",
     "Linked",
     "Measured",
     "MeasuredTime",
@@ -218,6 +245,7 @@ __all__ = (
     "Place",
     "Placement",
     "PlacementChanged",
+    "PlannedRun",
     "Price",
     "PrincipalChanged",
     "Purpose",
@@ -270,7 +298,7 @@ __all__ = (
 KINDS: tuple[type[Body], ...] = tuple(
     [
         value
-        for subject in (life, runs, people, knowledge, memory, house)
+        for subject in (life, runs, people, knowledge, memory, house, jobs)
         for value in vars(subject).values()
         if isinstance(value, type) and issubclass(value, Body) and value is not Body
     ]

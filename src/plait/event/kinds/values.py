@@ -194,6 +194,16 @@ class Wishes(Value, frozen=True):
     ordinal: int | None = None  # which part
 
 
+class PlannedRun(Value, frozen=True):
+    """The start of a run that is submitted later, by a process that need not have its program."""
+
+    workflow: str  # import path, as in package.module:Class
+    arguments: Json = None
+    revision: str = ""
+    environment: Json = None
+    version: str = ""
+
+
 Chosen = Literal["first", "woken", "taken over", "retried"]
 
 

@@ -28,7 +28,7 @@ from plait.runtime.stops import Cancelled
 from plait.runtime.waits import (
     CallModel,
     Done,
-    Job,
+    ToolJob,
     Launch,
     Next,
     Pause,
@@ -102,7 +102,7 @@ class Blocking:
             return answer
         return loop.wait(loop.start(await_answer(answer)), stop_check(op.request.session))
 
-    def run_job(self, job: Job) -> Done:
+    def run_job(self, job: ToolJob) -> Done:
         if job.delay is not None:
             self.pause(job.delay)
         if job.tool.is_async:
@@ -141,13 +141,15 @@ class ThreadBatch:
     One lane alone runs when it is waited for, in the thread that waits.
     """
 
-    def __init__(self, lanes: Sequence[Sequence[Job]], run_job: Callable[[Job], Done]) -> None:
+    def __init__(
+        self, lanes: Sequence[Sequence[ToolJob]], run_job: Callable[[ToolJob], Done]
+    ) -> None:
         self._run_job = run_job
         self._done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
-        self._lone = list(lanes[0]) if len(lanes) == 1 else list[Job]()
-        self._lanes: queue.SimpleQueue[Sequence[Job]] = queue.SimpleQueue()
+        self._lone = list(lanes[0]) if len(lanes) == 1 else list[ToolJob]()
+        self._lanes: queue.SimpleQueue[Sequence[ToolJob]] = queue.SimpleQueue()
         # the jobs that follow in the lane of a job that is tried again, by its number
-        self._rest: dict[int, Sequence[Job]] = {}
+        self._rest: dict[int, Sequence[ToolJob]] = {}
         for lane in lanes if len(lanes) > 1 else ():
             self._lanes.put(lane)
         for _ in range(min(SIDE_BY_SIDE, len(lanes)) if len(lanes) > 1 else 0):
@@ -167,7 +169,7 @@ class ThreadBatch:
             raise done
         return done
 
-    def add(self, job: Job) -> None:
+    def add(self, job: ToolJob) -> None:
         """Try a job again; the jobs after it in its lane wait for it."""
         rest = self._rest.pop(job.number, None)
         if rest is None:
@@ -186,7 +188,7 @@ class ThreadBatch:
                 if not self._finish_job(job, lane[place + 1 :]):
                     break
 
-    def _finish_job(self, job: Job, rest: Sequence[Job]) -> bool:
+    def _finish_job(self, job: ToolJob, rest: Sequence[ToolJob]) -> bool:
         """Run a job and hand its outcome over. Return True if the lane goes on."""
         try:
             done = self._run_job(job)

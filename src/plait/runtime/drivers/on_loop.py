@@ -27,7 +27,7 @@ from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import beating
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, Job, Launch, Next, Search, Wait, WaitForPlace
+from plait.runtime.waits import CallModel, Done, ToolJob, Launch, Next, Search, Wait, WaitForPlace
 
 T = TypeVar("T")
 
@@ -182,7 +182,7 @@ class AsyncWaiter:
             outcome = fault_of(error)
         return outcome, clock() - started
 
-    async def _run_job(self, job: Job, began: asyncio.Event) -> Done:
+    async def _run_job(self, job: ToolJob, began: asyncio.Event) -> Done:
         if job.delay is not None:
             await asyncio.sleep(job.delay.seconds)
         if job.tool.is_async:
@@ -209,12 +209,12 @@ class AsyncBatch:
 
     def __init__(
         self,
-        lanes: Sequence[Sequence[Job]],
-        run_job: Callable[[Job, asyncio.Event], Awaitable[Done]],
+        lanes: Sequence[Sequence[ToolJob]],
+        run_job: Callable[[ToolJob, asyncio.Event], Awaitable[Done]],
     ) -> None:
         self._run_job = run_job
         self._done: asyncio.Queue[Done] = asyncio.Queue()
-        self._rest: dict[int, Sequence[Job]] = {}
+        self._rest: dict[int, Sequence[ToolJob]] = {}
         self._over = False
         self._limit = asyncio.Semaphore(SIDE_BY_SIDE)
         self._loop = asyncio.get_running_loop()
@@ -229,7 +229,7 @@ class AsyncBatch:
         for task in self._stoppable:
             task.cancel()
 
-    def add(self, job: Job) -> None:
+    def add(self, job: ToolJob) -> None:
         rest = self._rest.pop(job.number, ())
         self._loop.call_soon_threadsafe(
             lambda: self._tasks.append(
@@ -237,7 +237,7 @@ class AsyncBatch:
             )
         )
 
-    async def _work(self, lane: Sequence[Job]) -> None:
+    async def _work(self, lane: Sequence[ToolJob]) -> None:
         async with self._limit:
             for place, job in enumerate(lane):
                 done = await self._outcome(job)
@@ -248,7 +248,7 @@ class AsyncBatch:
                 if again:
                     return
 
-    async def _outcome(self, job: Job) -> Done:
+    async def _outcome(self, job: ToolJob) -> Done:
         not_run = Failure("Cancelled", "not run: the call of its agent was cancelled")
         if self._over:
             return Done(job.number, failure=not_run)

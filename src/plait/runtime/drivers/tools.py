@@ -12,7 +12,7 @@ from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import Heart, beating
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.sandboxes import SandboxCall
-from plait.runtime.waits import Done, Job
+from plait.runtime.waits import Done, ToolJob
 from plait.tool import SANDBOX
 
 # tools of one reply that run at the same time: a model decides how many calls there are
@@ -20,7 +20,7 @@ SIDE_BY_SIDE = 32
 
 
 async def run_async_tool(
-    job: Job, clock: Callable[[], int], began: asyncio.Event | None = None
+    job: ToolJob, clock: Callable[[], int], began: asyncio.Event | None = None
 ) -> Done:
     """Run a coroutine function. An error of any class is its outcome.
 
@@ -40,7 +40,7 @@ async def run_async_tool(
         tool_act.reset(handed)
 
 
-async def _outcome_of(job: Job, clock: Callable[[], int], began: asyncio.Event) -> Done:
+async def _outcome_of(job: ToolJob, clock: Callable[[], int], began: asyncio.Event) -> Done:
     started, before = clock(), observe_before(job)
     sandbox = (
         before
@@ -75,7 +75,7 @@ async def _outcome_of(job: Job, clock: Callable[[], int], began: asyncio.Event) 
 
 
 async def _value_or_failure(
-    job: Job, sandbox: SandboxCall | None, began: asyncio.Event
+    job: ToolJob, sandbox: SandboxCall | None, began: asyncio.Event
 ) -> tuple[Any, Failure | None]:
     """Await a coroutine function. An error that would end the loop ends the tool."""
     began.set()
@@ -90,7 +90,7 @@ async def _value_or_failure(
         return None, failure_of(error)
 
 
-def heart_of(job: Job, clock: Callable[[], int]) -> Heart:
+def heart_of(job: ToolJob, clock: Callable[[], int]) -> Heart:
     """Return the heart of a job, which says when to give it up."""
     tool = job.tool
     return Heart(clock, timeout_s=tool.timeout_s, heartbeat_s=tool.heartbeat_s, on_beat=job.on_beat)
@@ -106,7 +106,7 @@ async def wait_while_beating(work: asyncio.Future[Any], heart: Heart) -> bool:
     return True
 
 
-def given_up(job: Job, heart: Heart) -> Done:
+def given_up(job: ToolJob, heart: Heart) -> Done:
     """Give up a job that takes too long, or is silent, and return its outcome."""
     if job.site is not None:
         job.site.abandon()
@@ -119,7 +119,7 @@ def given_up(job: Job, heart: Heart) -> Done:
     return Done(job.number, failure=Failure(kind, why), duration_us=int(limit_s * 1e6))
 
 
-def needs_another_try(job: Job, done: Done) -> bool:
+def needs_another_try(job: ToolJob, done: Done) -> bool:
     """Return True if a job failed and has attempts left: the jobs after it in its lane wait."""
     is_over = done.failure is None or done.was_stopped
     return not is_over and job.attempt < job.tool.attempts
