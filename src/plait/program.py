@@ -202,7 +202,7 @@ def find_program_call(
     if program is None:
         program = recorded_program(session.short, first.workflow, first.environment, verb)
     if args or kwargs:
-        check_arguments(session, program, args, kwargs)
+        check_arguments(program, args, kwargs)
         return ProgramCall(program, args, kwargs)
     args, kwargs = _recorded_arguments(session, first, verb)
     if is_live:
@@ -210,9 +210,7 @@ def find_program_call(
     return ProgramCall(program, args, kwargs)
 
 
-def check_arguments(
-    session: Session, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> None:
+def check_arguments(program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Raise if the `forward` of a program cannot be called with these besides the session."""
     if misfit := _misfit(original(type(program)), len(args), tuple(kwargs)):
         raise InvalidValue(

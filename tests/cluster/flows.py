@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
+from plait.event.kinds import RunStarted
+from plait.ids import LogId
 from plait.policy import Ask, Policy
+from plait.store import Store
 
 
 @tool(effect="idempotent")
@@ -17,6 +21,27 @@ def note_line(path: str, text: str, idempotency_key: str) -> str:
     with Path(path).open("a") as file:
         file.write(f"{text} {idempotency_key}\n")
     return text
+
+
+def lines_in(path: Path) -> list[str]:
+    """Return the lines that were noted."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def started_runs(store: Store, log: LogId) -> list[tuple[str, tuple[LogId | None, int | None]]]:
+    """Return the submitted runs that were started in a session, each with its job and ordinal."""
+    starts = [(event.id, event.body) for event in store.read(log)]
+    return [
+        (str(id), (body.wishes.job, body.wishes.ordinal))
+        for id, body in starts
+        if isinstance(body, RunStarted) and body.wishes is not None
+    ]
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Wait for a condition that another thread or process makes true."""
+    while not is_true():
+        time.sleep(0.02)
 
 
 @tool(effect="pure")
@@ -72,6 +97,15 @@ class Fails(Workflow):
         if not Path(path).exists():
             raise RuntimeError("not yet")
         return session.say("at last", role="assistant")
+
+
+class FailsOdd(Workflow):
+    """Fails in sessions whose title ends with an odd digit; notes a line in the others."""
+
+    def forward(self, session: Session, path: str) -> Session:
+        if int(session.title[-1]) % 2:
+            raise RuntimeError("odd")
+        return session.use(note_line, path=path, text=session.title)
 
 
 class Deadly(Workflow):

@@ -39,6 +39,7 @@ from tests.cluster.flows import (
     Slow,
     Wire,
     counter,
+    lines_in,
 )
 
 Serve = Callable[..., Worker]
@@ -52,10 +53,6 @@ def work_row(store: Store, session: Session) -> dict[str, Any]:
 def claims_of(session: Session) -> list[k.Claim]:
     bodies = [event.body for event in session.reload().events]
     return [body.claim for body in bodies if isinstance(body, k.RunResumed) and body.claim]
-
-
-def lines_in(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
 
 
 # ── submitting ───────────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ from plait.cluster.cluster import Cluster, Task
 from plait.cluster.driving import drive
 from plait.cluster.job_state import JobCondition, JobIndex
 from plait.cluster.jobs import Job
+from plait.cluster.keeping import Kept
 from plait.cluster.outcomes import Outcome
 from plait.cluster.worker import Worker
 from plait.cluster.workers import WorkerNotice
@@ -19,6 +20,7 @@ __all__ = [
     "Job",
     "JobCondition",
     "JobIndex",
+    "Kept",
     "Outcome",
     "ProjectShare",
     "Task",

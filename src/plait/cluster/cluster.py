@@ -14,6 +14,7 @@ from typing import Any, Literal
 from plait.cluster.choosing import ProjectShare
 from plait.cluster.explaining import explain_run
 from plait.cluster.jobs import Job, submit_job
+from plait.cluster.keeping import Kept, keep_sessions
 from plait.cluster.submitting import (
     adopt_run,
     make_wishes,
@@ -262,6 +263,40 @@ class Cluster:
     def open_job(self, id: str) -> Job:
         """Return a job by the id of its session, or the start of it."""
         return Job(self._open_session(id))
+
+    def keep(
+        self,
+        name: str,
+        workflow: Workflow | str | None = None,
+        *,
+        replicas: int,
+        need: Iterable[str] = (),
+        priority: int = 0,
+        project: str | None = None,
+        actor: str | None = None,
+        **kwargs: Any,
+    ) -> Kept:
+        """Keep so many sessions of a name at work, in the first store, with the ordinals from 0 on.
+
+        A run that ends is followed by the next one in the same session; after a failure with a
+        pause that grows. They are scaled down from the top, and up in order; `replicas=0` ends
+        all. Without a workflow, it is the one that was said before.
+        """
+        return keep_sessions(
+            self.store,
+            name,
+            workflow,
+            kwargs,
+            replicas=replicas,
+            need=need,
+            priority=priority,
+            project=project,
+            actor=actor,
+        )
+
+    def open_kept(self, name: str) -> Kept:
+        """Return the kept sessions of a name."""
+        return Kept(self.store, name)
 
     def _open_session(self, id: str) -> Session:
         for store in self.stores[:-1]:

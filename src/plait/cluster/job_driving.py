@@ -1,21 +1,14 @@
-"""Driving jobs: there is no controller. Workers do it, beside their runs: the worker that executed
-a run of a job, and every worker now and then.
-
-A driver has the lock of the job, reads its log, and writes what follows from it before it acts: an
-index is on record before its run is submitted. So a driver may die at any moment, and the next one
-goes on from the log.
+"""Driving jobs: an index is on record before its run is submitted, and its end before the next
+one starts.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from contextlib import suppress
 from functools import partial
 
 from plait.cluster.job_state import JobFold, JobIndex, find_end, indexes_to_start
+from plait.cluster.log_driving import LogDriver
 from plait.cluster.parts import (
-    ACTOR,
     CannotRun,
     JobPart,
     PartRun,
@@ -26,91 +19,42 @@ from plait.cluster.parts import (
     submit_part,
     suspend_part,
 )
-from plait.cluster.submitting import now_in
 from plait.cluster.workers import ENDED
-from plait.errors import RunHeld, StaleHead
 from plait.event import Body
 from plait.event import kinds as k
-from plait.ids import LogId, Micros, short
-from plait.journal.writer import direct_writer
+from plait.ids import Micros, short
 from plait.session import Session
 from plait.session.backoff import backoff_s
-from plait.session.job_rows import expired_jobs, job_rows
-from plait.session.ports import Act, Draft
 from plait.session.work_rows import GIVEN_UP, RETRY_S, RETRY_S_MAX
-from plait.store import RunLock, Store
-
-_WAIT_S = 1.0  # for another driver of the same job
-_LOOK_S = 0.02
-_FOLDS_MAX = 256  # jobs that a driver remembers
-_ROUNDS_MAX = 1000  # steps of one job in a row
+from plait.store import Store
 
 
-class JobDriver:
-    """Drives the jobs of one store. Threads of a process share it."""
+class JobDriver(LogDriver[JobFold]):
+    """Drives the jobs of one store."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._guard = threading.Lock()
-        self._folds: dict[LogId, JobFold] = {}
-        self._asked: set[str] = set()  # runs that were asked to end, by this process
-        self._has_acted = False  # in this step: another look is worth its while
-
-    def sweep(self, now: Micros) -> None:
-        """Bring all jobs forward, and remove those whose time to live is over."""
-        rows = [*job_rows(self._store, "active", "suspended", "ending")]
-        for row in [*rows, *expired_jobs(self._store, now)]:
-            if not row["name"]:
-                self.advance(LogId(str(row["log"])), wait_s=0.0)
-
-    def advance(self, job: LogId, wait_s: float = _WAIT_S) -> bool:
-        """Do all that can be done for a job now. False: another driver is at it."""
-        with self._guard:
-            lock = lock_soon(self._store, f"job/{job}", job, wait_s)
-            if lock is None:
-                return False
-            try:
-                fold = self._folds.pop(job, None) or JobFold(job)
-                for _ in range(_ROUNDS_MAX):
-                    if not self._step(fold):
-                        break
-                if fold.is_expired:
-                    return True
-                self._folds[job] = fold
-                while len(self._folds) > _FOLDS_MAX:
-                    self._folds.pop(next(iter(self._folds)))
-            finally:
-                lock.release()
-        return True
+        super().__init__(store, JobFold)
 
     def _step(self, fold: JobFold) -> bool:
-        """Take one step. False: there is nothing to do now."""
-        at, now = fold.read(self._store), now_in(self._store)
-        if fold.is_expired or fold.submitted is None:
-            return False
-        self._has_acted = False
-        words = [word for index in [*fold.active.values()] for word in self._see(fold, index, now)]
-        if not words and fold.ended is None:
-            end = find_end(fold, now)
-            words = [end] if end is not None else [self._start(i) for i in indexes_to_start(fold)]
-        if not words and self._is_to_expire(fold, now):
-            words = [k.JobExpired()]
-        if not words:
-            return self._has_acted
-        with suppress(StaleHead):  # a person was first: the next step reads it
-            direct_writer().write(at, [Draft(word, Act(ACTOR)) for word in words])
-        if any([isinstance(word, k.JobEnded) for word in words]):
+        was_over = fold.ended is not None
+        is_more = super()._step(fold)
+        if fold.ended is not None and not was_over:
             self._store.ring(ENDED)
-        return True
+        return is_more
+
+    def _next_words(self, fold: JobFold, now: Micros) -> list[Body]:
+        words = [word for index in [*fold.active.values()] for word in self._see(fold, index, now)]
+        if words:
+            return words
+        if fold.ended is None:
+            end = find_end(fold, now)
+            return [end] if end is not None else [self._start(i) for i in indexes_to_start(fold)]
+        ttl_s = fold.order.ttl_s
+        is_due = ttl_s is not None and now >= fold.ended.since + int(ttl_s * 1e6)
+        return [k.JobExpired()] if is_due and not fold.active else []
 
     def _start(self, index: JobIndex) -> Body:
         return k.JobIndexStarted(index.index, self._store.log(index.session).tip)
-
-    def _is_to_expire(self, fold: JobFold, now: Micros) -> bool:
-        ttl_s = fold.order.ttl_s
-        if fold.ended is None or fold.active or ttl_s is None:
-            return False
-        return now >= fold.ended.since + int(ttl_s * 1e6)
 
     def _see(self, fold: JobFold, index: JobIndex, now: Micros) -> list[Body]:
         """Look at the run of an index; return what is to be said of it, or act on what was said."""
@@ -167,15 +111,3 @@ class JobDriver:
             suspend_part(session, fold.log)
         elif fold.suspended is not None:
             resume_part(session, fold.log)
-
-
-def lock_soon(store: Store, name: str, shown: str, wait_s: float) -> RunLock | None:
-    """Take a lock that another process may have for a moment. None: it still has it."""
-    until = time.monotonic() + wait_s
-    while True:
-        try:
-            return store.lock(name, shown)
-        except RunHeld:
-            if time.monotonic() >= until:
-                return None
-        time.sleep(_LOOK_S)

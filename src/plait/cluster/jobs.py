@@ -12,10 +12,18 @@ from typing import Any
 
 import msgspec
 
-from plait.cluster.job_driving import JobDriver, lock_soon
+from plait.cluster.job_driving import JobDriver
 from plait.cluster.job_state import JobCondition, JobFold, JobIndex, JobStatus
+from plait.cluster.log_driving import lock_soon
 from plait.cluster.parts import JobPart, read_part
-from plait.cluster.submitting import make_wishes, now_in, planned_start, submitted_code
+from plait.cluster.submitting import (
+    check_count,
+    make_wishes,
+    now_in,
+    plan_of,
+    planned_start,
+    submitted_code,
+)
 from plait.cluster.workers import ENDED
 from plait.errors import (
     InvalidValue,
@@ -247,16 +255,6 @@ def submit_job(
     return Job(session)
 
 
-def plan_of(started: k.RunStarted) -> k.PlannedRun:
-    return k.PlannedRun(
-        started.workflow,
-        started.arguments,
-        started.revision,
-        started.environment,
-        started.version,
-    )
-
-
 def _checked_sessions(sessions: Iterable[Session]) -> list[Session]:
     """Return the sessions of a job; raises for one that cannot run."""
     parts = list(sessions)
@@ -289,14 +287,6 @@ def check_may_run(session: Session) -> None:
         raise RunOpen(session.short, run)
     check_may(core_of(session), "run a workflow")
     check_not_paused(core_of(session), "run a workflow")
-
-
-def check_count(name: str, value: int, least: int, most: int) -> int:
-    """Return a count; raises for anything else."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not is_whole or not least <= value <= most:
-        raise InvalidValue(name, f"{value!r:.60} is not one", f"pass {least} to {most}")
-    return value
 
 
 def _limit(name: str, value: int | None) -> int | None:

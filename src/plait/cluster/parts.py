@@ -60,6 +60,7 @@ class PartRun(NamedTuple):
     failures: int = 0
     failure: k.Failure | None = None  # the last one
     why: str = ""
+    began: Event | None = None  # its first event
     last: Event | None = None  # the last event about the run
 
 
@@ -72,7 +73,7 @@ def read_part(session: Session, part: JobPart) -> PartRun:
         if isinstance(body, k.RunStarted):
             wishes = body.wishes
             if wishes is not None and (wishes.job, wishes.ordinal) == part[:2]:
-                found = PartRun("open", event.header.run or event.id, last=event)
+                found = PartRun("open", event.header.run or event.id, began=event, last=event)
         elif found.run and found.run in (event.header.run, getattr(body, "run", None)):
             found = _after(found, event)
     return found

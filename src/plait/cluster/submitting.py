@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -46,7 +46,7 @@ _RETRY_S = 5.0  # when the queue of a project is full
 
 
 def make_wishes(
-    session: Session,
+    session: Session | None,
     *,
     now: Micros,
     need: Iterable[str] = (),
@@ -70,11 +70,11 @@ def make_wishes(
         raise InvalidValue("deadline_s", "it is over before the run may begin", "pass a later one")
     return k.Wishes(
         need=check_labels(need, "need"),
-        priority=_whole("priority", priority, -PRIORITY_MAX, PRIORITY_MAX),
-        project=session.project or session.user or "",
+        priority=check_count("priority", priority, -PRIORITY_MAX, PRIORITY_MAX),
+        project=(session.project or session.user or "") if session is not None else "",
         not_before=now + int(delay_s * 1e6) if delay_s else None,
         deadline=now + int(deadline_s * 1e6) if deadline_s is not None else None,
-        attempts=_whole("attempts", attempts, 1, 1000),
+        attempts=check_count("attempts", attempts, 1, 1000),
         code=code,
         same_code=same_code,
         job=job,
@@ -94,7 +94,8 @@ def check_labels(labels: Iterable[str], where: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _whole(name: str, value: int, least: int, most: int) -> int:
+def check_count(name: str, value: int, least: int, most: int) -> int:
+    """Return a count; raises for anything else."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_whole or not least <= value <= most:
         raise InvalidValue(name, f"{value!r:.60} is not one", f"pass {least} to {most}")
@@ -121,22 +122,41 @@ def submit_run(
 
 
 def planned_start(
-    session: Session, workflow: Workflow | str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    session: Session | None,
+    workflow: Workflow | str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> k.RunStarted:
-    """Return the first event of a run, as a call of the workflow would write it."""
+    """Return the first event of a run, as a call of the workflow would write it. `session` None:
+    there is none yet.
+    """
     if executing() is not None:
         why = "this is code of a run, and a resume of it would submit the same again"
         raise InvalidValue("submit", why, "call the workflow itself, or submit from outside")
     program = find_portable(workflow)
-    check_arguments(session, program, args, kwargs)
-    call = program.invocation(session, args=args, kwargs=kwargs)
-    check_call(call)
+    check_arguments(program, args, kwargs)
+    call = program.invocation(cast("Session", session), args=args, kwargs=kwargs)
+    if session is not None:
+        check_call(call)
+    elif call.setup is not None:
+        call.setup(call.name)
     started = run_start(call)
     recorded: Any = started.arguments or {}
     if "repr" in recorded:
         why = f"its arguments cannot be written as JSON: {recorded['repr'][:120]}"
         raise NotPortable(program_of(program), why, "pass plain data")
     return started
+
+
+def plan_of(started: k.RunStarted) -> k.PlannedRun:
+    """Return the start of a run as a job records it."""
+    return k.PlannedRun(
+        started.workflow,
+        started.arguments,
+        started.revision,
+        started.environment,
+        started.version,
+    )
 
 
 def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, str]:

@@ -17,8 +17,8 @@ from itertools import count
 
 from plait.cluster.choosing import Ability, ProjectShare, Shares
 from plait.cluster.claiming import ClaimedWork, Claims, Look
+from plait.cluster.controllers import JobDrivers
 from plait.cluster.driving import drive_claimed
-from plait.cluster.job_driving import JobDriver
 from plait.cluster.outcomes import Outcome
 from plait.cluster.programs import code_of, programs_in
 from plait.cluster.submitting import check_labels, now_in
@@ -85,7 +85,7 @@ class Worker:
             store.address: Claims(store, self.name, self.ability, Shares(shares))
             for store in self._stores
         }
-        self._jobs = {store.address: JobDriver(store) for store in self._stores}
+        self._jobs = {store.address: JobDrivers(store) for store in self._stores}
         self._guard = threading.Lock()
         self._runs: dict[str, Run] = {}  # that it executes
         self._threads: dict[str, threading.Thread] = {}

@@ -32,6 +32,7 @@
     │   ├── RunLost              another process took the run, or ended it
     │   ├── QueueFull            a project has as many runs in the queue as it may
     │   ├── SessionInJob         a session is a part of a job that is not over
+    │   ├── UnknownKept          no sessions are kept under this name
     │   ├── JobFailed            a job came to an end without the successes that it needs
     │   ├── JobPending           a job did not end in the time that its caller waits
     │   ├── TaskFailed           a submitted run failed, and is not tried again
@@ -165,6 +166,7 @@ from plait.errors.clusters import (
     TaskCancelled,
     TaskFailed,
     TaskPending,
+    UnknownKept,
     UnknownWorker,
     WorkerError,
     WorkerNameTaken,
@@ -331,6 +333,7 @@ __all__ = (
     "JobFailed",
     "JobPending",
     "SessionInJob",
+    "UnknownKept",
     "TaskFailed",
     "TaskPending",
     "UnknownWorker",

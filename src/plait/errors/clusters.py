@@ -74,6 +74,17 @@ class SessionInJob(SessionError):
         )
 
 
+class UnknownKept(SessionError):
+    """No sessions are kept under this name. Nothing was written."""
+
+    def __init__(self, name: str, store: str) -> None:
+        self.name, self.store = name, store
+        super().__init__(
+            f"no sessions are kept under the name {name!r} in {store}. Nothing was written; say"
+            " which workflow is to keep them at work: cluster.keep(name, workflow, replicas=3)."
+        )
+
+
 class JobFailed(SessionError):
     """A job came to an end without the successes that it needs."""
 

@@ -187,7 +187,7 @@ class TurnClient(QueueClient):
             _check_same_words(session, known, key, parts)
             return cls(session, known, workflow, watch)
         _check_allowed(session)
-        check_arguments(session, workflow, (), {})
+        check_arguments(workflow, (), {})
         check_call(workflow.invocation(session, watch=watch))
         client, lock = _new_lock(store, session)
         try:
@@ -245,7 +245,7 @@ def check_turn(session: Session, content: Any, workflow: Workflow) -> None:
     _check_allowed(session)
     check_not_paused(core_of(session), "take turns")
     VOCABULARY.encode(k.TurnPosted(_packed(content)[0], ""))
-    check_arguments(session, workflow, (), {})
+    check_arguments(workflow, (), {})
     check_call(workflow.invocation(session))
 
 

@@ -47,7 +47,7 @@ from plait.runtime.policy import Approval, Granted
 from plait.runtime.registry import run_of
 from plait.runtime.run import Run
 from plait.runtime.run_tools import request_again_body
-from plait.runtime.waits import Done, ToolJob, Launch, Next, Wait
+from plait.runtime.waits import Done, Launch, Next, ToolJob, Wait
 from plait.secrets import stand_ins
 from plait.session import Session
 from plait.session.content import contents, pack

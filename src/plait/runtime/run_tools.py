@@ -35,7 +35,7 @@ from plait.runtime.run import Run
 from plait.runtime.sandboxes import BatchSandbox, SandboxOutcome
 from plait.runtime.spend import afford_tool
 from plait.runtime.unwritten import Unwritten
-from plait.runtime.waits import Done, ToolJob, Launch, Next, Pause, Wait
+from plait.runtime.waits import Done, Launch, Next, Pause, ToolJob, Wait
 from plait.session import Session
 from plait.session.backoff import WAIT_S_MAX, backoff_s
 from plait.session.content import Loose, contents, pack

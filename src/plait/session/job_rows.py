@@ -166,6 +166,15 @@ def job_rows(store: Store, *states: JobState) -> list[Row]:
         return []
 
 
+def find_job_row(store: Store, log: LogId) -> Row | None:
+    """Return the row of a job, or of a name of kept sessions. None: there is none any more."""
+    try:
+        rows = store.rows(JobRows.name, "job", {"log": log}, limit=1)
+    except UnknownRows:
+        return None
+    return rows[0] if rows else None
+
+
 def expired_jobs(store: Store, now: int, limit: int = 16) -> list[Row]:
     """Return rows of jobs that are over, and whose time to live is, too."""
     try:

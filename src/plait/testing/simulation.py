@@ -44,7 +44,7 @@ from plait.runtime.drivers.blocking import Blocking
 from plait.runtime.invoke import EnteredCall, invoke
 from plait.runtime.run import Run
 from plait.runtime.run_tools import is_there
-from plait.runtime.waits import CallModel, Done, ToolJob, Launch, Next, Pause, Search, Wait
+from plait.runtime.waits import CallModel, Done, Launch, Next, Pause, Search, ToolJob, Wait
 from plait.session import Session
 from plait.session.content import Content, text_of
 from plait.session.inbox import all_waiting

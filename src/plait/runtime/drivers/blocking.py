@@ -28,11 +28,11 @@ from plait.runtime.stops import Cancelled
 from plait.runtime.waits import (
     CallModel,
     Done,
-    ToolJob,
     Launch,
     Next,
     Pause,
     Search,
+    ToolJob,
     Wait,
     WaitForPlace,
 )

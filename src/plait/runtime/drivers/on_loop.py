@@ -27,7 +27,7 @@ from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import beating
 from plait.runtime.stops import Cancelled
-from plait.runtime.waits import CallModel, Done, ToolJob, Launch, Next, Search, Wait, WaitForPlace
+from plait.runtime.waits import CallModel, Done, Launch, Next, Search, ToolJob, Wait, WaitForPlace
 
 T = TypeVar("T")
 
