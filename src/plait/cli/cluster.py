@@ -75,9 +75,11 @@ def cluster_top(given: Options) -> None:
         return
     states = ("queued", "timed", "taken", "parked", "paused", "failed")
     columns = [Column("project"), *[Column(state) for state in states]]
-    out.table(
-        columns, [[each["project"] or "-", *[str(each[s]) for s in states]] for each in found]
-    )
+    rows = [
+        [Cell(each["project"] or "-"), *[Cell(str(each[state])) for state in states]]
+        for each in found
+    ]
+    out.table(columns, rows)
 
 
 def _counts(store: Store) -> list[Document]:
