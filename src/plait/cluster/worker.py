@@ -19,7 +19,7 @@ from plait.cluster.choosing import Ability, ProjectShare, Shares
 from plait.cluster.claiming import ClaimedWork, Claims, Look
 from plait.cluster.driving import drive_claimed
 from plait.cluster.outcomes import Outcome
-from plait.cluster.programs import code_of, programs_in
+from plait.cluster.programs import code_of, served_programs
 from plait.cluster.submitting import check_labels, now_in
 from plait.cluster.sweeping import sweep
 from plait.cluster.workers import (
@@ -68,12 +68,7 @@ class Worker:
         served = tuple(dict.fromkeys(modules))
         if isinstance(slots, bool) or not 1 <= slots <= 1000:
             raise InvalidValue("slots", f"{slots!r:.40} is not a count of runs", "pass 1 to 1000")
-        if not served:
-            raise InvalidValue("modules", "there are none", "name those that have the workflows")
-        programs = programs_in(served)
-        if not programs:
-            why = f"{', '.join(served)} has no workflow"
-            raise InvalidValue("modules", why, "name a module with a Workflow in it")
+        programs = served_programs(served)
         self.host = host or socket.gethostname()
         self.name = name or f"{self.host}.{os.getpid()}.{next(_numbers)}"
         self.slots = slots
