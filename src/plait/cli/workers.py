@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     multiple=True,
     help="A project's weight, and how many of its runs at a time; * is every other project.",
 )
+@click.option("--until-empty", is_flag=True, help="End when no run is left for it.")
+@click.option("--alive-file", metavar="FILE", help="Touch FILE every few seconds while it lives.")
 @click.option("--while-stdin-open", "has_starter", is_flag=True, hidden=True)
 @click.option("--also", "others", metavar="ADDRESS", multiple=True, help="Serve this store, too.")
 @talking_command
@@ -65,6 +67,8 @@ def worker_command(
     slots: int,
     processes: int | None,
     shares: Sequence[str],
+    until_empty: bool,
+    alive_file: str | None,
     has_starter: bool,
     others: Sequence[str],
 ) -> int:
@@ -83,13 +87,16 @@ def worker_command(
         if not store_exists(address):
             raise NoStore(address)
     if processes is not None:
+        if until_empty or alive_file is not None:
+            step = "leave out --processes: whatever starts this worker starts several"
+            raise InvalidValue("--processes", "it goes with neither of these options", step)
         with loading_errors(modules[0], "module"):
             workers = WorkerProcesses(
                 addresses[0],
                 modules,
                 processes,
                 name=name,
-                labels=_labels(labels),
+                labels=split_labels(labels),
                 slots=slots,
                 shares=parse_shares(shares),
                 others=addresses[1:],
@@ -101,9 +108,11 @@ def worker_command(
             stores,
             modules,
             name=name,
-            labels=_labels(labels),
+            labels=split_labels(labels),
             slots=slots,
             shares=parse_shares(shares),
+            until_empty=until_empty,
+            alive_file=alive_file,
         )
     out = Out(stderr=True)
     programs = ", ".join(sorted(worker.ability.programs))
@@ -117,7 +126,8 @@ def worker_command(
     return 0
 
 
-def _labels(text: str) -> list[str]:
+def split_labels(text: str) -> list[str]:
+    """Return the labels of an option, as in linux,gpu."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
@@ -245,7 +255,7 @@ def submit_command(
     task = Cluster(session.store).submit(
         program,
         session,
-        need=_labels(need),
+        need=split_labels(need),
         priority=priority,
         delay_s=delay_s,
         deadline_s=deadline_s,
