@@ -90,10 +90,11 @@ def cluster_top(given: Options) -> None:
         return
     states = ("queued", "timed", "taken", "parked", "paused", "failed")
     columns = [Column("project"), *[Column(state) for state in states]]
-    out.table(
-        columns,
-        [[Cell(each["project"] or "-"), *[Cell(str(each[s])) for s in states]] for each in found],
-    )
+    rows = [
+        [Cell(each["project"] or "-"), *[Cell(str(each[state])) for state in states]]
+        for each in found
+    ]
+    out.table(columns, rows)
 
 
 def _counts(store: Store) -> list[Document]:
@@ -187,11 +188,7 @@ def cluster_adopt(given: Options, name: str, need: str, priority: int, attempts:
 
     session = given.open_last(name)
     task = Cluster(session.store).adopt(
-        session,
-        actor=given.actor_name,
-        need=split_labels(need),
-        priority=priority,
-        attempts=attempts,
+        session, actor=given.actor_name, need=split_labels(need), priority=priority, attempts=attempts
     )
     if given.form == "json":
         print_json({"session": session.id, "run": task.run})

@@ -23,7 +23,7 @@ _IDLE_S = 5.0  # how long each is kept
 Work = Callable[[], object]
 
 
-class Worker:
+class KeptThread:
     """A thread, and the work that it is handed. The work raises nothing."""
 
     def __init__(self, name: str, work: Work) -> None:
@@ -69,7 +69,7 @@ def start_work(name: str, work: Work) -> None:
     try:
         worker = THIS_PROCESS.idle_workers.pop()  # the last one: its memory is still in caches
     except IndexError:
-        Worker(name, work)
+        KeptThread(name, work)
     else:
         worker.hand(name, work)
 

@@ -36,7 +36,7 @@ from plait.session.state import (
 WORKSPACE = "(workspace)"  # the name under which trees conflict; files have paths of their own
 
 
-class Outcome(NamedTuple):
+class MergeOutcome(NamedTuple):
     """The merged story, or the conflicts that stand in its way."""
 
     facts: dict[str, Fact]
@@ -55,7 +55,7 @@ def combine(
     base: State | None = None,
     resolved: Mapping[str, Resolution] | None = None,
     at: EventRef | None = None,
-) -> Outcome:
+) -> MergeOutcome:
     """Merge their stories into ours.
 
     `at` is the event that writes the resolved values; None while only trying.
@@ -95,7 +95,7 @@ def combine(
             )
     tree = _merged_tree(sides, known, names, conflicts)
     pending, added = _merged_pending(sides, known), _new_spans(ours, theirs)
-    return Outcome(facts, pending, tree, added, *_further_bills(ours, theirs), conflicts)
+    return MergeOutcome(facts, pending, tree, added, *_further_bills(ours, theirs), conflicts)
 
 
 class _Mergeable(Protocol):

@@ -20,7 +20,7 @@ from plait.ids import Digest, parse_digest
 from plait.session.appending import append_to, refuse_if_busy, wait_for_gates
 from plait.session.files import MergedFiles, merge_files, path_of_key, resolution_key
 from plait.session.fold import state_at
-from plait.session.merge import WORKSPACE, Outcome, combine, side_names
+from plait.session.merge import WORKSPACE, MergeOutcome, combine, side_names
 from plait.session.moves import check_may
 from plait.session.ports import BINDINGS, Draft, writer_of
 from plait.session.state import ABSENT, Fact, State, share_a_place
@@ -238,7 +238,10 @@ def _resolve_disputes(
 
 
 def _merged_tree(
-    state: State, outcome: Outcome, files: MergedFiles | None, resolved: Mapping[str, Resolution]
+    state: State,
+    outcome: MergeOutcome,
+    files: MergedFiles | None,
+    resolved: Mapping[str, Resolution],
 ) -> Digest | None:
     """The tree after the merge. None: it stays as it was."""
     if WORKSPACE in resolved:

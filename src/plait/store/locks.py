@@ -63,15 +63,15 @@ class _ProcessLocks:
 
     def _try_to_take(self, folder: Path, run: str) -> bool:
         """Take a run that this process does not have. False: another process has it."""
-        handle = self._handle(folder)
+        handle, offset = self._handle(folder), _offset(run)
         try:
-            _lock_byte(handle, fcntl.F_WRLCK, _offset(run))
+            _lock_byte(handle, fcntl.F_WRLCK, offset)
         except (BlockingIOError, PermissionError):
             return False
         except OSError as error:
             raise StoreFailed(str(folder), f"the run cannot be locked: {error}") from error
         with suppress(OSError):  # this byte only tells the holder
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(run) + 1)
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset + 1)
         self._locked.add((folder, run))
         return True
 
@@ -80,10 +80,10 @@ class _ProcessLocks:
             if (folder, run) not in self._locked:
                 return
             self._locked.discard((folder, run))
-            handle = self._handle(folder)
+            handle, offset = self._handle(folder), _offset(run)
             with suppress(OSError):
-                _lock_byte(handle, fcntl.F_UNLCK, _offset(run))
-                fcntl.lockf(handle, fcntl.LOCK_UN, 1, _offset(run) + 1)
+                _lock_byte(handle, fcntl.F_UNLCK, offset)
+                fcntl.lockf(handle, fcntl.LOCK_UN, 1, offset + 1)
 
     def free_runs(self, folder: Path, runs: Collection[str]) -> set[str]:
         """Return those runs that no process has. Nothing is locked to find out."""
