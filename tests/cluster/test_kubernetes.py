@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-import kubernetes_validate
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -26,6 +26,7 @@ from tests.cluster.flows import Count
 from tests.cluster.test_workers import LONG_S
 from tests.support import child_environment, wait_until
 
+kubernetes_validate: Any = import_module("kubernetes_validate")
 KINDS: tuple[Kind, ...] = get_args(Kind)
 VERSIONS = ("1.30", "1.34", kubernetes_validate.latest_version())
 

@@ -188,7 +188,11 @@ def cluster_adopt(given: Options, name: str, need: str, priority: int, attempts:
 
     session = given.open_last(name)
     task = Cluster(session.store).adopt(
-        session, actor=given.actor_name, need=split_labels(need), priority=priority, attempts=attempts
+        session,
+        actor=given.actor_name,
+        need=split_labels(need),
+        priority=priority,
+        attempts=attempts,
     )
     if given.form == "json":
         print_json({"session": session.id, "run": task.run})
