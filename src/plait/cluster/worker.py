@@ -84,7 +84,7 @@ class Worker:
             programs, frozenset(check_labels(labels, "labels")), code_of(served), self.host
         )
         self._claims = {
-            store.address: Claims(store, self.name, self.ability, Shares(shares))
+            store.address: Claims(store, self.name, self.ability, Shares(shares, self.name))
             for store in self._stores
         }
         self._guard = threading.Lock()
