@@ -52,6 +52,7 @@ from plait.tool import tool
 if _TYPE_CHECKING:
     from plait.agent import Agent
     from plait.calls.model_call import Retry
+    from plait.cluster import Cluster
     from plait.combinators import Parallel, Sequential
     from plait.compactor import Compactor
     from plait.journal.stops import Cancelled, Parked
@@ -98,6 +99,7 @@ __all__ = [
     "Budget",
     "Cancelled",
     "Choice",
+    "Cluster",
     "Compactor",
     "Correct",
     "Effect",
@@ -230,6 +232,7 @@ _ACTING = {
     "Agent": "plait.agent",
     "Cancelled": "plait.journal.stops",
     "Choice": "plait.selector",
+    "Cluster": "plait.cluster",
     "Compactor": "plait.compactor",
     "Correct": "plait.runtime.guards",
     "Happened": "plait.tool",

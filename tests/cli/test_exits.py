@@ -39,7 +39,7 @@ EXPECTED = {
     ),
     3: (
         "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
-        " NoStore NotMigrated NotPlaced NoSuchFile SandboxGone UnknownMemory"
+        " NoStore NotMigrated NotPlaced NoSuchFile SandboxGone UnknownMemory UnknownWorker"
     ),
     5: "BudgetExceeded",
     7: "ReplayDiverged",

@@ -67,6 +67,8 @@ PROGRAMS = {
     "debug",
     "bisect",
     "chat",
+    "submit",
+    "worker",
 }  # they load a program
 
 

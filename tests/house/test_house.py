@@ -30,6 +30,7 @@ VENDORS = {
     "psycopg",
     "psycopg_binary",
     "obstore",
+    "ray",
     "pydantic",
     "playwright",
     "rich",

@@ -11,6 +11,7 @@ from plait.cli.common import Options, listing, names_of, writing
 from plait.cli.documents import Document, print_json, print_jsonl
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
 from plait.cli.terminal import age
+from plait.cli.workers import split_labels
 from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session.ask_rows import InboxRows
@@ -23,7 +24,7 @@ _ALL = 2**31
 
 @click.group("cluster", no_args_is_help=False)
 def cluster() -> None:
-    """Workers and submitted runs: ls, top, why, drain, adopt."""
+    """Workers and submitted runs: ls, top, runs, why, check, drain, adopt."""
 
 
 @cluster.command("ls")
@@ -58,6 +59,20 @@ def _worker_cells(worker: Document) -> list[Cell]:
         Cell(str(worker["code"])[:8]),
         Cell(", ".join(worker["programs"])),
     ]
+
+
+@cluster.command("check")
+@click.argument("name", metavar="WORKER")
+@listing
+def cluster_check(given: Options, name: str) -> None:
+    """Tell whether a worker serves this store: exits with 0, or with 3 if it does not."""
+    from plait.cluster.workers import find_worker
+
+    worker = find_worker(store_at(given.store), name)
+    if given.form != "text":
+        print_json({**msgspec.to_builtins(worker), "alive": True})
+        return
+    Out().line(f"{name} serves this store: {count_text(len(worker.runs), 'run')}")
 
 
 @cluster.command("top")
@@ -172,9 +187,12 @@ def cluster_adopt(given: Options, name: str, need: str, priority: int, attempts:
     from plait.cluster import Cluster
 
     session = given.open_last(name)
-    labels = [each.strip() for each in need.split(",") if each.strip()]
     task = Cluster(session.store).adopt(
-        session, actor=given.actor_name, need=labels, priority=priority, attempts=attempts
+        session,
+        actor=given.actor_name,
+        need=split_labels(need),
+        priority=priority,
+        attempts=attempts,
     )
     if given.form == "json":
         print_json({"session": session.id, "run": task.run})

@@ -3,7 +3,7 @@
     0    done
     1    failed: every error that is not named below, and output that could not be written
     2    usage: the command line or a value on it is wrong, or names several things at once
-    3    not found: no such store, session, place, key, event, memory, file or sandbox
+    3    not found: no such store, session, place, key, event, memory, file, sandbox or worker
     4    waiting: the run is parked until a person answers or a time comes; `plait inbox` shows for
          what, `plait resume` goes on
     5    the budget does not allow it: the run failed there, and can be resumed with a larger one
@@ -58,6 +58,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.AmbiguousRevision: USAGE,
     errors.UnknownRevision: NOT_FOUND,
     errors.UnknownPlace: NOT_FOUND,
+    errors.UnknownWorker: NOT_FOUND,
     errors.UnknownKey: NOT_FOUND,
     errors.UnknownAsk: NOT_FOUND,
     errors.NoPrompt: NOT_FOUND,

@@ -15,6 +15,7 @@ from plait.cli.cluster import cluster
 from plait.cli.copying import copy_command
 from plait.cli.cost import cost
 from plait.cli.debugging import debug_command
+from plait.cli.deploy import deploy
 from plait.cli.doctor import doctor
 from plait.cli.exits import CommandGroup
 from plait.cli.feedback import feedback
@@ -79,7 +80,7 @@ SECTIONS: dict[str, list[click.Command]] = {
         debug_command,
         grant,
     ],
-    "Cluster": [submit_command, worker_command, cluster],
+    "Cluster": [submit_command, worker_command, cluster, deploy],
     "Look": [ls, runs, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command, bisect_command],
     "Memory": [memory],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from plait.store import store_exists
 
 if TYPE_CHECKING:
     from plait.cluster.choosing import ProjectShare
+    from plait.cluster.processes import WorkerProcesses
     from plait.cluster.worker import Worker
 
 
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     multiple=True,
     help="A project's weight, and how many of its runs at a time; * is every other project.",
 )
+@click.option("--until-empty", is_flag=True, help="End when no run is left for it.")
+@click.option("--alive-file", metavar="FILE", help="Touch FILE every few seconds while it lives.")
+@click.option("--while-stdin-open", "has_starter", is_flag=True, hidden=True)
 @click.option("--also", "others", metavar="ADDRESS", multiple=True, help="Serve this store, too.")
 @talking_command
 def worker_command(
@@ -62,6 +67,9 @@ def worker_command(
     slots: int,
     processes: int | None,
     shares: Sequence[str],
+    until_empty: bool,
+    alive_file: str | None,
+    has_starter: bool,
     others: Sequence[str],
 ) -> int:
     """Execute the submitted runs of the workflows in these modules.
@@ -70,6 +78,7 @@ def worker_command(
     worker: it takes no more runs, each run lets go at its next safe point, and another worker takes
     it up. A second signal ends it at once, and loses nothing.
     """
+    from plait.cluster.processes import WorkerProcesses
     from plait.cluster.worker import Worker
 
     import_from_here()
@@ -78,28 +87,47 @@ def worker_command(
         if not store_exists(address):
             raise NoStore(address)
     if processes is not None:
-        return _supervise(addresses, modules, name, labels, slots, processes, shares)
+        if until_empty or alive_file is not None:
+            step = "leave out --processes: whatever starts this worker starts several"
+            raise InvalidValue("--processes", "it goes with neither of these options", step)
+        with loading_errors(modules[0], "module"):
+            workers = WorkerProcesses(
+                addresses[0],
+                modules,
+                processes,
+                name=name,
+                labels=split_labels(labels),
+                slots=slots,
+                shares=parse_shares(shares),
+                others=addresses[1:],
+            )
+        return _supervise(workers)
     stores = [store_at(address) for address in addresses]
     with loading_errors(modules[0], "module"):
         worker = Worker(
             stores,
             modules,
             name=name,
-            labels=_labels(labels),
+            labels=split_labels(labels),
             slots=slots,
             shares=parse_shares(shares),
+            until_empty=until_empty,
+            alive_file=alive_file,
         )
     out = Out(stderr=True)
     programs = ", ".join(sorted(worker.ability.programs))
     out.line(f"worker {worker.name} serves {', '.join(addresses)}: {programs}")
     _drain_at_signals(worker)
+    if has_starter:
+        threading.Thread(target=_drain_after_starter, args=(worker,), daemon=True).start()
     worker.serve()
     told = ", ".join(f"{count} {how}" for how, count in sorted(worker.ended.items()))
     out.line(f"worker {worker.name} is drained{': ' + told if told else ''}")
     return 0
 
 
-def _labels(text: str) -> list[str]:
+def split_labels(text: str) -> list[str]:
+    """Return the labels of an option, as in linux,gpu."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
@@ -136,22 +164,15 @@ def _drain_at_signals(worker: Worker) -> None:
         signal.signal(number, handle)
 
 
-def _supervise(
-    addresses: Sequence[str],
-    modules: Sequence[str],
-    name: str,
-    labels: str,
-    slots: int,
-    processes: int,
-    shares: Sequence[str],
-) -> int:
-    from plait.cluster.processes import WorkerProcesses
+def _drain_after_starter(worker: Worker) -> None:
+    """Drain the worker when the process that started it is gone: its end of the pipe is closed."""
+    while os.read(0, 1024):
+        pass
+    worker.drain()
 
-    more = [option for share in shares for option in ("--share", share)]
-    more += [option for address in addresses[1:] for option in ("--also", address)]
-    workers = WorkerProcesses(
-        addresses[0], modules, processes, name=name, labels=_labels(labels), slots=slots, more=more
-    )
+
+def _supervise(workers: WorkerProcesses) -> int:
+    """Keep workers alive until a signal asks them to drain; a second one ends them at once."""
     seen = list[int]()
 
     def handle(number: int, _: object) -> None:
@@ -234,7 +255,7 @@ def submit_command(
     task = Cluster(session.store).submit(
         program,
         session,
-        need=_labels(need),
+        need=split_labels(need),
         priority=priority,
         delay_s=delay_s,
         deadline_s=deadline_s,

@@ -6,13 +6,15 @@ of a cluster runs the same code as a worker.
 Each project has a virtual time, which grows with each of its runs that a worker takes: the less the
 more weight the project has. The project that is furthest behind is next. A project that was idle
 begins at the time of the others: it does not save up. Every worker keeps the table by itself, since
-workers that are fair one by one are fair together.
+workers that are fair one by one are fair together. For that they must not agree on who is first
+among projects that are equally far behind: each worker has an order of its own for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 from plait.event.kinds import Chosen
 from plait.ids import Micros
@@ -59,8 +61,9 @@ class ProjectShare(NamedTuple):
 class Shares:
     """The virtual times of the projects, as one worker has served them."""
 
-    def __init__(self, shares: Mapping[str, ProjectShare] | None = None) -> None:
+    def __init__(self, shares: Mapping[str, ProjectShare] | None = None, worker: str = "") -> None:
         self._shares = dict(shares or {})
+        self._worker = worker
         self._ends: dict[str, float] = {}  # by project: when its last run is paid for
         self._now = 0.0  # the start of the run that was taken last
 
@@ -72,7 +75,7 @@ class Shares:
 
     def order(self, projects: Iterable[str]) -> list[str]:
         """Return the projects, the one that is furthest behind first."""
-        return sorted(set(projects), key=lambda each: (self._start_of(each), each))
+        return sorted(set(projects), key=lambda each: (self._start_of(each), self._lot_of(each)))
 
     def charge(self, project: str) -> None:
         """Note that a run of a project was taken."""
@@ -80,6 +83,10 @@ class Shares:
         self._ends[project] = self._now + 1.0 / self.of(project).weight
         if len(self._ends) > 10_000:  # those that are not ahead begin at the time of the others
             self._ends = {name: end for name, end in self._ends.items() if end > self._now}
+
+    def _lot_of(self, project: str) -> tuple[int, str]:
+        """The place of a project among those that are equally far behind."""
+        return crc32(f"{self._worker}/{project}".encode()), project
 
     def _start_of(self, project: str) -> float:
         return max(self._ends.get(project, 0.0), self._now)

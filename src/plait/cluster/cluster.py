@@ -15,8 +15,10 @@ from plait.cluster.choosing import ProjectShare
 from plait.cluster.explaining import explain_run
 from plait.cluster.jobs import Job, submit_job
 from plait.cluster.keeping import Kept, keep_sessions
+from plait.cluster.processes import WorkerProcesses
 from plait.cluster.submitting import (
     adopt_run,
+    check_labels,
     make_wishes,
     now_in,
     submit_run,
@@ -311,6 +313,35 @@ class Cluster:
         after = adopt_run(session, wishes, actor)
         runs = store_at(after.store).rows(InboxRows.name, "work", {"log": after.id}, limit=1)
         return Task(after, str(runs[0]["run"]))
+
+    def start(
+        self,
+        modules: Sequence[str],
+        *,
+        workers: int = 1,
+        name: str = "",
+        labels: Iterable[str] = (),
+        slots: int = 4,
+    ) -> WorkerProcesses:
+        """Start workers on this machine, each in a process of its own, and keep them alive.
+
+        They serve the workflows of these modules. `stop()` drains them, and so does the end of a
+        `with` block, and the end of this process.
+        """
+        addresses = [store.address for store in self.stores]
+        if local := [each for each in addresses if each.startswith("memory:")]:
+            step = "open a folder, or serve it in this process with Worker"
+            raise InvalidValue("store", f"no other process reaches {local[0]}", step)
+        return WorkerProcesses(
+            addresses[0],
+            modules,
+            workers,
+            name=name,
+            labels=check_labels(labels, "labels"),
+            slots=slots,
+            shares=self._shares,
+            others=addresses[1:],
+        ).start()
 
     def workers(self) -> list[WorkerNotice]:
         """Return the workers that live, by name."""

@@ -10,13 +10,13 @@ import ast
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-from plait.errors import NotPortable
+from plait.errors import InvalidValue, NotPortable
 from plait.fingerprint import fingerprint
 from plait.ids import digest
 from plait.program import PRIVATE, load
@@ -101,9 +101,18 @@ def _check_made_without_arguments(workflow: Workflow, shown: str) -> None:
 # ── the programs of a worker ─────────────────────────────────────────────────────────────────
 
 
-def programs_in(modules: Iterable[str]) -> frozenset[str]:
-    """Return the workflows of modules, classes and objects, as MODULE:NAME. Imports them."""
-    return frozenset(name for module in modules for name in _names_in(module))
+def served_programs(modules: Sequence[str]) -> frozenset[str]:
+    """Return the workflows of modules, classes and objects, as MODULE:NAME. Imports them.
+
+    Raises InvalidValue if there are none.
+    """
+    if not modules:
+        raise InvalidValue("modules", "there are none", "name those that have the workflows")
+    found = frozenset(name for module in modules for name in _names_in(module))
+    if not found:
+        why = f"{', '.join(modules)} has no workflow"
+        raise InvalidValue("modules", why, "name a module with a Workflow in it")
+    return found
 
 
 def _names_in(target: str) -> Iterator[str]:

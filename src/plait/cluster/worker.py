@@ -14,13 +14,14 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 
 from plait.cluster.choosing import Ability, ProjectShare, Shares
 from plait.cluster.claiming import ClaimedWork, Claims, Look
 from plait.cluster.controllers import JobDrivers
 from plait.cluster.driving import drive_claimed
 from plait.cluster.outcomes import Outcome
-from plait.cluster.programs import code_of, programs_in
+from plait.cluster.programs import code_of, served_programs
 from plait.cluster.submitting import check_labels, now_in
 from plait.cluster.sweeping import sweep
 from plait.cluster.workers import (
@@ -46,6 +47,7 @@ _BUSY_LOOK_S = 0.3  # while others have runs
 _SWEEP_S = 4.0
 _NOTICE_S = 20.0
 _UNFIT_S, _NOT_NOW_S, _AWAY_S = 60.0, 5.0, 1.0
+_SOON_US = 60_000_000
 _log = logging.getLogger("plait.worker")
 _numbers = count(1)
 
@@ -63,18 +65,19 @@ class Worker:
         slots: int = 4,
         shares: Mapping[str, ProjectShare] | None = None,
         host: str = "",
+        until_empty: bool = False,
+        alive_file: str | None = None,
     ) -> None:
-        """`modules` are imported here: those that have the workflows, or MODULE:NAME for one."""
+        """`modules` are imported here: those that have the workflows, or MODULE:NAME for one.
+
+        With `until_empty` it ends when no run is left for it, now or within a minute. It touches
+        `alive_file` at every look, so that others see that it is not stuck.
+        """
         self._stores = [stores] if not isinstance(stores, Sequence) else list(stores)
         served = tuple(dict.fromkeys(modules))
         if isinstance(slots, bool) or not 1 <= slots <= 1000:
             raise InvalidValue("slots", f"{slots!r:.40} is not a count of runs", "pass 1 to 1000")
-        if not served:
-            raise InvalidValue("modules", "there are none", "name those that have the workflows")
-        programs = programs_in(served)
-        if not programs:
-            why = f"{', '.join(served)} has no workflow"
-            raise InvalidValue("modules", why, "name a module with a Workflow in it")
+        programs = served_programs(served)
         self.host = host or socket.gethostname()
         self.name = name or f"{self.host}.{os.getpid()}.{next(_numbers)}"
         self.slots = slots
@@ -82,13 +85,14 @@ class Worker:
             programs, frozenset(check_labels(labels, "labels")), code_of(served), self.host
         )
         self._claims = {
-            store.address: Claims(store, self.name, self.ability, Shares(shares))
+            store.address: Claims(store, self.name, self.ability, Shares(shares, self.name))
             for store in self._stores
         }
         self._jobs = {store.address: JobDrivers(store) for store in self._stores}
         self._guard = threading.Lock()
         self._runs: dict[str, Run] = {}  # that it executes
         self._threads: dict[str, threading.Thread] = {}
+        self._until_empty, self._alive_file = until_empty, alive_file
         self._wake = threading.Event()
         self._over = threading.Event()
         self._is_draining = False
@@ -151,6 +155,8 @@ class Worker:
         swept = told = time.monotonic()
         while not self._is_draining:
             self._wake.clear()
+            if self._alive_file is not None:
+                Path(self._alive_file).touch()
             rest_s = _LOOK_S * (1 + self._jitter / 2)
             for store in self._stores:
                 try:
@@ -165,6 +171,8 @@ class Worker:
             if time.monotonic() - told > _NOTICE_S:
                 told = time.monotonic()
                 self._tell()
+            if self._until_empty and self._is_empty():
+                self.drain()
             self._wake.wait(rest_s)
 
     def _claim_from(self, store: Store) -> float:
@@ -183,6 +191,17 @@ class Worker:
         if look.next_due is not None:
             rest_s = min(rest_s, max(0.01, (look.next_due - now_in(store)) / 1e6))
         return rest_s
+
+    def _is_empty(self) -> bool:
+        """True if this worker has no run, and none is left for it, now or soon."""
+        if self._threads:
+            return False
+        for store in self._stores:
+            now = now_in(store)
+            look = self._claims[store.address].look(now)
+            if look.runs or (look.next_due is not None and look.next_due < now + _SOON_US):
+                return False
+        return True
 
     def _sweep(self, store: Store) -> None:
         if is_drain_asked(store, self.name):

@@ -73,11 +73,17 @@ def all_workers(store: Store) -> list[tuple[WorkerNotice, bool]]:
     return found
 
 
+def find_worker(store: Store, name: str) -> WorkerNotice:
+    """Return a worker that lives."""
+    known = {worker.name: worker for worker in live_workers(store)}
+    if name not in known:
+        raise UnknownWorker(name, list(known))
+    return known[name]
+
+
 def ask_drain(store: Store, name: str) -> None:
     """Ask a worker to finish: it takes no more runs, and lets go of those that it has."""
-    known = [worker.name for worker in live_workers(store)]
-    if name not in known:
-        raise UnknownWorker(name, known)
+    find_worker(store, name)
     store.put_notice(DRAINS, name, b"{}")
     store.ring(WORK_BELL)
 
