@@ -9,6 +9,7 @@ import msgspec
 
 from plait.cli.common import Options, listing, names_of, writing
 from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.jobs import cluster_job, cluster_jobs, cluster_kept
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
 from plait.cli.terminal import age
 from plait.cli.workers import split_labels
@@ -24,7 +25,11 @@ _ALL = 2**31
 
 @click.group("cluster", no_args_is_help=False)
 def cluster() -> None:
-    """Workers and submitted runs: ls, top, runs, why, check, drain, adopt."""
+    """Workers and submitted runs: ls, top, runs, why, check, drain, adopt, jobs, job, kept."""
+
+
+for command in (cluster_jobs, cluster_job, cluster_kept):
+    cluster.add_command(command)
 
 
 @cluster.command("ls")

@@ -24,6 +24,12 @@ class JobDrivers:
         for row in [*rows, *expired_jobs(self._store, now)]:
             self._advance(row, wait_s=0.0)
 
+    def has_retries(self, programs: frozenset[str], soon: Micros) -> bool:
+        """True if a job of one of these programs tries an index again until then."""
+        rows = job_rows(self._store, "active")
+        mine = [row for row in rows if not row["name"] and str(row["program"]) in programs]
+        return any([self._jobs.has_retries(LogId(str(row["log"])), soon) for row in mine])
+
     def advance(self, log: LogId) -> None:
         """Bring one forward: a run of it has stopped."""
         if (row := find_job_row(self._store, log)) is not None:

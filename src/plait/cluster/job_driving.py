@@ -22,7 +22,7 @@ from plait.cluster.parts import (
 from plait.cluster.workers import ENDED
 from plait.event import Body
 from plait.event import kinds as k
-from plait.ids import Micros, short
+from plait.ids import LogId, Micros, short
 from plait.session import Session
 from plait.session.backoff import backoff_s
 from plait.session.work_rows import GIVEN_UP, RETRY_S, RETRY_S_MAX
@@ -34,6 +34,16 @@ class JobDriver(LogDriver[JobFold]):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, JobFold)
+
+    def has_retries(self, job: LogId, soon: Micros) -> bool:
+        """True if an index that failed is tried again until then."""
+        fold = JobFold(job)
+        at = fold.read(self._store)
+        waiting = [index for index in fold.active.values() if index.due and index.due <= soon]
+        parts = [JobPart(at.id, index.index, index.after) for index in waiting]
+        sessions = [Session.open(index.session, store=self._store) for index in waiting]
+        states = [read_part(*each).state for each in zip(sessions, parts, strict=True)]
+        return "failed" in states
 
     def _step(self, fold: JobFold) -> bool:
         was_over = fold.ended is not None

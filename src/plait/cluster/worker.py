@@ -197,7 +197,10 @@ class Worker:
         if self._threads:
             return False
         for store in self._stores:
-            now = now_in(store)
+            now, jobs = now_in(store), self._jobs[store.address]
+            jobs.sweep(now)
+            if jobs.has_retries(self.ability.programs, now + _SOON_US):
+                return False
             look = self._claims[store.address].look(now)
             if look.runs or (look.next_due is not None and look.next_due < now + _SOON_US):
                 return False

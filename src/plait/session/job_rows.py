@@ -29,6 +29,7 @@ from plait.event.kinds import (
     KeptStarted,
 )
 from plait.ids import LogId
+from plait.session.work_rows import program_name
 from plait.store import Row, Rows, Store, Table
 
 JobState = Literal["active", "suspended", "ending", "over"]
@@ -74,6 +75,7 @@ class JobRows:
                 "log": "text",
                 "number": "integer",
                 "name": "text",  # of kept sessions; "": it is a job
+                "program": "text",  # as workers know it
                 "state": "text",
                 "suspended": "integer",
                 "active": "integer",  # indexes or ordinals that started, and did not end
@@ -119,10 +121,11 @@ class JobRows:
         known = rows.get("job", log)
         if isinstance(body, KeeperSet):
             row: Row = {**(known or _new_row(number, log)), "name": body.name}
-            row["replicas"] = body.replicas
+            row = {**row, "replicas": body.replicas, "program": program_name(body.run)}
         elif isinstance(body, JobSubmitted) and known is None:
             ttl = int(body.ttl_s * 1e6) if body.ttl_s is not None else NEVER
             row = {**_new_row(number, log), "replicas": 1, "ttl": ttl}
+            row["program"] = program_name(body.run)
             sessions = msgspec.json.encode(body.sessions).decode()
             rows.put("job_list", {"job": log, "sessions": sessions})
             for part in body.sessions:
@@ -134,7 +137,7 @@ class JobRows:
 
 def _new_row(number: int, log: LogId) -> Row:
     whole = {"suspended": 0, "active": 0, "replicas": 0, "ttl": NEVER, "due": NEVER}
-    return {"log": log, "number": number, "name": "", "state": "", **whole}
+    return {"log": log, "number": number, "name": "", "program": "", "state": "", **whole}
 
 
 def _state_of(row: Row) -> JobState:

@@ -26,6 +26,7 @@ from plait.event import Event
 from plait.event.kinds import (
     BudgetSet,
     CancelRequested,
+    PlannedRun,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -370,7 +371,7 @@ def _count(rows: Rows, row: Row, more: int) -> None:
 # ── names and numbers ────────────────────────────────────────────────────────────────────────
 
 
-def program_name(started: RunStarted) -> str:
+def program_name(started: RunStarted | PlannedRun) -> str:
     """Return the name under which workers know the program of a run: MODULE:NAME."""
     target: Any = started.environment or {}
     if target.get("file") and target.get("name"):
