@@ -9,11 +9,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from plait import Session
+from plait import Session, open_store
 from plait.cluster import Cluster, Job, Worker
 from plait.cluster.job_driving import JobDriver
 from plait.cluster.job_state import JobFold
@@ -45,6 +46,7 @@ from tests.cluster.flows import (
     started_runs,
     wait_until,
 )
+from tests.laws.row_orders import check_orders, history_of
 
 Serve = Callable[..., Worker]
 LONG_S = 120  # a test that waits so long has failed
@@ -226,6 +228,39 @@ def test_a_caller_waits_no_longer_than_it_wants(store: Store) -> None:
     assert job.wait(0.01) == "active"
     with pytest.raises(JobPending, match="0 of 2 succeeded, 1 active"):
         job.result(0.01)
+
+
+def test_a_job_in_memory() -> None:
+    store = open_store("memory:jobs")
+    worker = Worker(store, ["tests.cluster.flows"])
+    thread = threading.Thread(target=worker.serve)
+    thread.start()
+    try:
+        job = Cluster(store).job(Count(), sessions_in(store, 4), parallelism=2)
+        assert len(job.result(LONG_S)) == 4
+    finally:
+        worker.drain()
+        thread.join()
+        store.close()
+
+
+def test_rows_are_the_same_in_every_order(store: Store, serve: Serve, tmp_path: Path) -> None:
+    cluster, there = Cluster(store), tmp_path / "there"
+    sessions = sessions_in(store, 3)
+    serve()
+    first = cluster.job(Fails(), sessions, backoff_limit_per_index=0, ttl_s=0, path=str(there))
+    retried = cluster.job(Fails(), sessions_in(store, 1), path=str(there))
+    kept = cluster.keep("count", Count(), replicas=2)
+    with pytest.raises(JobFailed):
+        first.result(LONG_S)
+    wait_until(lambda: first.active == 0 and retried.failed > 0)
+    there.touch()
+    again = [each.reload() for each in sessions]
+    cluster.job(Count(), again, parallelism=1).result(LONG_S)
+    retried.result(LONG_S)
+    cluster.keep("count", replicas=0)
+    wait_until(lambda: kept.status == "ended")
+    assert check_orders(history_of(store), 12, Random(7)) > 0
 
 
 # ── suspending ───────────────────────────────────────────────────────────────────────────────
