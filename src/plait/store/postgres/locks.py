@@ -67,7 +67,13 @@ _BEAT = """
 INSERT INTO {s}.holder AS old (id, name, until, advisory)
 VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
 ON CONFLICT (id) DO UPDATE SET until = excluded.until, advisory = excluded.advisory"""
-_RUNS = "SELECT run FROM {s}.hold WHERE holder = $1::bytea"
+# The runs of a holder. Those that it does not want any more are let go of: the server may have been
+# away when they were released, or when the answer came that they were taken.
+_RUNS = """
+WITH released AS (
+    DELETE FROM {s}.hold WHERE holder = $1::bytea AND NOT run = ANY($2::bytea[])
+)
+SELECT run FROM {s}.hold WHERE holder = $1::bytea"""
 _GONE = f"""
 DELETE FROM {{s}}.holder h WHERE h.until < clock_timestamp() - interval '1 hour' AND NOT
 ({_IS_THERE})"""
@@ -130,7 +136,7 @@ class RunLocks:
             if name in self._runs:
                 self._runs.discard(name)
                 # On the connection of the heartbeat: the store may be closed. If the server is
-                # away, the lease ends by itself.
+                # away, the next heartbeat does it; if there is none, the lease ends by itself.
                 with suppress(PlaitError, psycopg.Error):
                     self._standing_line().run(sql, name, self._holder)
             if self._connections.is_closed and not self._runs | self._wanted:
@@ -223,7 +229,8 @@ class RunLocks:
         line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
         self._lease_until = begun + self._lease_s
         # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
-        self._runs &= {run for (run,) in line.rows(self._sql(_RUNS), holder)}
+        wanted = list(self._runs | self._wanted)
+        self._runs &= {run for (run,) in line.rows(self._sql(_RUNS), holder, wanted)}
         line.run(self._sql(_GONE))
 
     def _standing_line(self) -> ServerConnection:
