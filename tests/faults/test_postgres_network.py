@@ -19,6 +19,7 @@ from plait.ids import LogId
 from plait.testing.writing import begin
 from tests.faults.postgres_aftermath import Follower, Told, judge, made_store
 from tests.support import (
+    NetworkLink,
     child_environment,
     dose,
     linked,
@@ -28,7 +29,6 @@ from tests.support import (
     seed,
     wait_until,
 )
-from tests.support.network import Link
 
 LEASE_S = 1.5
 HURRY = {"sslmode": "disable", "tcp_user_timeout": "1000", "connect_timeout": "2"}
@@ -37,7 +37,7 @@ HURRY = {"sslmode": "disable", "tcp_user_timeout": "1000", "connect_timeout": "2
 class Contending:
     """A contender in a namespace; a thread takes down what it says."""
 
-    def __init__(self, link: Link, address: str, name: str, log: LogId) -> None:
+    def __init__(self, link: NetworkLink, address: str, name: str, log: LogId) -> None:
         self.told, self.takes, self.name = Told(), list[int](), name
         self._begun = ""
         command = module_command("tests.faults.network_contender", address, name, log)

@@ -28,7 +28,7 @@ _SET, _TUN_WITHOUT_HEADER = 0x400454CA, 0x1001
 _PACKET_BYTES = 4096
 
 
-class Link:
+class NetworkLink:
     """A namespace, and the link to it. `command` is what runs a program in there."""
 
     def __init__(self, number: int, chance: int) -> None:
@@ -83,16 +83,16 @@ class Link:
 
 
 @contextmanager
-def linked(number: int, chance: int) -> Generator[list[Link]]:
+def linked(number: int, chance: int) -> Generator[list[NetworkLink]]:
     """So many namespaces, each behind a link of its own."""
     if os.geteuid() != 0 or shutil.which("ip") is None or not os.path.exists(_DEVICE):
         pytest.skip("namespaces need root, ip and tunnel devices")
     with ExitStack() as ends:
-        links: list[Link] = []
+        links: list[NetworkLink] = []
         first = os.getpid() % 120 * 2
         for each in range(number):
             try:
-                links.append(Link((first + each) % 250, chance + each))
+                links.append(NetworkLink((first + each) % 250, chance + each))
             except (OSError, subprocess.CalledProcessError) as error:
                 pytest.skip(f"no namespaces here: {error}")
             ends.callback(links[-1].close)
