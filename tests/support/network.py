@@ -100,10 +100,12 @@ def linked(number: int, chance: int) -> Generator[list[NetworkLink]]:
 
 
 def _open_tunnel(name: str) -> int:
+    """Make a tunnel device; return the file that its packets are read from and written to."""
     end = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     fcntl.ioctl(end, _SET, struct.pack("16sH22x", name.encode(), _TUN_WITHOUT_HEADER))
     return end
 
 
 def _ip(*arguments: str) -> None:
+    """Run `ip`, and raise if it refuses."""
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
