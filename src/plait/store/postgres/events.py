@@ -225,9 +225,7 @@ class PostgresEvents(PostgresWriting):
             if page <= 0:
                 return
             asked = after, before, page, *codes
-            rows = self._run(lambda db, asked=asked: db.rows(sql, *asked))
-            if any(row[7] for row in rows):
-                self._run(self._make_safe)
+            rows = self._run(lambda db, asked=asked: self._safe_rows(db, sql, *asked))
             for row in rows:
                 yield row[5], to_event(row, self.get_blob, self._names.get(row[6]))
             if len(rows) < page:
@@ -237,17 +235,24 @@ class PostgresEvents(PostgresWriting):
 
     @property
     def number(self) -> int:
-        row = self._run(lambda db: db.row(self._sql(_NUMBER)))
-        if row is None:
-            return 0
-        if row[1]:
-            self._run(self._make_safe)
-        return row[0]
+        rows = self._run(lambda db: self._safe_rows(db, self._sql(_NUMBER)))
+        return rows[0][0] if rows else 0
+
+    def _safe_rows(self, db: ServerConnection, sql: str, *values: Any) -> list[Any]:
+        """Return rows whose last column says if they are volatile, when all of them are on disk. A
+        follower goes on from the last number it got; a crash that took it back would give that
+        number away again.
+        """
+        rows = db.rows(sql, *values)
+        if any(row[-1] for row in rows):
+            # in one transaction: after a crash in between, the rows are read again
+            with db.transaction():
+                rows = db.rows(sql, *values)
+                self._make_safe(db)
+        return rows
 
     def _make_safe(self, db: ServerConnection) -> None:
-        """Return when all that was committed before is on disk. A follower goes on from the last
-        number it got; a crash that took it back would give that number away again.
-        """
+        """Return when all that can be seen is on disk, or will be with this transaction."""
         if self._may_write(db):
             return self._sync(db)
         # The server brings lazy commits to the disk by itself, within moments.
