@@ -31,6 +31,14 @@ class LockedLog(NamedTuple):
     epoch: int
 
 
+class KeptEvent(NamedTuple):
+    """An event that was acknowledged, and how many connections had broken when it was last seen."""
+
+    seq: int
+    id: Digest
+    losses: int
+
+
 class LogShare(NamedTuple):
     """The part of an act that goes to one log: the events of all its parts there."""
 

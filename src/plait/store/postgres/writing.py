@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import psycopg
 
@@ -25,7 +25,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId, parse_log_id
 from plait.store.base import HeadsQuestion, LogAppend
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
-from plait.store.epochs import Fence, ReadMark, check_epoch
+from plait.store.epochs import Fence, ReadMark, TipsMark, check_epoch
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.postgres.blobs import PostgresBlobs
 from plait.store.postgres.connections import ServerConnection, ServerConnections
@@ -34,6 +34,7 @@ from plait.store.postgres.faults import is_collision, is_lost, unknown_outcome
 from plait.store.postgres.heads import heads_in
 from plait.store.postgres.large import ERA_PASSED, EraPassed, large_of
 from plait.store.postgres.shares import (
+    KeptEvent,
     LockedLog,
     LogShare,
     check_count,
@@ -57,16 +58,10 @@ ORDER BY key FOR UPDATE"""
 _ALONE = "LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
 _AFTER = """
 SELECT 1 FROM {s}.event WHERE number > $1::int8 AND kind = ANY($2::int2[])
-    AND NOT number = ANY($3::int8[]) AND ($4::bytea[] IS NULL OR log IN (
-        SELECT key FROM {s}.log WHERE id = ANY($4::bytea[]))) LIMIT 1"""
-
-
-class _KeptEvent(NamedTuple):
-    """An event that was acknowledged, and how many connections had broken when it was last seen."""
-
-    seq: int
-    id: Digest
-    losses: int
+    AND NOT number = ANY($3::int8[]) LIMIT 1"""
+_AFTER_TIPS = """
+SELECT 1 FROM unnest($1::bytea[], $2::int4[]) AS read (id, tip) JOIN {s}.log l ON l.id = read.id
+JOIN {s}.event e ON e.log = l.key AND e.seq > read.tip AND e.kind = ANY($3::int2[]) LIMIT 1"""
 
 
 class PostgresWriting(PostgresBlobs):
@@ -74,7 +69,7 @@ class PostgresWriting(PostgresBlobs):
 
     def __init__(self, connections: ServerConnections, schema: str, bucket: str = "") -> None:
         super().__init__(connections, schema, bucket)
-        self._kept: dict[int, _KeptEvent] = {}
+        self._kept: dict[int, KeptEvent] = {}
 
     def begin(
         self,
@@ -153,7 +148,7 @@ class PostgresWriting(PostgresBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         if len(parts) == 1 and reading is None:
@@ -347,7 +342,7 @@ class PostgresWriting(PostgresBlobs):
         """Remember the last event of a log that this process got acknowledged."""
         if len(self._kept) > KEPT_MAX:
             self._kept.clear()
-        self._kept[key] = _KeptEvent(last.seq, last.id, self._connections.losses)
+        self._kept[key] = KeptEvent(last.seq, last.id, self._connections.losses)
 
     def _check_kept(self, db: ServerConnection, log: LogId, key: int) -> None:
         """Raise if the connection broke, and what this process wrote before is gone: the server has
@@ -371,19 +366,21 @@ class PostgresWriting(PostgresBlobs):
         prepared: Sequence[Prepared],
         lazy: Sequence[bool],
         fences: Sequence[Fence],
-        reading: ReadMark | None,
+        reading: ReadMark | TipsMark | None,
         era: int | None,
     ) -> list[int | None]:
         """Returns the keys of logs that began; None for the others."""
         with db.transaction():
-            read = () if reading is None else reading.logs
-            if read is None:
+            if isinstance(reading, ReadMark):
                 db.run_script(self._sql(_ALONE))
+            read = reading.tips if isinstance(reading, TipsMark) else ()
             logs = self._locked_logs(
-                db, [*[share.log for share in shares], *[f.log for f in fences], *(read or ())]
+                db, [*[share.log for share in shares], *[f.log for f in fences], *read]
             )
             stands = all(
-                share.log in logs and self._is_appended(db, logs[share.log].key, ready.last)
+                share.log in logs
+                and logs[share.log].tip >= ready.last.seq
+                and self._is_appended(db, logs[share.log].key, ready.last)
                 for share, ready in zip(shares, prepared, strict=True)
             )
             for fence in fences:
@@ -398,8 +395,10 @@ class PostgresWriting(PostgresBlobs):
             if stands:
                 self._sync_standing(db)
                 return [None for _ in shares]
-            if reading is not None:
+            if isinstance(reading, ReadMark):
                 self._check_reading(db, reading)
+            elif reading is not None:
+                self._check_tips(db, reading, logs)
             for share in shares:
                 check_free(share, logs.get(share.log))
             return self._write_shares(db, shares, prepared, lazy, logs, era)
@@ -453,14 +452,26 @@ class PostgresWriting(PostgresBlobs):
         }
 
     def _check_reading(self, db: ServerConnection, reading: ReadMark) -> None:
-        """Raise if an event bears on the act that its writer has not seen. The logs that it has
-        read are locked, or no other act is on its way.
+        """Raise if an event bears on the act that its writer has not seen. No other act is on its
+        way.
         """
-        # by id: one of them may have begun while this act waited for its locks
-        logs = None if reading.logs is None else [to_bytes(log) for log in reading.logs]
-        asked = reading.number, self._codes_of(reading.kinds), list(reading.seen), logs
+        asked = reading.number, self._codes_of(reading.kinds), list(reading.seen)
         if db.get(self._sql(_AFTER), *asked) is not None:
             raise StaleReading(reading.number, reading.kinds)
+
+    def _check_tips(
+        self, db: ServerConnection, reading: TipsMark, logs: Mapping[LogId, LockedLog]
+    ) -> None:
+        """Do the same for a reading of some logs, which are locked: it asks nothing while they end
+        where its writer has read up to.
+        """
+        # A log that is not among them may have begun while this act waited for its locks.
+        if all(log in logs and logs[log].tip == tip for log, tip in reading.tips.items()):
+            return
+        names = [to_bytes(log) for log in reading.tips]
+        asked = names, [*reading.tips.values()], self._codes_of(reading.kinds)
+        if db.get(self._sql(_AFTER_TIPS), *asked) is not None:
+            raise StaleReading(None, reading.kinds)
 
     def _epoch_of(self, db: ServerConnection, fence: Fence) -> int:
         sql = self._sql("SELECT epoch FROM {s}.log WHERE id = $1::bytea")
