@@ -322,8 +322,10 @@ def test_a_password_is_nowhere(
     with pytest.raises(PlaitError) as raised:
         store.get_blob("0" * 64)  # pyright: ignore[reportArgumentType]
     assert CANARY not in str(raised.value)
-    dump = shared_postgres.command(
-        "pg_dump", "-h", "127.0.0.1", "-p", str(shared_postgres.port), "-U", "postgres", "plait"
-    )
+    # of this store alone: other tests drop theirs meanwhile
+    schema = ["-n", store.address.partition("schema=")[2]]
+    server = ["-h", "127.0.0.1", "-p", str(shared_postgres.port), "-U", "postgres"]
+    dump = shared_postgres.command("pg_dump", *server, *schema, "plait")
+    assert "SessionOpened" in dump
     assert CANARY not in dump and CANARY.encode().hex() not in dump
     assert not [event for _, event in store.feed() if CANARY.encode() in event.raw + event.content]

@@ -69,3 +69,16 @@ class StoreReplaced(StoreError):
             f"another server than before answers for the store {address}: the database was restored"
             " or moved. Nothing was written there; start the program again, which looks at it anew."
         )
+
+
+class EventsLost(StoreError):
+    """Events that were acknowledged are gone from the end of a log."""
+
+    def __init__(self, log: str, seq: int, tip: int) -> None:
+        self.log, self.seq, self.tip = log, seq, tip
+        super().__init__(
+            f"session {log[-12:-4] or log} has lost event {seq}, which was written; it ends with"
+            f" event {tip}. A crash of the server takes back async events that are not on its disk,"
+            " and a failover those that the standby did not have. Nothing was written; reload() the"
+            " session, or resume its run, which goes on from there."
+        )
