@@ -58,7 +58,7 @@ def test_a_run_is_submitted_explained_executed_and_printed(
     assert (told["name"], told["labels"], told["alive"]) == ("one", ["linux"], True)
     assert "one" in plait("cluster", "ls") and COUNT in plait("cluster", "ls")
     (counts,) = plait.json("cluster", "top")
-    assert counts["queued"] == 1 and "queued" in plait("cluster", "top")
+    assert counts["queued"] == 1 and "1 queued" in plait("cluster", "top")
     (run,) = plait.json("cluster", "runs")
     assert run["session"] == waits["session"] and "needs gpu" in plait("cluster", "runs")
 
@@ -92,9 +92,10 @@ def test_a_run_that_was_called_is_adopted(plait: Shell, worker: subprocess.Popen
 
 def test_wrong_input_names_the_next_step(plait: Shell, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("from tests.cluster.flows import Count\n")
-    assert "MODULE:NAME" in plait.error(2, "submit", str(tmp_path / "own.py:Count"), "-i", "Hi")
+    assert "import it from there" in plait.error(2, "submit", str(tmp_path / "own.py:Count"))
     assert "gpu!" in plait.error(2, "submit", COUNT, "-i", "Hi", "--need", "gpu!")
-    assert "no such module" in plait.error(2, "submit", "nowhere.flows:Count", "-i", "Hi").lower()
+    assert "nowhere" in plait.error(2, "submit", "nowhere.flows:Count", "-i", "Hi")
+    assert "--arg NAME=JSON" in plait.error(2, "submit", COUNT, "-i", "Hi", "--arg", "x=1")
     assert "as in shop=2:8" in plait.error(2, "worker", "tests.cluster.flows", "--share", "x=y")
     assert "no workflow" in plait.error(2, "worker", "tests.cluster.conftest")
     assert plait.json("ls")["sessions"] == []
