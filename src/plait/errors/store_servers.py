@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+
 from plait.errors.stores import StoreError
+
+
+def migrate_command(address: str) -> str:
+    """Return the command that makes or upgrades the tables of a store, as a shell takes it: the
+    parameters of an address have characters that a shell reads otherwise.
+    """
+    return f"plait migrate {shlex.quote(address)}"
 
 
 class StoreUnreachable(StoreError):
@@ -43,8 +52,8 @@ class NotMigrated(StoreError):
         self.address, self.found, self.known = address, found, known
         tables = "has no tables" if not found else f"has tables of version {found}, not {known}"
         super().__init__(
-            f"the store {address} {tables}. Nothing was written; run `plait migrate {address}` as a"
-            " user that may create tables."
+            f"the store {address} {tables}. Nothing was written; run"
+            f" `{migrate_command(address)}` as a user that may create tables."
         )
 
 
@@ -56,7 +65,7 @@ class StoreRestored(StoreError):
         super().__init__(
             f"the store {address} was restored from a dump into a server whose transaction ids are"
             " lower: new events would have the numbers of old ones. Nothing was written; run"
-            f" `plait migrate {address}`, which goes on counting after them."
+            f" `{migrate_command(address)}`, which goes on counting after them."
         )
 
 
