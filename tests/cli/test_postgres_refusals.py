@@ -16,6 +16,7 @@ import pytest
 from plait import Session, migrate_store, open_store
 from plait.errors import PlaitError
 from plait.store import canonical_address
+from plait.store.postgres.address import parse_address
 from plait.store.process import STORES
 from tests.cli.shell import COMMAND, Shell, shell
 from tests.support import (
@@ -322,8 +323,9 @@ def test_a_password_is_nowhere(
     with pytest.raises(PlaitError) as raised:
         store.get_blob("0" * 64)  # pyright: ignore[reportArgumentType]
     assert CANARY not in str(raised.value)
-    dump = shared_postgres.command(
-        "pg_dump", "-h", "127.0.0.1", "-p", str(shared_postgres.port), "-U", "postgres", "plait"
-    )
+    # other tests make and drop schemas beside this one
+    chosen = ["-n", parse_address(address).schema, "-d", shared_postgres.address]
+    dump = shared_postgres.command("pg_dump", *chosen)
+    assert session.id.replace("-", "") in dump
     assert CANARY not in dump and CANARY.encode().hex() not in dump
     assert not [event for _, event in store.feed() if CANARY.encode() in event.raw + event.content]
