@@ -202,7 +202,8 @@ def test_a_server_that_is_away(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PLAIT_STORE_WAIT_S", "0.1")
     where = "postgresql://ana@127.0.0.1:9/agents"
     for command in (["ls"], ["say", "x", "y"], ["verify"]):
-        assert "PLAIT_STORE_WAIT_S" in shell.error(75, *command, "--store", where)
+        said = shell.error(75, *command, "--store", where)
+        assert "PLAIT_STORE_WAIT_S" in said and "refused. Nothing was written." in said
     assert "could not be reached" in shell("doctor", "--store", where, code=1)
 
 

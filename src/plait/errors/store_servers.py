@@ -15,13 +15,18 @@ def migrate_command(address: str) -> str:
 
 
 class StoreUnreachable(StoreError):
-    """The server of a store does not answer."""
+    """The server of a store does not answer. `is_new`: it never did, to this process."""
 
-    def __init__(self, address: str, why: str, waited_s: float) -> None:
-        self.address, self.why, self.waited_s = address, why, waited_s
+    def __init__(self, address: str, why: str, waited_s: float, is_new: bool = False) -> None:
+        self.address, self.why, self.waited_s, self.is_new = address, why, waited_s, is_new
+        writes = (
+            "Nothing was written."
+            if is_new
+            else "A write that was on its way may stand or not: `plait resume` finds out when the"
+            " server is back."
+        )
         super().__init__(
-            f"the store {address} could not be reached for {waited_s:g} s: {why}. A write that was"
-            " on its way may stand or not: `plait resume` finds out when the server is back. Check"
+            f"the store {address} could not be reached for {waited_s:g} s: {why}. {writes} Check"
             " the address and the server; PLAIT_STORE_WAIT_S sets how long to wait."
         )
 
