@@ -131,7 +131,7 @@ def test_tables_of_a_newer_and_of_an_older_plait(
     assert "upgrade" in shell("doctor", "--store", address, code=1)
     shared_postgres.execute(f"UPDATE {schema}.store SET migration = 0")
     said = shell.error(3, "ls", "--store", address)
-    assert f"plait migrate {canonical_address(address)}" in said
+    assert f"`plait migrate '{canonical_address(address)}'`" in said
 
 
 def test_a_kind_that_a_newer_writer_brought(
