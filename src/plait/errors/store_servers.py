@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import shlex
+
 from plait.errors.stores import StoreError
 
 
-class StoreUnreachable(StoreError):
-    """The server of a store does not answer."""
+def migrate_command(address: str) -> str:
+    """Return the command that makes or upgrades the tables of a store, as a shell takes it: the
+    parameters of an address have characters that a shell reads otherwise.
+    """
+    return f"plait migrate {shlex.quote(address)}"
 
-    def __init__(self, address: str, why: str, waited_s: float) -> None:
-        self.address, self.why, self.waited_s = address, why, waited_s
+
+class StoreUnreachable(StoreError):
+    """The server of a store does not answer. `is_new`: it never did, to this process."""
+
+    def __init__(self, address: str, why: str, waited_s: float, is_new: bool = False) -> None:
+        self.address, self.why, self.waited_s, self.is_new = address, why, waited_s, is_new
+        writes = (
+            "Nothing was written."
+            if is_new
+            else "A write that was on its way may stand or not: `plait resume` finds out when the"
+            " server is back."
+        )
         super().__init__(
-            f"the store {address} could not be reached for {waited_s:g} s: {why}. A write that was"
-            " on its way may stand or not: `plait resume` finds out when the server is back. Check"
+            f"the store {address} could not be reached for {waited_s:g} s: {why}. {writes} Check"
             " the address and the server; PLAIT_STORE_WAIT_S sets how long to wait."
         )
 
@@ -43,8 +57,8 @@ class NotMigrated(StoreError):
         self.address, self.found, self.known = address, found, known
         tables = "has no tables" if not found else f"has tables of version {found}, not {known}"
         super().__init__(
-            f"the store {address} {tables}. Nothing was written; run `plait migrate {address}` as a"
-            " user that may create tables."
+            f"the store {address} {tables}. Nothing was written; run"
+            f" `{migrate_command(address)}` as a user that may create tables."
         )
 
 
@@ -56,7 +70,7 @@ class StoreRestored(StoreError):
         super().__init__(
             f"the store {address} was restored from a dump into a server whose transaction ids are"
             " lower: new events would have the numbers of old ones. Nothing was written; run"
-            f" `plait migrate {address}`, which goes on counting after them."
+            f" `{migrate_command(address)}`, which goes on counting after them."
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import select
 import threading
 import time
@@ -281,7 +282,8 @@ class ServerConnections:
             self._drop_idle()
             return now
         if now - lost_at >= self.wait_s:
-            raise StoreUnreachable(self.address, _text(str(error)), self.wait_s) from error
+            why, is_new = _text(str(error)), self._identity is None
+            raise StoreUnreachable(self.address, why, self.wait_s, is_new) from error
         time.sleep(min(0.05 + (now - lost_at) / 5, 1.0))
         return lost_at
 
@@ -475,4 +477,6 @@ def _setting(name: str, default: float, *, least: float) -> float:
 
 
 def _text(message: str) -> str:
-    return " ".join(message.split()) or "the connection broke"
+    """Return the text of a lost connection in one line, without the driver's question."""
+    told = re.sub(r"\s*Is the server running [^?]*\?", "", message)
+    return " ".join(told.split()) or "the connection broke"
