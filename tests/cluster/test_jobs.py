@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from plait import Session, open_store
-from plait.cluster import Cluster, Job, Worker
+from plait.cluster import Cluster, Job, Worker, drive, job_driving, log_driving
 from plait.cluster.job_driving import JobDriver
 from plait.cluster.job_state import JobFold
 from plait.cluster.parts import JobPart, read_part
@@ -423,6 +424,62 @@ def test_a_driver_that_died_after_its_word_left_nothing_undone(store: Store) -> 
         JobDriver(store).advance(job.id)
     assert [len(runs) for runs in runs_of(job, store)] == [1, 1, 0]
     assert read_part(session.reload(), JobPart(job.id, 1, session.seq)).state == "open"
+
+
+class Died(BaseException):
+    """The driver is gone."""
+
+
+@pytest.mark.parametrize("moment", range(1, 17))
+def test_a_driver_may_die_before_and_after_each_of_its_writes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: int
+) -> None:
+    """Three indexes, two at a time, which fail at first. The driver dies, and others go on."""
+    left = [moment]
+
+    def step() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Died
+
+    def mortal(act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            step()
+            done = act(*args, **kwargs)
+            step()
+            return done
+
+        return call
+
+    class Writer:
+        write = staticmethod(mortal(direct_writer().write))
+
+    monkeypatch.setattr(log_driving, "direct_writer", lambda: Writer)
+    for name in ("submit_part", "resubmit_part"):
+        monkeypatch.setattr(job_driving, name, mortal(getattr(job_driving, name)))
+    monkeypatch.setattr(job_driving, "RETRY_S", 0.01)
+    there, cluster = tmp_path / "there", Cluster(store)
+    with suppress(Died):
+        cluster.job(
+            Fails(), sessions_in(store, 3), parallelism=2, backoff_limit=99, path=str(there)
+        )
+    (row,) = job_rows(store)
+    job = cluster.open_job(str(row["log"]))
+    deaths = 0
+    while job.status == "active":
+        try:
+            JobDriver(store).advance(job.id)
+        except Died:
+            deaths += 1
+        for index in [each for each in job.indexes if each.status == "active"]:
+            drive(index.session, store=store)
+        if job.failed:
+            there.touch()
+    assert job.status == "complete" and job.succeeded == 3 and left[0] <= 0
+    assert [len(runs) for runs in runs_of(job, store)] == [1, 1, 1]
+    words = words_of(job)
+    assert words["JobIndexStarted"] == words["JobIndexEnded"] == 3 and words["JobEnded"] == 1
+    assert deaths <= 1 and list(verify(store)) == []
 
 
 def test_drivers_at_the_same_time_submit_each_index_once(store: Store, tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from plait.cluster.log_driving import lock_soon
 from plait.cluster.parts import JobPart, read_part
 from plait.cluster.submitting import (
     check_count,
-    make_wishes,
     now_in,
     plan_of,
     planned_start,
     submitted_code,
+    wishes_of,
 )
 from plait.cluster.workers import ENDED
 from plait.errors import (
@@ -218,8 +218,8 @@ def submit_job(
     parts = _checked_sessions(sessions)
     store = store_at(parts[0].store)
     started = planned_start(parts[0], workflow, (), kwargs)
-    wishes = make_wishes(
-        parts[0],
+    wishes = wishes_of(
+        "",
         now=now_in(store),
         need=need,
         priority=priority,
@@ -231,7 +231,7 @@ def submit_job(
     body = k.JobSubmitted(
         plan_of(started),
         tuple([part.id for part in parts]),
-        msgspec.structs.replace(wishes, project=""),
+        wishes,
         check_count("parallelism", parallelism, 1, LIMIT_MAX),
         check_count(
             "completions", len(parts) if completions is None else completions, 1, len(parts)

@@ -25,11 +25,11 @@ from plait.cluster.parts import ACTOR, CannotRun, JobPart, cancel_part, read_par
 from plait.cluster.submitting import (
     check_count,
     check_labels,
-    make_wishes,
     now_in,
     plan_of,
     planned_start,
     submitted_code,
+    wishes_of,
 )
 from plait.errors import LogExists, StaleHead, UnknownKept
 from plait.event import Body
@@ -139,14 +139,13 @@ def _order(
 ) -> k.KeeperSet:
     """Check the program of kept sessions, without a session that it could be called on yet."""
     started = planned_start(None, workflow, (), kwargs)
-    wishes = make_wishes(
-        None,
+    wishes = wishes_of(
+        project or "",
         now=now_in(store),
         need=need,
         priority=priority,
         code=submitted_code(workflow),
     )
-    wishes = msgspec.structs.replace(wishes, project=project or "")
     return k.KeeperSet(name, replicas, plan_of(started), wishes)
 
 
