@@ -204,11 +204,10 @@ def test_a_parked_run_holds_no_slot_and_is_woken_by_the_answer(store: Store, ser
     cluster = Cluster(store)
     task = cluster.submit(Wire(), Session("Wire.", store=store))
     serve(slots=1)
+    while task.status != "waiting" or store.is_locked(task.run):
+        threading.Event().wait(0.01)
     with pytest.raises(TaskPending, match="it waits for approval"):
-        while not task.session.inbox.waiting:
-            task.result(0.05)
-        task.result(0.5)
-    assert task.status == "waiting"
+        task.result(0.1)
     assert cluster.submit(Count(), Session("Hi", store=store)).result(LONG_S).text == "counted"
     task.session.inbox.approve(task.session.inbox.waiting[0], actor="human:ann")
     assert task.result(LONG_S).text == "wired"

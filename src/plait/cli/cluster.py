@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
 import click
 import msgspec
@@ -16,10 +17,11 @@ from plait.ids import LogId
 from plait.runtime.live import Live
 from plait.session.ask_rows import InboxRows
 from plait.session.ports import store_at
-from plait.session.work_rows import read_wishes
+from plait.session.work_rows import WorkState, read_wishes
 from plait.store import Row, Store
 
 _ALL = 2**31
+_STATES = get_args(WorkState)
 
 
 @click.group("cluster", no_args_is_help=False)
@@ -88,13 +90,15 @@ def cluster_top(given: Options) -> None:
     if not found:
         out.hint("no submitted run is open: plait submit MODULE:NAME")
         return
-    states = ("queued", "timed", "taken", "parked", "paused", "failed")
-    columns = [Column("project"), *[Column(state) for state in states]]
     rows = [
-        [Cell(each["project"] or "-"), *[Cell(str(each[state])) for state in states]]
+        [Cell(each["project"] or "(no project)", ACCENT), Cell(_states_text(each))]
         for each in found
     ]
-    out.table(columns, rows)
+    out.table([Column("project"), Column("runs")], rows)
+
+
+def _states_text(counts: Document) -> str:
+    return ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
 
 
 def _counts(store: Store) -> list[Document]:
@@ -102,9 +106,8 @@ def _counts(store: Store) -> list[Document]:
     for row in store.rows(InboxRows.name, "work", limit=_ALL):
         project = read_wishes(str(row["wishes"])).project
         counts.setdefault(project, Counter())[str(row["state"])] += 1
-    states = ("queued", "timed", "taken", "parked", "paused", "failed")
     return [
-        {"project": project, **{state: counts[project][state] for state in states}}
+        {"project": project, **{state: counts[project][state] for state in _STATES}}
         for project in sorted(counts)
     ]
 

@@ -104,7 +104,7 @@ def run_command(
     mode = mode_of(approve)
     act_as(given)
     program, more = load_workflow(target, model), _arguments(arguments)
-    _check_arguments(program, more)
+    check_forward_arguments(program, more)
     if name is not None:
         if title or user or project or tags or budget:
             raise click.UsageError(
@@ -161,7 +161,7 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
     return {name: value_of(text) for name, text in pairs("--arg", given).items()}
 
 
-def _check_arguments(program: Workflow, more: dict[str, Any]) -> None:
+def check_forward_arguments(program: Workflow, more: dict[str, Any]) -> None:
     """Refuse arguments that `forward` does not take, before anything is written."""
     import inspect
 

@@ -25,6 +25,7 @@ from plait.cli.documents import print_json
 from plait.cli.exits import INTERRUPTED, WAITING
 from plait.cli.loading import import_from_here, loading_errors
 from plait.cli.render import Out
+from plait.cli.running import check_forward_arguments
 from plait.errors import InvalidValue, NoStore, TaskPending
 from plait.session import Session
 from plait.session.ports import store_at
@@ -232,15 +233,32 @@ def submit_command(
     The start of the run is on record when the command returns; the next worker that can takes it.
     """
     from plait.cluster import Cluster
+    from plait.cluster.programs import find_portable
+    from plait.cluster.submitting import now_in, submitted_code, wishes_of
     from plait.program import load
 
     import_from_here()
     act_as(given)
     with loading_errors(target, "workflow"):
-        program = load(target)
-    if name is not None:
-        session = given.open_last(name)
-        session = session.say(text_of(text), actor=given.actor_name) if text else session
+        program = find_portable(load(target))
+    more: dict[str, Any] = {key: value_of(each) for key, each in pairs("--arg", arguments).items()}
+    check_forward_arguments(program, more)
+    before = given.open_last(name) if name is not None else None
+    if before is not None:
+        project, user = before.project, before.user
+    wishes = wishes_of(
+        project or user or "",
+        now=now_in(store_at(given.new_store)),
+        need=split_labels(need),
+        priority=priority,
+        delay_s=delay_s,
+        deadline_s=deadline_s,
+        attempts=attempts,
+        same_code=same_code,
+        code=submitted_code(program),
+    )
+    if before is not None:
+        session = before.say(text_of(text), actor=given.actor_name) if text else before
     else:
         session = Session(
             *([text_of(text)] if text else []),
@@ -251,18 +269,7 @@ def submit_command(
             store=given.new_store,
             actor=given.actor_name,
         )
-    more: dict[str, Any] = {key: value_of(each) for key, each in pairs("--arg", arguments).items()}
-    task = Cluster(session.store).submit(
-        program,
-        session,
-        need=split_labels(need),
-        priority=priority,
-        delay_s=delay_s,
-        deadline_s=deadline_s,
-        attempts=attempts,
-        revision="same" if same_code else "any",
-        **more,
-    )
+    task = Cluster(session.store).submit_wishes(program, session, (), more, wishes)
     if not waits:
         if given.form == "json":
             print_json({"session": session.id, "short": session.short, "run": task.run})

@@ -25,7 +25,8 @@ def explain_run(store: Store, log: LogId) -> str:
         return _explain_end(store, log)
     row = rows[0]
     if str(row["run"]) not in store.free_runs([str(row["run"])]):
-        return _explain_holder(store, log)
+        is_taken = row["state"] in ("taken", "parked", "timed")
+        return _explain_holder(store, log) if is_taken else "a process is taking it just now"
     return _EXPLAINED[str(row["state"])](store, row)
 
 

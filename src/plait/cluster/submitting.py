@@ -45,8 +45,13 @@ _ALL = 2**31
 _RETRY_S = 5.0  # when the queue of a project is full
 
 
-def make_wishes(
-    session: Session,
+def make_wishes(session: Session, *, now: Micros, **how: Any) -> k.Wishes:
+    """Check the wishes of a caller for the run of a session, and return them as recorded."""
+    return wishes_of(session.project or session.user or "", now=now, **how)
+
+
+def wishes_of(
+    project: str,
     *,
     now: Micros,
     need: Iterable[str] = (),
@@ -71,7 +76,7 @@ def make_wishes(
     return k.Wishes(
         need=check_labels(need, "need"),
         priority=_whole("priority", priority, -PRIORITY_MAX, PRIORITY_MAX),
-        project=session.project or session.user or "",
+        project=project,
         not_before=now + int(delay_s * 1e6) if delay_s else None,
         deadline=now + int(deadline_s * 1e6) if deadline_s is not None else None,
         attempts=_whole("attempts", attempts, 1, 1000),

@@ -122,6 +122,7 @@
         ├── StoreDenied          its server refuses this user
         ├── StoreReadOnly        its server takes no writes
         ├── NotMigrated          its tables are not there, or too old
+        ├── EventsLost           a crash or a failover took back the end of a log
         ├── StoreReplaced        another server answers than when the store was opened
         ├── StoreRestored        restored from a dump: transaction ids began anew
         ├── StoreClosed          used after close()
@@ -281,6 +282,7 @@ from plait.errors.setup import (
     ToolChanged,
 )
 from plait.errors.store_servers import (
+    EventsLost,
     NotMigrated,
     StoreDenied,
     StoreReadOnly,
@@ -327,6 +329,7 @@ __all__ = (
     "UnknownWorker",
     "WorkerError",
     "WorkerNameTaken",
+    "EventsLost",
     "LeavesRecord",
     "AlreadyAnswered",
     "AmbiguousMemory",

@@ -22,6 +22,7 @@ RUN_TABLE = Table(
         "asks": "text",
         "ended": "integer",  # the commit that ended it, 0 while it is open
         "closed": "integer",  # the last commit after which nothing of the run waits; 0: none
+        "submitted": "integer",  # 1: it is left to the workers of a cluster
     },
     order="number",
     indexes=(("log", "number"), ("status", "number")),
@@ -43,6 +44,7 @@ def new_run_row(run: str, number: int, event: Event) -> Row:
         "asks": "[]",
         "ended": 0,
         "closed": 0,
+        "submitted": int(getattr(body, "wishes", None) is not None),
     }
 
 

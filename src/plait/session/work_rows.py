@@ -118,6 +118,7 @@ WORK_KINDS = frozenset(
         SessionArrived,
     )
 )
+_OF_RUNS = frozenset(kind.__name__ for kind in (RunResumed, RunFinished, RunFailed, RunCancelled))
 _PAUSES = {
     SessionPaused.__name__: 1,
     SessionResumed.__name__: 0,
@@ -135,9 +136,13 @@ class NotedRows:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.runs: dict[str, None] = {}
+        self.read_runs: dict[Scalar, Row | None] = {}  # rows of runs that were read meanwhile
 
     def get(self, table: str, *key: Scalar) -> Row | None:
-        return self._rows.get(table, *key)
+        row = self._rows.get(table, *key)
+        if table == "run":
+            self.read_runs[key[0]] = row
+        return row
 
     def put(self, table: str, row: Row) -> None:
         self._rows.put(table, row)
@@ -172,13 +177,27 @@ def fold_work(rows: Rows, noted: NotedRows, number: int, event: Event) -> None:
         _keep_pause(rows, number, event)
     if isinstance(body, (RunStarted, RunSubmitted)) and body.wishes is not None:
         _add_work(rows, number, event, body.wishes)
-    named = rows.get("work_log", event.log)
-    run = str(named["run"]) if named is not None and named["run"] is not None else None
+    run = _run_of_event(rows, noted, event)
     for each in {**noted.runs, **({run: None} if run is not None else {})}:
         row = rows.get("work", each)
         if row is not None:
             after = {**row, **_own_changes(rows, row, number, event)} if each == run else row
             _keep_work(rows, row, after, is_over=each == run and _is_over(event, each))
+
+
+def _run_of_event(rows: Rows, noted: NotedRows, event: Event) -> str | None:
+    """Return the submitted run that an event is about. None: there is none.
+
+    Most runs are not submitted, and their own events find that in the row of the run, which was
+    read already.
+    """
+    if event.kind == RunStarted.__name__:
+        return None  # its row is new
+    own = noted.read_runs.get(event.header.run) if event.header.run is not None else None
+    if own is not None and event.kind in _OF_RUNS:
+        return str(own["run"]) if own["submitted"] else None
+    named = rows.get("work_log", event.log)
+    return str(named["run"]) if named is not None and named["run"] is not None else None
 
 
 def _keep_pause(rows: Rows, number: int, event: Event) -> None:
@@ -216,6 +235,8 @@ def _add_work(rows: Rows, number: int, event: Event, wishes: Wishes) -> None:
         program = str(started["program" if known is not None else "workflow"]) if started else ""
     if known is not None:
         _keep_work(rows, known, known, is_over=True)
+    if isinstance(body, RunSubmitted) and (started := rows.get("run", run)) is not None:
+        rows.put("run", {**started, "submitted": 1})
     row: Row = {
         "run": run,
         "number": number,

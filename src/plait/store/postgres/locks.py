@@ -113,8 +113,14 @@ _BEAT = """
 INSERT INTO {s}.holder AS old (id, name, until, advisory)
 VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
 ON CONFLICT (id) DO UPDATE SET until = excluded.until, advisory = excluded.advisory"""
-_RUNS = "SELECT run FROM {s}.hold WHERE holder = $1::bytea"
 _DROP = "DELETE FROM {s}.hold WHERE run = ANY($1::bytea[]) AND holder = $2::bytea"
+# The runs of a holder. Those that it does not want any more are let go of: the server may have been
+# away when they were released, or when the answer came that they were taken.
+_RUNS = """
+WITH released AS (
+    DELETE FROM {s}.hold WHERE holder = $1::bytea AND NOT run = ANY($2::bytea[])
+)
+SELECT run FROM {s}.hold WHERE holder = $1::bytea"""
 _GONE = f"""
 DELETE FROM {{s}}.holder h WHERE h.until < clock_timestamp() - interval '1 hour' AND NOT
 ({_IS_THERE})"""
@@ -219,7 +225,7 @@ class RunLocks:
             if name in self._runs:
                 self._runs.discard(name)
                 # On the connection of the heartbeat: the store may be closed. If the server is
-                # away, a later heartbeat drops the row, or the lease ends by itself.
+                # away, the next heartbeat does it; if there is none, the lease ends by itself.
                 with suppress(PlaitError, psycopg.Error):
                     self._run_on_line(self._sql(_DROP), [name], self._holder)
             if self._connections.is_closed and not self._runs | self._wanted:
@@ -312,11 +318,8 @@ class RunLocks:
         line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
         self._lease_until = begun + self._lease_s
         # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
-        found = {run for (run,) in line.rows(self._sql(_RUNS), holder)}
-        self._runs &= found
-        # Rows that no thread has: the answer to their statement was lost with a connection.
-        if left := found - self._runs - self._wanted:
-            line.run(self._sql(_DROP), list(left), holder)
+        wanted = list(self._runs | self._wanted)
+        self._runs &= {run for (run,) in line.rows(self._sql(_RUNS), holder, wanted)}
         line.run(self._sql(_GONE))
 
     def _run_on_line(self, sql: str, *values: object) -> None:
