@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from plait import Session
-from plait.cluster import Cluster
+from plait.cluster import Cluster, Worker
 from plait.store import Store
+from tests.cluster.flows import Keyed
 from tests.support import python
 
 MODULE = """
@@ -47,10 +51,29 @@ def test_threads_that_need_a_module_at_once_wait_until_it_is_whole(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lateflows.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     cluster = Cluster(store)
     sessions = [
         cluster.submit("lateflows:Late", Session(f"{n}", store=store)).session.id for n in range(4)
     ]
     ended = python(DRIVE, tmp_path, store.address, *sessions).stdout
     assert json.loads(ended) == ["finished"] * 4
+
+
+def test_a_program_that_cannot_be_made_here_is_left_to_other_workers(
+    store: Store, serve: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is on record of it, so the run would be taken again and again."""
+    monkeypatch.setenv("FLOWS_KEY", "k")
+    task = Cluster(store).submit(Keyed(), Session("Hi", store=store))
+    before = task.session.head
+    monkeypatch.delenv("FLOWS_KEY")
+    worker = serve()
+    while not worker.ended:
+        threading.Event().wait(0.01)
+    threading.Event().wait(0.5)
+    assert worker.ended == {"unfit": 1} and task.session.head == before
+    assert "FLOWS_KEY" in task.why
+    monkeypatch.setenv("FLOWS_KEY", "k")
+    serve()
+    assert task.result(120).text == "keyed"
