@@ -35,7 +35,7 @@ cover: .venv/ready           ## the same tests traced, and the ratchet: coverage
 test-all: .venv/ready        ## the slow ones too
 	$(PYTEST)
 
-test-outside: .venv/local    ## the slow ones with others: a real small model, MCP servers, AutoGen, mini-swe-agent, a browser
+test-outside: .venv/local    ## the slow ones with others: a real small model, MCP servers, AutoGen, mini-swe-agent, Ray, procrastinate, a browser
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'miniwob==1.1'
 	PLAIT_REQUIRE_LOCAL_MODEL=1 $(PYTEST) -m slow tests/providers tests/mcp tests/guests tests/sandbox tests/tools
 
@@ -56,6 +56,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/postgres.py
+	$(BIN)/python benchmarks/scale.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 

@@ -279,7 +279,7 @@ def _objection(where: str, name: str) -> str:
     if not where or not all(part.isidentifier() for part in name.split(".")):
         return f"{where}:{name} is no name of a class"
     file, is_file = Path(where), os.path.isfile(where)  # False if this user may not look there
-    loaded = _loaded_module(file) if is_file else sys.modules.get(where)
+    loaded = _loaded_module(file) if is_file else _imported_module(where)
     if loaded is not None:
         found = _value_named(loaded, name)
         return f"{where} has no {name!r}" if found is None else _objection_to_value(found)
@@ -293,6 +293,13 @@ def _objection(where: str, name: str) -> str:
     if path is None:
         return f"there is no module {where!r} here whose source could be read first"
     return _objection_in_source(path, where, tuple(sys.path), name)
+
+
+def _imported_module(name: str) -> ModuleType | None:
+    """Return a module that is imported. None: it is not, or another thread has not finished yet."""
+    module = sys.modules.get(name)
+    is_half = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_half else module
 
 
 def _objection_in_source(file: Path, module: str, folders: tuple[str, ...], name: str) -> str:

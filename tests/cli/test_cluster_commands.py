@@ -74,7 +74,7 @@ def test_a_signal_drains_a_worker(plait: Shell, worker: subprocess.Popen[str]) -
 def test_a_worker_is_drained_by_its_name(plait: Shell, worker: subprocess.Popen[str]) -> None:
     while not plait.json("cluster", "ls"):
         threading.Event().wait(0.05)
-    assert "there are: one" in plait.error(1, "cluster", "drain", "two")
+    assert "there are: one" in plait.error(3, "cluster", "drain", "two")
     plait("cluster", "drain", "one")
     assert worker.wait(LONG_S) == 0
 

@@ -35,7 +35,7 @@ EXPECTED = {
     2: (
         "InvalidInput InvalidValue TooDeep TooLarge DuplicateKey MalformedJson NotCanonical"
         " AmbiguousRevision BadAddress UntrustedStore NotAFile OutsideWorkspace UnknownBackend"
-        " AmbiguousMemory NoEvidence NotEvidence NoOwner EndsAgree"
+        " AmbiguousMemory NoEvidence NotEvidence NoOwner EndsAgree NotPortable"
     ),
     3: (
         "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
@@ -45,7 +45,7 @@ EXPECTED = {
     7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
     75: "RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown StalePlan"
-    " StillArriving StoreUnreachable StoreUnsettled",
+    " StillArriving StoreUnreachable StoreUnsettled EventsLost",
 }
 
 

@@ -143,4 +143,14 @@ class Line(Workflow):
         return session.use(note_line, path=path, text=f"{session.short}/{self.name}")
 
 
+class Keyed(Workflow):
+    """Cannot be made without a key."""
+
+    def __init__(self) -> None:
+        self.key = os.environ["FLOWS_KEY"]
+
+    def forward(self, session: Session) -> Session:
+        return session.say("keyed", role="assistant")
+
+
 counter = Count()

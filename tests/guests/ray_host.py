@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster as RayNodes
@@ -67,7 +68,7 @@ claims = [
     if isinstance(event.body, k.RunResumed) and event.body.claim
 ]
 report["codes"] = len({claim.code for claim in claims})
-started = tasks[0].session.events[2].body
+started: Any = tasks[0].session.events[2].body
 report["same code"] = started.wishes.code == claims[0].code
 report["taken over"] = sum([claim.chosen == "taken over" for claim in claims])
 report["problems"] = [str(each) for each in verify(store)]
