@@ -40,6 +40,7 @@ from tests.cluster.flows import (
     Wire,
     counter,
 )
+from tests.support import wait_until
 
 Serve = Callable[..., Worker]
 LONG_S = 120  # a test that waits so long has failed
@@ -204,10 +205,9 @@ def test_a_parked_run_holds_no_slot_and_is_woken_by_the_answer(store: Store, ser
     cluster = Cluster(store)
     task = cluster.submit(Wire(), Session("Wire.", store=store))
     serve(slots=1)
+    wait_until(lambda: task.session.inbox.waiting and not store.is_locked(task.run), LONG_S)
     with pytest.raises(TaskPending, match="it waits for approval"):
-        while not task.session.inbox.waiting:
-            task.result(0.05)
-        task.result(0.5)
+        task.result(0.05)
     assert task.status == "waiting"
     assert cluster.submit(Count(), Session("Hi", store=store)).result(LONG_S).text == "counted"
     task.session.inbox.approve(task.session.inbox.waiting[0], actor="human:ann")
