@@ -6,9 +6,9 @@ their packages, and the versions of the distributions that these import.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -24,6 +24,12 @@ from plait.runtime.names import import_path
 from plait.workflow import Workflow, name_target, target_of
 
 _SOURCES_MAX = 5_000  # files of one package
+_NAME = rb"\w[\w.]*(?:[ \t]+as[ \t]+\w+)?"
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import\b"
+    rb"|import[ \t]+(" + _NAME + rb"(?:[ \t]*,[ \t]*" + _NAME + rb")*))",
+    re.MULTILINE,
+)
 
 
 def find_portable(workflow: Workflow | str) -> Workflow:
@@ -152,17 +158,13 @@ def _sources_of(package: str) -> Sequence[tuple[str, bytes]]:
 
 
 def _imports_in(source: bytes) -> set[str]:
-    """Return the top-level names that a source imports."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return set()
+    """Return the top-level names that a source imports, and perhaps more: lines of texts that look
+    like imports count, too, since to parse all sources of a package takes seconds.
+    """
     found = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
+    for source_of, names in _IMPORT.findall(source):
+        parts = [source_of] if source_of else names.split(b",")
+        found |= {part.split()[0].partition(b".")[0].decode() for part in parts}
     return found
 
 
