@@ -49,7 +49,7 @@ class Herd:
         slots: int = 2,
         **environment: str,
     ) -> None:
-        import_in_server("plait.cluster.worker", "plait.store.postgres.store", *modules)
+        import_in_server("plait.store.postgres.store", "tests.faults.herd_code")
         self._address, self._folder, self._modules = address, folder, modules
         self._slots, self._environment = slots, environment
         self._born = 0
@@ -200,7 +200,7 @@ def disturb(herd: Herd, store: Store, tasks: Sequence[Task], random: Random, *, 
     done = 0
     while done < kills and not all_ended(tasks[-50:]):
         if busy := busy_workers(herd, store):
-            time.sleep(random.choice([0.0, 0.02, 0.1]) * random.random())
+            time.sleep(random.choice([0.0, 0.1, 0.5, 1.0]) * random.random())
             herd.kill(random.choice(busy))
             done += 1
         else:
