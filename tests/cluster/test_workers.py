@@ -40,7 +40,7 @@ from tests.cluster.flows import (
     Wire,
     counter,
 )
-from tests.support import wait_until
+from tests.support import claims_of, wait_until
 
 Serve = Callable[..., Worker]
 LONG_S = 120  # a test that waits so long has failed
@@ -48,11 +48,6 @@ LONG_S = 120  # a test that waits so long has failed
 
 def work_row(store: Store, session: Session) -> dict[str, Any]:
     return store.rows(InboxRows.name, "work", {"log": session.id}, limit=1)[0]
-
-
-def claims_of(session: Session) -> list[k.Claim]:
-    bodies = [event.body for event in session.reload().events]
-    return [body.claim for body in bodies if isinstance(body, k.RunResumed) and body.claim]
 
 
 def lines_in(path: Path) -> list[str]:

@@ -4,6 +4,7 @@ sessions afterwards, by their logs and by the effects outside of the record.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -47,11 +48,18 @@ class Herd:
         *,
         modules: Sequence[str] = (FLOWS,),
         slots: int = 2,
+        prefix: str = "w",
+        first_path: Path | None = None,
         **environment: str,
     ) -> None:
+        """`first_path` is a folder that they import modules from before all others."""
         import_in_server("plait.store.postgres.store", "tests.faults.herd_code")
         self._address, self._folder, self._modules = address, folder, modules
-        self._slots, self._environment = slots, environment
+        self._slots, self._prefix = slots, prefix
+        self._environment = child_environment(**environment)
+        if first_path is not None:
+            path = [str(first_path), self._environment["PYTHONPATH"]]
+            self._environment["PYTHONPATH"] = os.pathsep.join(path)
         self._born = 0
         self.names: dict[int, str] = {}  # by process
         self.processes: list[ForkedProgram] = []
@@ -60,7 +68,7 @@ class Herd:
 
     def add(self) -> ForkedProgram:
         self._born += 1
-        name = f"w{self._born}"
+        name = f"{self._prefix}{self._born}"
         command = [sys.executable, "-m", "plait", "worker", *self._modules]
         command += ["--store", self._address, "--slots", str(self._slots), "--name", name]
         with (self._folder / "workers.txt").open("a") as said:
@@ -68,7 +76,7 @@ class Herd:
                 command,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env=child_environment(**self._environment),
+                env=self._environment,
                 cwd=self._folder,
             )
         self.names[process.pid] = name
