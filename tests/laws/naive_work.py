@@ -22,6 +22,7 @@ from plait.session.work_rows import (
 from plait.store import Store
 
 _ALL = 2**31
+_COUNTS = ("queued", "timed", "taken", "dated")
 
 
 def check_work(store: Store) -> int:
@@ -35,8 +36,15 @@ def check_work(store: Store) -> int:
     for run, row in due.items():
         assert {name: found[run][name] for name in row} == row
     queues = store.rows(InboxRows.name, "queue", limit=_ALL)
-    queued = Counter(str(row["queue"]) for row in due.values() if row["state"] == "queued")
-    assert {row["queue"]: row["queued"] for row in queues} == dict(queued)
+    counted = Counter(
+        (row["queue"], count)
+        for row in due.values()
+        for count in (row["state"], "dated" if row["deadline"] != NEVER else "")
+        if count in _COUNTS
+    )
+    told = {(row["queue"], count): row[count] for row in queues for count in _COUNTS if row[count]}
+    assert told == dict(counted)
+    assert all(any(row[count] for count in _COUNTS) for row in queues)
     return len(due)
 
 

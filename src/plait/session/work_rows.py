@@ -110,6 +110,9 @@ WORK_TABLES = (
             "project": "text",
             "code": "text",  # "": any
             "queued": "integer",  # runs in this state
+            "timed": "integer",
+            "taken": "integer",
+            "dated": "integer",  # runs with a deadline
         },
     ),
 )
@@ -132,6 +135,7 @@ _PAUSES = {
     SessionArrived.__name__: 0,
 }
 _WORDS = frozenset({*_PAUSES, CancelRequested.__name__, BudgetSet.__name__})
+_COUNTED = ("queued", "timed", "taken")
 _WORD_COLUMNS = ("paused_by", "cancelled_by", "granted_by")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _ids = msgspec.json.Decoder(list[str]).decode
@@ -300,15 +304,13 @@ def _is_over(event: Event, run: str) -> bool:
 
 def _keep_work(rows: Rows, before: Row | None, after: Row, *, is_over: bool) -> None:
     """Put the row of a run, with its state, and count it in its queue."""
-    was_queued = before is not None and before["state"] == "queued"
     if is_over:
         rows.delete("work", after["run"])
         for log in (_log(after), inbox_of(_log(after))):
             named = rows.get("work_log", log)
             if named is not None and named["run"] == after["run"]:
                 _name_run(rows, log, None)
-        if was_queued:
-            _count(rows, after, -1)
+        _count(rows, after, _counted(before), {})
         return
     wishes = read_wishes(str(after["wishes"]))
     words = [_words_in(rows, log) for log in (_log(after), inbox_of(_log(after)))]
@@ -317,8 +319,7 @@ def _keep_work(rows: Rows, before: Row | None, after: Row, *, is_over: bool) -> 
     after = {**after, "state": state, "due": due, "deadline": deadline}
     if after != before:
         rows.put("work", after)
-    if was_queued != (state == "queued"):
-        _count(rows, after, -1 if was_queued else 1)
+    _count(rows, after, _counted(before), _counted(after))
 
 
 def _deadline_of(row: Row, wishes: Wishes, words: Sequence[Row]) -> int:
@@ -361,14 +362,30 @@ def _state_of(rows: Rows, row: Row, wishes: Wishes, words: Sequence[Row]) -> tup
     return "queued", 0
 
 
-def _count(rows: Rows, row: Row, more: int) -> None:
+def _counted(row: Row | None) -> dict[str, int]:
+    """Return the counts of its queue in which a run is one."""
+    if row is None:
+        return {}
+    counts = {str(row["state"]): 1} if row["state"] in _COUNTED else {}
+    return {**counts, "dated": 1} if row["deadline"] != NEVER else counts
+
+
+def _count(rows: Rows, row: Row, before: dict[str, int], after: dict[str, int]) -> None:
+    """Count a run in its queue. A queue without any is no row: idle workers ask for these alone."""
+    if before == after:
+        return
     name = str(row["queue"])
-    wishes = read_wishes(str(row["wishes"]))
     known = rows.get("queue", name)
-    count = (_integer(known, "queued") if known is not None else 0) + more
-    if not count:
+    counts = {
+        column: (_integer(known, column) if known is not None else 0)
+        + after.get(column, 0)
+        - before.get(column, 0)
+        for column in (*_COUNTED, "dated")
+    }
+    if not any(counts.values()):
         rows.delete("queue", name)
         return
+    wishes = read_wishes(str(row["wishes"]))
     rows.put(
         "queue",
         {
@@ -377,7 +394,7 @@ def _count(rows: Rows, row: Row, more: int) -> None:
             "need": _encode(wishes.need).decode(),
             "project": wishes.project,
             "code": wishes.code if wishes.same_code else "",
-            "queued": count,
+            **counts,
         },
     )
 
