@@ -17,7 +17,6 @@ from plait.cluster.submitting import (
     make_wishes,
     now_in,
     submit_run,
-    submitted_code,
 )
 from plait.cluster.worker import ENDED
 from plait.cluster.workers import WorkerNotice, ask_drain, live_workers
@@ -165,7 +164,6 @@ class Cluster:
             deadline_s=deadline_s,
             attempts=attempts,
             same_code=revision == "same",
-            code=submitted_code(workflow),
         )
         return self.submit_wishes(workflow, session, args, kwargs, wishes)
 

@@ -48,15 +48,12 @@ def find_portable(workflow: Workflow | str) -> Workflow:
     if file := target.get("file"):
         _check_module(shown, file)
         return workflow
-    if (found := _module_level_name(workflow)) is not None:
+    try:
+        _check_class(workflow, shown)
+    except NotPortable:  # unless it has a name of its own in some module
+        if (found := _module_level_name(workflow)) is None:
+            raise
         name_target(workflow, {"file": found[0], "name": found[1]})
-        return workflow
-    module, name = type(workflow).__module__, type(workflow).__qualname__
-    _check_module(shown, module)
-    if "<locals>" in name:
-        step = "move the class to the top of a module"
-        raise NotPortable(shown, "its class stands inside a function", step)
-    _check_made_without_arguments(workflow, shown)
     return workflow
 
 
@@ -77,6 +74,15 @@ def _check_module(shown: str, module: str) -> None:
     if loaded is None or getattr(loaded, "__spec__", None) is None:
         step = "move it to a module, and import it from there"
         raise NotPortable(shown, f"there is no module {module!r} that could be imported", step)
+
+
+def _check_class(workflow: Workflow, shown: str) -> None:
+    """Raise unless any process makes an object like this one from its class."""
+    _check_module(shown, type(workflow).__module__)
+    if "<locals>" in type(workflow).__qualname__:
+        step = "move the class to the top of a module"
+        raise NotPortable(shown, "its class stands inside a function", step)
+    _check_made_without_arguments(workflow, shown)
 
 
 def _module_level_name(workflow: Workflow) -> tuple[str, str] | None:

@@ -128,6 +128,8 @@ def submit_run(
         raise NotPortable(program_of(program), why, "pass plain data")
     store = store_at(session.store)
     check_room(store, wishes.project, share)
+    code = code_of((program_of(program).partition(":")[0],))
+    wishes = msgspec.structs.replace(wishes, code=wishes.code or code)
     run, inside = start_run(session, msgspec.structs.replace(started, wishes=wishes), NOBODY, None)
     let_go(run)
     store.ring(WORK_BELL)
@@ -164,12 +166,6 @@ def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> S
         lock.release()
     store.ring(WORK_BELL)
     return at.reload()
-
-
-def submitted_code(workflow: Workflow | str) -> str:
-    """Return the code of the module that a workflow is found in, in this process."""
-    name = workflow if isinstance(workflow, str) else program_of(find_portable(workflow))
-    return code_of((name.partition(":")[0],))
 
 
 def now_in(store: Store) -> Micros:

@@ -93,6 +93,7 @@ class Worker:
         self._over = threading.Event()
         self._is_draining = False
         self._jitter = int(digest(b"plait/worker/1", self.name.encode())[:4], 16) / 0xFFFF
+        self._look_s = _LOOK_S * (1 + self._jitter / 2)
         self._started = now_in(self._stores[0])
         self.ended: dict[str, int] = {}  # how many runs stopped how
 
@@ -152,7 +153,7 @@ class Worker:
         sweep_s = _SWEEP_S
         while not self._is_draining:
             self._wake.clear()
-            rest_s = _LOOK_S * (1 + self._jitter / 2)
+            rest_s = self._look_s
             is_sweep_due = time.monotonic() - swept > sweep_s
             if is_sweep_due:
                 swept, sweep_s = time.monotonic(), _IDLE_SWEEP_S
@@ -182,8 +183,8 @@ class Worker:
                 break
             self._begin(store, claims, work)
         if look is None:  # every slot is used: the end of a run wakes the worker
-            return _LOOK_S
-        rest_s = _BUSY_LOOK_S * (1 + self._jitter / 2) if look.is_busy else _LOOK_S
+            return self._look_s
+        rest_s = _BUSY_LOOK_S * (1 + self._jitter / 2) if look.is_busy else self._look_s
         if look.next_due is not None:
             rest_s = min(rest_s, max(0.01, (look.next_due - now_in(store)) / 1e6))
         return rest_s
