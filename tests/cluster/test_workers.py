@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -371,10 +372,17 @@ def test_a_project_has_no_more_running_than_it_may(
         for _ in range(4)
     ]
     worker = serve(slots=4, shares={"*": ProjectShare(running_max=1)})
-    most = 0
-    while not all(task.is_over() for task in tasks):
-        most = max(most, sum(store.is_locked(task.run) for task in tasks))
-    assert most == 1
+    for task in tasks:
+        task.result(LONG_S)
+    times = [
+        store.number_of(event.id) or 0
+        for task in tasks
+        for event in task.session.events
+        if event.kind in ("RunResumed", "RunFinished")
+    ]
+    spans = sorted(zip(times[::2], times[1::2], strict=True))
+    assert len(spans) == 4
+    assert all(end < begin for (_, end), (begin, _) in pairwise(spans)), "one after another"
     wait_until(lambda: worker.ended.get("finished") == 4, LONG_S)
 
 

@@ -72,8 +72,8 @@ class Claims:
             return None, look
         by_id = {run.run: run for run in look.runs}
         taken = self._store.lock_first([*by_id])
-        if taken is None:
-            return None, look
+        if taken is None:  # others take them at this moment, and may die at any other
+            return None, look._replace(is_busy=True)
         run, lock = by_id[taken[0]], taken[1]
         if self._is_beyond_share(run):
             lock.release()

@@ -41,7 +41,7 @@ ENDED = "ended"  # the topic of the bell for those who wait for a run
 GRACE_S = 30.0  # for tools, when a worker is drained
 
 _LOOK_S = 5.0  # between two looks without a bell
-_BUSY_LOOK_S = 0.3  # while others have runs
+_BUSY_LOOK_S = 0.25  # while others have runs
 _SWEEP_S = 4.0
 _IDLE_SWEEP_S = 20.0  # while no other worker has a run, and no bell rang
 _NOTICE_S = 60.0
