@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -158,7 +159,9 @@ STEP = "session = session.use(note_line, path=path, text=f'{session.short}/new')
 
 
 @pytest.mark.parametrize("change", ["same steps", "another step"])
-def test_workers_of_two_revisions_side_by_side(store: Store, tmp_path: Path, change: str) -> None:
+def test_workers_of_two_revisions_side_by_side(
+    store: Store, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run goes on with either code, or stays with the one that fits its record."""
     out = tmp_path / "out"
     out.touch()
@@ -168,28 +171,25 @@ def test_workers_of_two_revisions_side_by_side(store: Store, tmp_path: Path, cha
         if change == "another step" and folder == new:
             text = text.replace("        for step", f"        {STEP}\n        for step")
         (folder / "rolling_flows.py").write_text(text)
-    sys.path.insert(0, str(old))
-    try:
-        roll = importlib.import_module("rolling_flows")
-        cluster = Cluster(store)
+    monkeypatch.setattr(sys, "path", [str(old), *sys.path])
+    monkeypatch.delitem(sys.modules, "rolling_flows", raising=False)
+    roll, cluster = importlib.import_module("rolling_flows"), Cluster(store)
+    how: dict[str, Any] = {"modules": ["rolling_flows"], "slots": 1}
+    with (
+        Herd(store.address, old, 1, first_path=old, prefix="old", **how) as before,
+        Herd(store.address, new, 1, first_path=new, prefix="new", **how) as after,
+    ):
+        wait_until(lambda: len(live_workers(store)) == 2, PATIENCE_S)
         tasks = [
             cluster.submit(roll.Roll(), Session("Go.", store=store), path=str(out))
-            for _ in range(6)
+            for _ in range(8)
         ]
-    finally:
-        sys.path.remove(str(old))
-        sys.modules.pop("rolling_flows", None)
-    modules = ["rolling_flows"]
-    with (
-        Herd(store.address, old, 1, modules=modules, first_path=old, prefix="old") as before,
-        Herd(store.address, new, 1, modules=modules, first_path=new, prefix="new") as after,
-    ):
         kills = disturb(after, store, tasks, Random(1), kills=2)
         wait_for_all(before, tasks)
     found = check_logs(store, tasks, out)
     codes = {claim.code for task in tasks for claim in claims_of(task.session)}
     said = {task.session.text for task in tasks}
-    assert said <= {"old", "new"}
+    assert said <= {"old", "new"} and len(codes) == 2
     report(
         f"workers of two revisions, {change}, on {type(store).__name__}",
         f"{kills} kills, {found['runs']} runs ended, {found['claims']} claims"
