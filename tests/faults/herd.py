@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,9 +21,10 @@ from plait import Session
 from plait.cluster import Cluster
 from plait.cluster.cluster import Task
 from plait.cluster.workers import live_workers
-from plait.errors import AlreadyAnswered, UnknownAsk
+from plait.errors import AlreadyAnswered, RunHeld, UnknownAsk
 from plait.event import Event
 from plait.event import kinds as k
+from plait.journal.stops import Parked
 from plait.runs.resume import resume
 from plait.session import verify
 from plait.session.ask_rows import InboxRows
@@ -158,7 +160,8 @@ class Answerer:
             (failure,) = [e.body for e in session.events[-1:] if isinstance(e.body, k.RunFailed)]
             assert failure.failure.kind == GIVEN_UP, failure
             self.given_up += 1
-            resume(session)
+            with suppress(Parked, RunHeld):  # workers take it up again when it is answered
+                resume(session)
 
     def __enter__(self) -> Answerer:
         self._thread.start()
@@ -205,12 +208,13 @@ def disturb(herd: Herd, store: Store, tasks: Sequence[Task], random: Random, *, 
     """Kill workers that have runs, at random moments, until so many were killed or all runs have
     ended; return how many were.
     """
-    done = 0
+    done, last = 0, time.monotonic()
     while done < kills and not all_ended(tasks[-50:]):
+        assert time.monotonic() - last < PATIENCE_S, "no worker has a run, and some have not ended"
         if busy := busy_workers(herd, store):
             time.sleep(random.choice([0.0, 0.1, 0.5, 1.0]) * random.random())
             herd.kill(random.choice(busy))
-            done += 1
+            done, last = done + 1, time.monotonic()
         else:
             time.sleep(0.005)
     return done
