@@ -7,6 +7,7 @@ sessions, runs, memories and the command line there, but for those that are name
 from __future__ import annotations
 
 ALSO_ON_POSTGRES = {
+    "cluster/test_workers.py",
     "laws/test_fence_laws.py",
     "runtime/test_fence.py",
     "runtime/test_status.py",

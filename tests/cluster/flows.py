@@ -17,9 +17,17 @@ from plait.store import Store
 
 @tool(effect="idempotent")
 def note_line(path: str, text: str, idempotency_key: str) -> str:
-    """Append a line, with its key, to a file outside of the record."""
+    """Append a line, with its key and this process, to a file outside of the record."""
     with Path(path).open("a") as file:
-        file.write(f"{text} {idempotency_key}\n")
+        file.write(f"{text} {idempotency_key} {os.getpid()}\n")
+    return text
+
+
+@tool
+def pay_once(path: str, text: str, idempotency_key: str) -> str:
+    """Do the same, at most once."""
+    with Path(path).open("a") as file:
+        file.write(f"{text} {idempotency_key} {os.getpid()}\n")
     return text
 
 
@@ -69,6 +77,16 @@ class Slow(Workflow):
             session = session.use(note_line, path=path, text=f"{session.short}/{step}")
             session = session.use(rest_for, seconds=seconds)
         return session.say("rested", role="assistant")
+
+
+class Pays(Workflow):
+    """Pays three times, and rests in between."""
+
+    def forward(self, session: Session, path: str) -> Session:
+        for step in range(3):
+            session = session.use(pay_once, path=path, text=f"{session.short}/{step}")
+            session = session.use(rest_for, seconds=0.01)
+        return session.say("paid", role="assistant")
 
 
 class Wire(Workflow):

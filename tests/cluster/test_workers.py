@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from tests.cluster.flows import (
     counter,
     lines_in,
 )
+from tests.support import claims_of, wait_until
 
 Serve = Callable[..., Worker]
 LONG_S = 120  # a test that waits so long has failed
@@ -48,11 +50,6 @@ LONG_S = 120  # a test that waits so long has failed
 
 def work_row(store: Store, session: Session) -> dict[str, Any]:
     return store.rows(InboxRows.name, "work", {"log": session.id}, limit=1)[0]
-
-
-def claims_of(session: Session) -> list[k.Claim]:
-    bodies = [event.body for event in session.reload().events]
-    return [body.claim for body in bodies if isinstance(body, k.RunResumed) and body.claim]
 
 
 # ── submitting ───────────────────────────────────────────────────────────────────────────────
@@ -201,10 +198,10 @@ def test_a_parked_run_holds_no_slot_and_is_woken_by_the_answer(store: Store, ser
     cluster = Cluster(store)
     task = cluster.submit(Wire(), Session("Wire.", store=store))
     serve(slots=1)
-    while task.status != "waiting" or store.is_locked(task.run):
-        threading.Event().wait(0.01)
+    wait_until(lambda: task.session.inbox.waiting and not store.is_locked(task.run), LONG_S)
     with pytest.raises(TaskPending, match="it waits for approval"):
-        task.result(0.1)
+        task.result(0.05)
+    assert task.status == "waiting"
     assert cluster.submit(Count(), Session("Hi", store=store)).result(LONG_S).text == "counted"
     task.session.inbox.approve(task.session.inbox.waiting[0], actor="human:ann")
     assert task.result(LONG_S).text == "wired"
@@ -372,10 +369,18 @@ def test_a_project_has_no_more_running_than_it_may(
         for _ in range(4)
     ]
     worker = serve(slots=4, shares={"*": ProjectShare(running_max=1)})
-    most = 0
-    while not all(task.is_over() for task in tasks):
-        most = max(most, sum(store.is_locked(task.run) for task in tasks))
-    assert most == 1 and worker.ended["finished"] == 4
+    for task in tasks:
+        task.result(LONG_S)
+    times = [
+        store.number_of(event.id) or 0
+        for task in tasks
+        for event in task.session.events
+        if event.kind in ("RunResumed", "RunFinished")
+    ]
+    spans = sorted(zip(times[::2], times[1::2], strict=True))
+    assert len(spans) == 4
+    assert all(end < begin for (_, end), (begin, _) in pairwise(spans)), "one after another"
+    wait_until(lambda: worker.ended.get("finished") == 4, LONG_S)
 
 
 # ── workers ──────────────────────────────────────────────────────────────────────────────────

@@ -17,17 +17,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from plait import Session, open_store
+from plait import Budget, Session, open_store
 from plait.errors import LogExists
 from plait.event import Body, Event, seal_all
 from plait.event import kinds as k
 from plait.event.kinds import Failure, Text
 from plait.ids import Digest, LogId, house_of, inbox_of
 from plait.session.ports import store_at
+from plait.session.work_rows import BUDGET_FAILURE, GIVEN_UP
 from plait.store import Store
 from plait.testing import Simulation
 from plait.testing.seeded import Seeded
 from tests.laws.durable_programs import World, program
+from tests.laws.naive_work import check_work
 from tests.laws.row_orders import BUILT_IN, check_orders, history_of, rows_of
 from tests.laws.test_memory_laws import MemoryMachine
 from tests.laws.test_session_laws import SessionMachine
@@ -177,10 +179,35 @@ class _Crowd:
         self.put(log, k.RunStarted("a:B"), run=run)
         self.roots[run], self.runs[log] = log, run
 
+    def wishes(self) -> k.Wishes:
+        pick = self.random.choice
+        return k.Wishes(
+            need=pick([(), ("gpu",)]),
+            priority=pick([0, 5]),
+            project=pick(["", "shop"]),
+            not_before=pick([None, None, 10**15]),
+            deadline=pick([None, 10**15, 2 * 10**15]),
+            attempts=pick([1, 2, 3]),
+            code=pick(["", "c"]),
+            same_code=pick([False, True]),
+        )
+
+    def submit_run(self) -> None:
+        log = self.random.choice(self.logs)
+        run = str(self.source.fresh("run", self.store.number))
+        self.put(log, k.RunStarted("a:B", wishes=self.wishes()), run=run)
+        self.roots[run], self.runs[log] = log, run
+
+    def adopt_run(self) -> None:
+        if self.roots:
+            run, log = self.random.choice(list(self.roots.items()))
+            self.put(log, k.RunSubmitted(run, self.wishes()))
+
     def take_run(self) -> None:
         if self.roots:
             run, log = self.random.choice(list(self.roots.items()))
-            self.put(log, k.RunResumed("h", 1), run=run)
+            claim = self.random.choice([None, k.Claim("w", "first", host="m")])
+            self.put(log, k.RunResumed("h", 1, claim=claim), run=run)
             for branch, other in self.runs.items():
                 if other == run and branch != log and self.random.random() < 0.5:
                     self.put(branch, k.RunResumed("h", 1, branch=True), run=run)
@@ -188,7 +215,9 @@ class _Crowd:
     def end_run(self) -> None:
         if self.roots:
             run, log = self.random.choice(list(self.roots.items()))
-            ends = [k.RunFinished(), k.RunFailed(Failure("E", "e")), k.RunCancelled()]
+            kinds = ["E", "E", BUDGET_FAILURE, GIVEN_UP]
+            failed = k.RunFailed(Failure(self.random.choice(kinds), "e"))
+            ends = [k.RunFinished(), failed, failed, k.RunCancelled()]
             body = self.random.choice([*ends, k.RunCancelled("enough", "human:ann")])
             self.put(log, body, run=run)
 
@@ -238,6 +267,9 @@ class _Crowd:
         words: list[tuple[LogId, Body]] = [
             (inbox_of(log), k.CancelRequested()),
             (where, k.ValidationRecorded("tests", self.random.random() < 0.7)),
+            (where, k.SessionPaused()),
+            (where, k.SessionResumed()),
+            (where, k.BudgetSet(Budget(tokens_max=5))),
         ]
         self.put(*self.random.choice(words))
 
@@ -287,8 +319,8 @@ class _Crowd:
     def write(self, steps: int) -> None:
         often = [self.ask] * 6 + [self.answer] * 5 + [self.speak] * 3
         acts = [self.start_run, self.take_run, self.end_run, self.fork, self.signal, self.deliver]
-        acts += [self.move]
-        seldom = [self.change, self.close, self.say, self.open_session, self.copy]
+        acts += [self.move, self.submit_run, self.submit_run, self.take_run, self.end_run]
+        seldom = [self.change, self.close, self.say, self.open_session, self.copy, self.adopt_run]
         for _ in range(steps):
             self.random.choice([*often, *acts, *acts, *seldom])()
 
@@ -304,6 +336,7 @@ def test_histories_of_a_crowd(chunk: int) -> None:
             for table in projection.tables:
                 found = crowd.store.rows(projection.name, table.name, limit=2**31)
                 assert sorted(map(repr, found)) == due[table.name]
+        check_work(crowd.store)
         assert check_orders(history_of(crowd.store), ORDERS, Random(seed)) > 0
         counted(LAW, crowd.store)
         crowd.store.close()

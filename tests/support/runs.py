@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plait import Session, Workflow
+from plait.event import kinds as k
 from plait.ids import LogId, Micros
 from plait.journal.stops import Parked
 from plait.journal.writer import direct_writer
@@ -55,3 +56,9 @@ class Later(Live):
 def set_clock_ahead(session: Session, seconds: float) -> None:
     """Let time pass in the session's store."""
     direct_writer().bind_source(session.store, Later(seconds))
+
+
+def claims_of(session: Session) -> list[k.Claim]:
+    """The claims of workers on the runs of a session, in their order."""
+    bodies = [event.body for event in session.reload().events]
+    return [body.claim for body in bodies if isinstance(body, k.RunResumed) and body.claim]

@@ -47,6 +47,7 @@ class Look(NamedTuple):
     runs: list[QueuedRun]  # that may be taken, in the order in which to try
     next_due: Micros | None  # when a run with a time may be taken. None: none has one
     is_busy: bool  # True: others have runs, which may become free at any time
+    has_deadlines: bool
 
 
 class Claims:
@@ -71,8 +72,8 @@ class Claims:
             return None, look
         by_id = {run.run: run for run in look.runs}
         taken = self._store.lock_first([*by_id])
-        if taken is None:
-            return None, look
+        if taken is None:  # others take them at this moment, and may die at any other
+            return None, look._replace(is_busy=True)
         run, lock = by_id[taken[0]], taken[1]
         if self._is_beyond_share(run):
             lock.release()
@@ -94,20 +95,24 @@ class Claims:
 
     def look(self, now: Micros) -> Look:
         """Return the runs that may be taken now."""
-        queued = list(self._queued_runs())
-        timed = self._rows_in("timed", _TIMED, order="due")
+        self.unfit = {run: until for run, until in self.unfit.items() if until > now}
+        queues = self._store.rows(InboxRows.name, "queue", limit=_QUEUES_MAX)
+        mine = [row for row in queues if self._can_serve(row)]
+        timed = self._rows_in("timed", _TIMED, "due") if _sum(mine, "timed") else ()
         due = [row for row in timed if int(str(row["due"])) <= now]
-        taken = self._rows_in("taken", _TAKEN, order="number")
-        mine = [row for row in taken if row["run"] not in self.own]
-        free = self._store.free_runs([str(row["run"]) for row in mine]) if mine else set[str]()
-        late = [str(row["due"]) for row in timed if int(str(row["due"])) > now]
-        found = [*queued, *due, *[row for row in mine if row["run"] in free]]
+        late = [int(str(row["due"])) for row in timed if int(str(row["due"])) > now]
+        taken = self._rows_in("taken", _TAKEN, "number") if _sum(mine, "taken") else ()
+        others = [row for row in taken if row["run"] not in self.own]
+        free = self._store.free_runs([str(row["run"]) for row in others]) if others else set[str]()
+        found = [*due, *[row for row in others if row["run"] in free]]
         runs = [run for row in found if (run := self._as_run(row, now)) is not None]
         if self._shares.has_limits():
             running = {project: self._count_running(project) for project in _projects_of(runs)}
             runs = within_limits(runs, self._shares, running)
+        runs += self._queued_runs(mine, now)
         ordered = order_runs(runs, self._shares, self._ability.host)
-        return Look(ordered, int(late[0]) if late else None, len(mine) > len(free))
+        is_busy = len(others) > len(free)
+        return Look(ordered, late[0] if late else None, is_busy, bool(_sum(queues, "dated")))
 
     def _count_running(self, project: str) -> int:
         """Count the runs of a project that a process has. A run whose worker has just locked it is
@@ -115,7 +120,9 @@ class Claims:
         """
         if self._shares.of(project).running_max is None:
             return 0
-        known = [*self._rows_in("taken", _TAKEN, "number"), *self._queued_runs()]
+        queues = self._store.rows(InboxRows.name, "queue", limit=_QUEUES_MAX)
+        own = [row for row in queues if row["project"] == project and row["queued"]]
+        known = [*self._rows_in("taken", _TAKEN, "number"), *self._first_rows(own)]
         runs = [
             str(row["run"]) for row in known if read_wishes(str(row["wishes"])).project == project
         ]
@@ -128,21 +135,36 @@ class Claims:
         running_max = self._shares.of(run.project).running_max
         return running_max is not None and self._count_running(run.project) > running_max
 
-    def _queued_runs(self) -> Iterator[Row]:
-        """Yield the first runs of each queue that this worker may serve, of the projects that are
-        furthest behind.
+    def _can_serve(self, queue: Row) -> bool:
+        need = _need(str(queue["need"]))
+        return self._ability.can_serve(str(queue["program"]), need, str(queue["code"]))
+
+    def _queued_runs(self, queues: Sequence[Row], now: Micros) -> list[QueuedRun]:
+        """Return the first runs of the projects that are furthest behind: as many as workers may
+        want at the same moment, and not all there are.
         """
-        store, ability = self._store, self._ability
-        queues = [
-            row
-            for row in store.rows(InboxRows.name, "queue", limit=_QUEUES_MAX)
-            if ability.can_serve(str(row["program"]), _need(str(row["need"])), str(row["code"]))
-        ]
-        first = self._shares.order(str(row["project"]) for row in queues)[:_TOP]
+        found = list[QueuedRun]()
+        ready = [row for row in queues if row["queued"]]
+        for project in self._shares.order(str(row["project"]) for row in ready):
+            if not self._has_room(project):
+                continue
+            rows = self._first_rows([row for row in ready if row["project"] == project])
+            found += [run for row in rows if (run := self._as_run(row, now)) is not None]
+            if len(found) >= _TOP:
+                break
+        return found
+
+    def _first_rows(self, queues: Sequence[Row]) -> Iterator[Row]:
+        """Yield the first runs of queues, past those that this worker leaves to others."""
+        limit = min(_TOP + len(self.unfit), _TAKEN)
         for row in queues:
-            if row["project"] in first:
-                where = {"queue": row["queue"], "state": "queued"}
-                yield from store.rows(InboxRows.name, "work", where, order="rank", limit=_TOP)
+            where = {"queue": row["queue"], "state": "queued"}
+            rows = self._store.rows(InboxRows.name, "work", where, order="rank", limit=limit)
+            yield from rows
+
+    def _has_room(self, project: str) -> bool:
+        running_max = self._shares.of(project).running_max
+        return running_max is None or self._count_running(project) < running_max
 
     def _rows_in(self, state: str, limit: int, order: str) -> Sequence[Row]:
         return self._store.rows(InboxRows.name, "work", {"state": state}, order=order, limit=limit)
@@ -197,6 +219,10 @@ def _place_of(run: QueuedRun, host: str) -> Literal["", "affinity", "stolen"]:
     if not run.host:
         return ""
     return "affinity" if run.host == host else "stolen"
+
+
+def _sum(queues: Sequence[Row], count: str) -> int:
+    return sum([int(str(row[count])) for row in queues])
 
 
 def _projects_of(runs: Iterable[QueuedRun]) -> set[str]:

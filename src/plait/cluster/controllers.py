@@ -18,11 +18,12 @@ class JobDrivers:
         self._store = store
         self._jobs, self._kept = JobDriver(store), KeepDriver(store)
 
-    def sweep(self, now: Micros) -> None:
-        """Bring all forward, and remove jobs whose time to live is over."""
+    def sweep(self, now: Micros) -> bool:
+        """Bring all forward, and remove jobs whose time to live is over. True: some are open."""
         rows = job_rows(self._store, "active", "suspended", "ending")
         for row in [*rows, *expired_jobs(self._store, now)]:
             self._advance(row, wait_s=0.0)
+        return bool(rows)
 
     def has_retries(self, programs: frozenset[str], soon: Micros) -> bool:
         """True if a job of one of these programs tries an index again until then."""

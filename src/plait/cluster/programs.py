@@ -6,9 +6,9 @@ their packages, and the versions of the distributions that these import.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -24,6 +24,12 @@ from plait.runtime.names import import_path
 from plait.workflow import Workflow, name_target, target_of
 
 _SOURCES_MAX = 5_000  # files of one package
+_NAME = rb"\w[\w.]*(?:[ \t]+as[ \t]+\w+)?"
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import\b"
+    rb"|import[ \t]+(" + _NAME + rb"(?:[ \t]*,[ \t]*" + _NAME + rb")*))",
+    re.MULTILINE,
+)
 
 
 def find_portable(workflow: Workflow | str) -> Workflow:
@@ -42,15 +48,12 @@ def find_portable(workflow: Workflow | str) -> Workflow:
     if file := target.get("file"):
         _check_module(shown, file)
         return workflow
-    if (found := _module_level_name(workflow)) is not None:
+    try:
+        _check_class(workflow, shown)
+    except NotPortable:  # unless it has a name of its own in some module
+        if (found := _module_level_name(workflow)) is None:
+            raise
         name_target(workflow, {"file": found[0], "name": found[1]})
-        return workflow
-    module, name = type(workflow).__module__, type(workflow).__qualname__
-    _check_module(shown, module)
-    if "<locals>" in name:
-        step = "move the class to the top of a module"
-        raise NotPortable(shown, "its class stands inside a function", step)
-    _check_made_without_arguments(workflow, shown)
     return workflow
 
 
@@ -71,6 +74,15 @@ def _check_module(shown: str, module: str) -> None:
     if loaded is None or getattr(loaded, "__spec__", None) is None:
         step = "move it to a module, and import it from there"
         raise NotPortable(shown, f"there is no module {module!r} that could be imported", step)
+
+
+def _check_class(workflow: Workflow, shown: str) -> None:
+    """Raise unless any process makes an object like this one from its class."""
+    _check_module(shown, type(workflow).__module__)
+    if "<locals>" in type(workflow).__qualname__:
+        step = "move the class to the top of a module"
+        raise NotPortable(shown, "its class stands inside a function", step)
+    _check_made_without_arguments(workflow, shown)
 
 
 def _module_level_name(workflow: Workflow) -> tuple[str, str] | None:
@@ -161,17 +173,13 @@ def _sources_of(package: str) -> Sequence[tuple[str, bytes]]:
 
 
 def _imports_in(source: bytes) -> set[str]:
-    """Return the top-level names that a source imports."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return set()
+    """Return the top-level names that a source imports, and perhaps more: lines of texts that look
+    like imports count, too, since to parse all sources of a package takes seconds.
+    """
     found = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
+    for source_of, names in _IMPORT.findall(source):
+        parts = [source_of] if source_of else names.split(b",")
+        found |= {part.split()[0].partition(b".")[0].decode() for part in parts}
     return found
 
 

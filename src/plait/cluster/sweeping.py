@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from plait.cluster.claiming import ClaimedWork, Claims
-from plait.cluster.workers import all_workers, remove_worker
+from plait.cluster.workers import Board, remove_worker
 from plait.errors import SessionError
 from plait.ids import LogId, Micros
 from plait.session import Session
@@ -22,10 +22,9 @@ _LATE_MAX = 32
 ACTOR = "service:cluster"
 
 
-def sweep(store: Store, claims: Claims, now: Micros) -> Iterator[ClaimedWork]:
-    """Cancel runs whose deadline has passed; yield runs of dead workers that were claimed."""
-    cancel_late_runs(store, now)
-    for notice, is_alive in all_workers(store):
+def sweep(store: Store, board: Board, claims: Claims, now: Micros) -> Iterator[ClaimedWork]:
+    """Claim the runs of dead workers, and yield them."""
+    for notice, is_alive in board.workers:
         if is_alive:
             continue
         for run in notice.runs:

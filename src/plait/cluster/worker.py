@@ -23,15 +23,15 @@ from plait.cluster.driving import drive_claimed
 from plait.cluster.outcomes import Outcome
 from plait.cluster.programs import code_of, served_programs
 from plait.cluster.submitting import check_labels, now_in
-from plait.cluster.sweeping import sweep
+from plait.cluster.sweeping import cancel_late_runs, sweep
 from plait.cluster.workers import (
     ENDED,
     UnfitNotice,
     WorkerNotice,
-    is_drain_asked,
     lock_worker,
     note_unfit,
     put_worker,
+    read_board,
     remove_worker,
 )
 from plait.errors import InvalidValue, PlaitError
@@ -43,9 +43,10 @@ from plait.store import Bell, RunLock, Store
 GRACE_S = 30.0  # for tools, when a worker is drained
 
 _LOOK_S = 5.0  # between two looks without a bell
-_BUSY_LOOK_S = 0.3  # while others have runs
+_BUSY_LOOK_S = 0.25  # while others have runs
 _SWEEP_S = 4.0
-_NOTICE_S = 20.0
+_IDLE_SWEEP_S = 20.0  # while no other worker has a run, and no bell rang
+_NOTICE_S = 60.0
 _UNFIT_S, _NOT_NOW_S, _AWAY_S = 60.0, 5.0, 1.0
 _SOON_US = 60_000_000
 _log = logging.getLogger("plait.worker")
@@ -89,6 +90,7 @@ class Worker:
             for store in self._stores
         }
         self._jobs = {store.address: JobDrivers(store) for store in self._stores}
+        self._has_deadlines = {store.address: True for store in self._stores}
         self._guard = threading.Lock()
         self._runs: dict[str, Run] = {}  # that it executes
         self._threads: dict[str, threading.Thread] = {}
@@ -97,6 +99,7 @@ class Worker:
         self._over = threading.Event()
         self._is_draining = False
         self._jitter = int(digest(b"plait/worker/1", self.name.encode())[:4], 16) / 0xFFFF
+        self._look_s = _LOOK_S * (1 + self._jitter / 2)
         self._started = now_in(self._stores[0])
         self.ended: dict[str, int] = {}  # how many runs stopped how
 
@@ -108,7 +111,7 @@ class Worker:
         try:
             for store in self._stores:
                 locks.append(lock_worker(store, self.name))
-                store.drop_notice("drains", self.name)
+                remove_worker(store, self.name)  # of an earlier one of this name
                 bells.append(store.listen(WORK_BELL))
             self._tell()
             for bell in bells:
@@ -153,27 +156,30 @@ class Worker:
 
     def _claim_all(self) -> None:
         swept = told = time.monotonic()
+        sweep_s = _SWEEP_S
         while not self._is_draining:
             self._wake.clear()
             if self._alive_file is not None:
                 Path(self._alive_file).touch()
-            rest_s = _LOOK_S * (1 + self._jitter / 2)
+            rest_s = self._look_s
+            is_sweep_due = time.monotonic() - swept > sweep_s
+            if is_sweep_due:
+                swept, sweep_s = time.monotonic(), _IDLE_SWEEP_S
             for store in self._stores:
                 try:
                     rest_s = min(rest_s, self._claim_from(store))
-                    if time.monotonic() - swept > _SWEEP_S:
-                        self._sweep(store)
+                    if is_sweep_due and self._sweep(store):
+                        sweep_s = _SWEEP_S
                 except PlaitError as error:
                     _log.warning("%s: %s", self.name, error.record_text)
-                    rest_s = min(rest_s, _AWAY_S)
-            if time.monotonic() - swept > _SWEEP_S:
-                swept = time.monotonic()
+                    rest_s, sweep_s = min(rest_s, _AWAY_S), _SWEEP_S
             if time.monotonic() - told > _NOTICE_S:
                 told = time.monotonic()
                 self._tell()
             if self._until_empty and self._is_empty():
                 self.drain()
-            self._wake.wait(rest_s)
+            if self._wake.wait(rest_s):
+                sweep_s = _SWEEP_S
 
     def _claim_from(self, store: Store) -> float:
         """Claim runs of a store while there are slots; return the seconds until the next look."""
@@ -182,12 +188,13 @@ class Worker:
         while not self._is_draining and len(self._threads) < self.slots:
             now = now_in(store)
             work, look = claims.claim(now)
+            self._has_deadlines[store.address] = look.has_deadlines
             if work is None:
                 break
             self._begin(store, claims, work)
         if look is None:  # every slot is used: the end of a run wakes the worker
-            return _LOOK_S
-        rest_s = _BUSY_LOOK_S * (1 + self._jitter / 2) if look.is_busy else _LOOK_S
+            return self._look_s
+        rest_s = _BUSY_LOOK_S * (1 + self._jitter / 2) if look.is_busy else self._look_s
         if look.next_due is not None:
             rest_s = min(rest_s, max(0.01, (look.next_due - now_in(store)) / 1e6))
         return rest_s
@@ -206,14 +213,22 @@ class Worker:
                 return False
         return True
 
-    def _sweep(self, store: Store) -> None:
-        if is_drain_asked(store, self.name):
+    def _sweep(self, store: Store) -> bool:
+        """See to jobs, to deadlines, to the runs of dead workers and to a wish that this one be
+        drained. True: there are runs or jobs that may need it again soon.
+        """
+        board = read_board(store, self.name)
+        if board.is_drain_asked:
             self.drain()
-            return
-        self._jobs[store.address].sweep(now_in(store))
-        claims = self._claims[store.address]
-        for work in sweep(store, claims, now_in(store)):
+            return False
+        claims, now = self._claims[store.address], now_in(store)
+        has_jobs = self._jobs[store.address].sweep(now)
+        if self._has_deadlines[store.address]:
+            cancel_late_runs(store, now)
+        for work in sweep(store, board, claims, now):
             self._begin(store, claims, work)
+        has_runs = any([notice.runs for notice, _ in board.workers])
+        return has_jobs or has_runs or self._has_deadlines[store.address]
 
     def _begin(self, store: Store, claims: Claims, work: ClaimedWork) -> None:
         run = work.run.run

@@ -7,6 +7,7 @@ notice without a lock is that of a worker that died, and is removed by the next 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +17,7 @@ from plait.store import RunLock, Store
 
 ENDED = "ended"  # the topic of the bell for those who wait for a run
 WORKERS = "workers"  # the board of their notices
-DRAINS = "drains"  # the board of wishes that a worker be drained
+_DRAIN = "drain:"  # the beginning of the key of a wish there that a worker be drained
 UNFIT = "unfit"  # the board of runs that a code does not fit
 
 
@@ -63,14 +64,28 @@ def live_workers(store: Store) -> list[WorkerNotice]:
 
 def all_workers(store: Store) -> list[tuple[WorkerNotice, bool]]:
     """Return the notices of workers by name, each with True if the worker lives."""
+    return read_board(store, "").workers
+
+
+class Board(NamedTuple):
+    """The notices of workers, as one worker reads them."""
+
+    workers: list[tuple[WorkerNotice, bool]]  # True: it lives
+    is_drain_asked: bool  # of the reader
+
+
+def read_board(store: Store, reader: str) -> Board:
+    """Read the notices of workers. The reader lives: without others no lock is asked for."""
+    notices = store.notices(WORKERS)
+    names = sorted([name for name in notices if not name.startswith(_DRAIN)])
+    others = [_lock_name(name) for name in names if name != reader]
+    free = store.free_runs(others) if others else set[str]()
     found = list[tuple[WorkerNotice, bool]]()
-    names = sorted(store.notices(WORKERS).items())
-    free = store.free_runs([_lock_name(name) for name, _ in names])
-    for name, notice in names:
+    for name in names:
         with suppress(msgspec.DecodeError):
-            told = msgspec.json.decode(notice.data, type=WorkerNotice)
+            told = msgspec.json.decode(notices[name].data, type=WorkerNotice)
             found.append((told, _lock_name(name) not in free))
-    return found
+    return Board(found, _DRAIN + reader in notices)
 
 
 def find_worker(store: Store, name: str) -> WorkerNotice:
@@ -84,18 +99,14 @@ def find_worker(store: Store, name: str) -> WorkerNotice:
 def ask_drain(store: Store, name: str) -> None:
     """Ask a worker to finish: it takes no more runs, and lets go of those that it has."""
     find_worker(store, name)
-    store.put_notice(DRAINS, name, b"{}")
+    store.put_notice(WORKERS, _DRAIN + name, b"{}")
     store.ring(WORK_BELL)
-
-
-def is_drain_asked(store: Store, name: str) -> bool:
-    return name in store.notices(DRAINS)
 
 
 def remove_worker(store: Store, name: str) -> None:
     with suppress(PlaitError):
         store.drop_notice(WORKERS, name)
-        store.drop_notice(DRAINS, name)
+        store.drop_notice(WORKERS, _DRAIN + name)
 
 
 def note_unfit(store: Store, notice: UnfitNotice) -> None:

@@ -18,6 +18,7 @@ and has no lock may be taken again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -74,8 +75,7 @@ WORK_TABLES = (
             "took": "integer",  # the last commit by which a process took it
             "failures": "integer",
             "failure": "text",  # the last one, while it is not taken up again
-            "deadline": "integer",
-            "paused": "integer",
+            "deadline": "integer",  # NEVER: none, or it does not matter any more
         },
         order="number",
         indexes=(
@@ -86,12 +86,19 @@ WORK_TABLES = (
             ("log", "number"),
         ),
     ),
-    # the submitted run of a session, found by its log and by its inbox; and the last word there
-    # about pauses, which may be folded before the run
+    # the submitted run of a session, found by its log and by its inbox; and the last words there
+    # about pauses, cancels and budgets, which may be folded before the run
     Table(
         "work_log",
         key=("log",),
-        columns={"log": "text", "run": "text", "paused": "integer", "paused_by": "integer"},
+        columns={
+            "log": "text",
+            "run": "text",
+            "paused": "integer",
+            "paused_by": "integer",  # the commits of these words; 0: there was none
+            "cancelled_by": "integer",
+            "granted_by": "integer",
+        },
     ),
     Table("work_asks", key=("run",), columns={"run": "text", "asks": "text"}),  # of any run
     Table(
@@ -104,6 +111,9 @@ WORK_TABLES = (
             "project": "text",
             "code": "text",  # "": any
             "queued": "integer",  # runs in this state
+            "timed": "integer",
+            "taken": "integer",
+            "dated": "integer",  # runs with a deadline
         },
     ),
 )
@@ -126,6 +136,9 @@ _PAUSES = {
     SessionMoved.__name__: 1,
     SessionArrived.__name__: 0,
 }
+_WORDS = frozenset({*_PAUSES, CancelRequested.__name__, BudgetSet.__name__})
+_COUNTED = ("queued", "timed", "taken")
+_WORD_COLUMNS = ("paused_by", "cancelled_by", "granted_by")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _ids = msgspec.json.Decoder(list[str]).decode
 read_wishes = msgspec.json.Decoder(Wishes).decode
@@ -174,15 +187,17 @@ class NotedRows:
 def fold_work(rows: Rows, noted: NotedRows, number: int, event: Event) -> None:
     """Bring the rows of submitted runs up to date after an event."""
     body = event.body
-    if event.kind in _PAUSES:
-        _keep_pause(rows, number, event)
-    if isinstance(body, (RunStarted, RunSubmitted)) and body.wishes is not None:
-        _add_work(rows, number, event, body.wishes)
+    if event.kind in _WORDS:
+        _keep_word(rows, number, event)
+    if isinstance(body, (RunStarted, RunSubmitted)):
+        _end_work_before(rows, event.log)
+        if body.wishes is not None:
+            _add_work(rows, number, event, body.wishes)
     run = _run_of_event(rows, noted, event)
     for each in {**noted.runs, **({run: None} if run is not None else {})}:
         row = rows.get("work", each)
         if row is not None:
-            after = {**row, **_own_changes(rows, row, number, event)} if each == run else row
+            after = {**row, **_own_changes(row, number, event)} if each == run else row
             _keep_work(rows, row, after, is_over=each == run and _is_over(event, each))
 
 
@@ -201,43 +216,57 @@ def _run_of_event(rows: Rows, noted: NotedRows, event: Event) -> str | None:
     return str(named["run"]) if named is not None and named["run"] is not None else None
 
 
-def _keep_pause(rows: Rows, number: int, event: Event) -> None:
-    """Keep the last word about pauses in a log."""
-    known = rows.get("work_log", event.log)
-    if known is None or number > _integer(known, "paused_by"):
-        run = known["run"] if known is not None else None
-        paused = _PAUSES[event.kind]
-        rows.put("work_log", {"log": event.log, "run": run, "paused": paused, "paused_by": number})
+def _keep_word(rows: Rows, number: int, event: Event) -> None:
+    """Keep the last words in a log about pauses, cancels and budgets. A session and its inbox may
+    be folded in any order between them, so the numbers decide.
+    """
+    said: Row = {}
+    if event.kind in _PAUSES:
+        said = {"paused": _PAUSES[event.kind], "paused_by": number}
+    elif isinstance(event.body, CancelRequested):
+        said = {"cancelled_by": number}
+    elif event.header.run is None:  # the run itself divides what it has
+        said = {"granted_by": number}
+    if said:
+        rows.put("work_log", {**_words_in(rows, event.log), **said})
 
 
-def _is_paused(rows: Rows, log: LogId) -> int:
-    """Return 1 if the last word about pauses, in a session's log or its inbox, is a pause."""
-    said = [rows.get("work_log", each) for each in (log, inbox_of(log))]
-    words = [(_integer(row, "paused_by"), row["paused"]) for row in said if row is not None]
-    return int(str(max(words)[1])) if words else 0
+def _words_in(rows: Rows, log: str) -> Row:
+    none: Row = {"paused": 0, "paused_by": 0, "cancelled_by": 0, "granted_by": 0}
+    return rows.get("work_log", log) or {"log": log, "run": None, **none}
+
+
+def _is_paused(words: Sequence[Row]) -> bool:
+    """True if the last word about pauses, in a session's log or its inbox, is a pause."""
+    return bool(max([(_integer(row, "paused_by"), row["paused"]) for row in words])[1])
 
 
 def _name_run(rows: Rows, log: str, run: str | None) -> None:
-    known = rows.get("work_log", log) or {"log": log, "paused": 0, "paused_by": 0}
-    if run is None and not known["paused_by"]:
+    known = _words_in(rows, log)
+    if run is None and not any([known[word] for word in _WORD_COLUMNS]):
         rows.delete("work_log", log)
     else:
         rows.put("work_log", {**known, "run": run})
 
 
+def _end_work_before(rows: Rows, log: str) -> None:
+    """Leave the run before to itself when another one begins in its session."""
+    named = rows.get("work_log", log)
+    row = rows.get("work", named["run"]) if named is not None and named["run"] is not None else None
+    if row is not None:
+        _keep_work(rows, row, row, is_over=True)
+
+
 def _add_work(rows: Rows, number: int, event: Event, wishes: Wishes) -> None:
     body, log = event.body, event.log
     run = body.run if isinstance(body, RunSubmitted) else event.header.run or event.id
-    known = rows.get("work", run)
     if isinstance(body, RunStarted):
         program = program_name(body)
     else:
-        started = known or rows.get("run", run)
-        program = str(started["program" if known is not None else "workflow"]) if started else ""
-    if known is not None:
-        _keep_work(rows, known, known, is_over=True)
-    if isinstance(body, RunSubmitted) and (started := rows.get("run", run)) is not None:
-        rows.put("run", {**started, "submitted": 1})
+        started = rows.get("run", run)
+        program = str(started["workflow"]) if started is not None else ""
+        if started is not None:
+            rows.put("run", {**started, "submitted": 1})
     row: Row = {
         "run": run,
         "number": number,
@@ -255,22 +284,19 @@ def _add_work(rows: Rows, number: int, event: Event, wishes: Wishes) -> None:
         "took": 0,
         "failures": 0,
         "failure": "",
-        "deadline": wishes.deadline if wishes.deadline is not None else NEVER,
-        "paused": _is_paused(rows, log),
+        "deadline": NEVER,
     }
     for each in (log, inbox_of(log)):
         _name_run(rows, each, run)
     _keep_work(rows, None, row, is_over=False)
 
 
-def _own_changes(rows: Rows, row: Row, number: int, event: Event) -> Row:
-    """Return what an event of the session, or of its inbox, changes in the row of its run."""
+def _own_changes(row: Row, number: int, event: Event) -> Row:
+    """Return what an event of the session itself changes in the row of its run."""
     body, time = event.body, event.header.time
-    if event.kind in _PAUSES:
-        return {"paused": _is_paused(rows, _log(row))}
-    if isinstance(body, CancelRequested):
-        return {"deadline": NEVER}  # it is cancelled once
-    if event.header.run != row["run"] and not isinstance(body, BudgetSet):
+    if event.log != row["log"]:
+        return {}
+    if event.header.run != row["run"]:
         return {}
     if isinstance(body, RunResumed) and not is_word_to_branch(event):
         claim = body.claim
@@ -281,12 +307,13 @@ def _own_changes(rows: Rows, row: Row, number: int, event: Event) -> Row:
             "worker": claim.worker if claim is not None else body.holder,
         }
     if isinstance(body, RunFailed):
-        failed: Row = {"failures": _integer(row, "failures") + 1, "failure": body.failure.kind}
-        return {**failed, "since": time, "woke": number}
+        kind = body.failure.kind
+        failures = _integer(row, "failures") + (kind != BUDGET_FAILURE)
+        if kind == GIVEN_UP:
+            failures = max(failures, read_wishes(str(row["wishes"])).attempts)
+        return {"failures": failures, "failure": kind, "since": time, "woke": number}
     if isinstance(body, RunCancelled):  # without a wish: its process let go of it
         return {"since": time, "woke": number}
-    if isinstance(body, BudgetSet) and row["failure"] == BUDGET_FAILURE:
-        return {"failure": "", "since": time, "woke": number}
     return {}
 
 
@@ -299,31 +326,38 @@ def _is_over(event: Event, run: str) -> bool:
 
 def _keep_work(rows: Rows, before: Row | None, after: Row, *, is_over: bool) -> None:
     """Put the row of a run, with its state, and count it in its queue."""
-    was_queued = before is not None and before["state"] == "queued"
     if is_over:
         rows.delete("work", after["run"])
         for log in (_log(after), inbox_of(_log(after))):
             named = rows.get("work_log", log)
             if named is not None and named["run"] == after["run"]:
                 _name_run(rows, log, None)
-        if was_queued:
-            _count(rows, after, -1)
+        _count(rows, after, _counted(before), {})
         return
-    state, due = _state_of(rows, after)
-    after = {**after, "state": state, "due": due}
-    if state == "failed":
-        after["deadline"] = NEVER
+    wishes = read_wishes(str(after["wishes"]))
+    words = [_words_in(rows, log) for log in (_log(after), inbox_of(_log(after)))]
+    state, due = _state_of(rows, after, wishes, words)
+    deadline = _deadline_of(after, wishes, words)
+    after = {**after, "state": state, "due": due, "deadline": deadline}
     if after != before:
         rows.put("work", after)
-    if was_queued != (state == "queued"):
-        _count(rows, after, -1 if was_queued else 1)
+    _count(rows, after, _counted(before), _counted(after))
 
 
-def _state_of(rows: Rows, row: Row) -> tuple[WorkState, int]:
+def _deadline_of(row: Row, wishes: Wishes, words: Sequence[Row]) -> int:
+    """Return the time at which a run is cancelled. One that was cancelled since it was submitted,
+    or has no attempt left, is not cancelled any more.
+    """
+    is_cancelled = any([_integer(each, "cancelled_by") > _integer(row, "number") for each in words])
+    if wishes.deadline is None or is_cancelled or _integer(row, "failures") >= wishes.attempts:
+        return NEVER
+    return wishes.deadline
+
+
+def _state_of(rows: Rows, row: Row, wishes: Wishes, words: Sequence[Row]) -> tuple[WorkState, int]:
     """Return the state of a run, and the time from which a worker may take it."""
-    if row["paused"]:
+    if _is_paused(words):
         return "paused", NEVER
-    wishes = read_wishes(str(row["wishes"]))
     known = rows.get("work_asks", row["run"])
     ids = _ids(str(known["asks"])) if known is not None else []
     asks = [ask for id in ids if (ask := rows.get("ask", id)) is not None and not ask["over"]]
@@ -333,10 +367,13 @@ def _state_of(rows: Rows, row: Row) -> tuple[WorkState, int]:
         times = [int(str(ask["until"])) for ask in asks if ask["until"] is not None]
         return ("timed", min(times)) if times else ("parked", NEVER)
     if row["failure"] == BUDGET_FAILURE:
-        return "parked", NEVER
+        # a grant that was sent to the run before it failed may not have been heard any more
+        taken = max(_integer(row, "took"), _integer(row, "number"))
+        is_granted = any([_integer(each, "granted_by") > taken for each in words])
+        return ("queued", 0) if is_granted else ("parked", NEVER)
     if row["failure"]:
         failures = _integer(row, "failures")
-        if failures >= wishes.attempts or row["failure"] == GIVEN_UP:
+        if failures >= wishes.attempts:
             return "failed", NEVER
         wait_s = backoff_s(RETRY_S, RETRY_S_MAX, str(row["run"]), failures)
         return "timed", _integer(row, "since") + int(wait_s * 1e6)
@@ -347,14 +384,30 @@ def _state_of(rows: Rows, row: Row) -> tuple[WorkState, int]:
     return "queued", 0
 
 
-def _count(rows: Rows, row: Row, more: int) -> None:
+def _counted(row: Row | None) -> dict[str, int]:
+    """Return the counts of its queue in which a run is one."""
+    if row is None:
+        return {}
+    counts = {str(row["state"]): 1} if row["state"] in _COUNTED else {}
+    return {**counts, "dated": 1} if row["deadline"] != NEVER else counts
+
+
+def _count(rows: Rows, row: Row, before: dict[str, int], after: dict[str, int]) -> None:
+    """Count a run in its queue. A queue without any is no row: idle workers ask for these alone."""
+    if before == after:
+        return
     name = str(row["queue"])
-    wishes = read_wishes(str(row["wishes"]))
     known = rows.get("queue", name)
-    count = (_integer(known, "queued") if known is not None else 0) + more
-    if not count:
+    counts = {
+        column: (_integer(known, column) if known is not None else 0)
+        + after.get(column, 0)
+        - before.get(column, 0)
+        for column in (*_COUNTED, "dated")
+    }
+    if not any(counts.values()):
         rows.delete("queue", name)
         return
+    wishes = read_wishes(str(row["wishes"]))
     rows.put(
         "queue",
         {
@@ -363,7 +416,7 @@ def _count(rows: Rows, row: Row, more: int) -> None:
             "need": _encode(wishes.need).decode(),
             "project": wishes.project,
             "code": wishes.code if wishes.same_code else "",
-            "queued": count,
+            **counts,
         },
     )
 

@@ -33,6 +33,7 @@ from plait.store.process import STORES
 
 LEASE_S = 45.0  # unless PLAIT_STORE_LEASE_S says otherwise; a third of it is between heartbeats
 _LOOK_S = 1.0  # between looks if the connection of the heartbeat is cut
+_BEATS_PER_SWEEP = 20  # rows of holders that are gone for long are removed now and then
 
 # The key of a holder's advisory lock, in this life of the server.
 _KEY = """hashtextextended(encode({id}, 'hex') ||
@@ -152,6 +153,7 @@ class RunLocks:
         self._advisory: int | None = None  # the lock that it has; None: the lease decides
         self._stop = threading.Event()
         self._lease_until = 0.0  # by this process's own clock, which is behind the server's
+        self._beats = 0
 
     def take(self, run: str, session: str) -> RunHold:
         name = _name_of(run)

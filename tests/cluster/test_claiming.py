@@ -1,0 +1,66 @@
+"""Claims: which run a worker takes, and what it asks the store for."""
+
+from __future__ import annotations
+
+from plait import Session
+from plait.cluster import Cluster, ProjectShare
+from plait.cluster.choosing import Ability, Shares
+from plait.cluster.claiming import Claims
+from plait.cluster.submitting import now_in
+from plait.store import Store
+from tests.cluster.flows import Count
+
+PROGRAM = "tests.cluster.flows:Count"
+
+
+def claims_in(store: Store, **shares: ProjectShare) -> Claims:
+    return Claims(store, "w", Ability(frozenset({PROGRAM})), Shares(shares))
+
+
+def submit(store: Store, project: str = "p") -> str:
+    return Cluster(store).submit(Count(), Session("Hi", store=store, project=project)).run
+
+
+def test_a_run_that_another_worker_has_just_locked_makes_the_cluster_busy(store: Store) -> None:
+    claims = claims_in(store)
+    assert claims.claim(now_in(store))[1].is_busy is False
+    lock = store.lock(submit(store), "")
+    work, look = claims.claim(now_in(store))
+    assert work is None and look.is_busy
+    lock.release()
+    work, _ = claims.claim(now_in(store))
+    assert work is not None
+    work.lock.release()
+
+
+def test_runs_that_do_not_fit_a_worker_hide_none_behind_them(store: Store) -> None:
+    runs, claims = [submit(store) for _ in range(22)], claims_in(store)
+    now = now_in(store)
+    claims.unfit = dict.fromkeys(runs[:21], now + 10**9)
+    work, _ = claims.claim(now)
+    assert work is not None and work.run.run == runs[21]
+    work.lock.release()
+    assert claims.claim(now + 2 * 10**9)[0] is not None and claims.unfit == {}
+
+
+def test_a_full_project_hides_none_behind_it(store: Store) -> None:
+    first, second = submit(store, "full"), submit(store, "other")
+    claims = claims_in(store, full=ProjectShare(running_max=0))
+    work, _ = claims.claim(now_in(store))
+    assert work is not None and work.run.run == second != first
+    work.lock.release()
+
+
+def test_an_idle_look_asks_for_one_table(store: Store) -> None:
+    submit(store, "another")
+    claims = Claims(store, "w", Ability(frozenset({"others.flows:Other"})), Shares())
+    asked, rows = list[str](), store.rows
+
+    class Counted:
+        def rows(self, projection: str, table: str, *more: object, **how: object) -> object:
+            asked.append(table)
+            return rows(projection, table, *more, **how)  # type: ignore[arg-type]  # pyright: ignore
+
+    claims._store = Counted()  # type: ignore[assignment]  # pyright: ignore
+    look = claims.look(now_in(store))
+    assert asked == ["queue"] and look.runs == [] and not look.is_busy
