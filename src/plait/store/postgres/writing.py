@@ -142,7 +142,9 @@ class PostgresWriting(PostgresBlobs):
                 )
             )
 
-        return self._with_uploads(prepared.blobs, write_in)
+        head = self._with_uploads(prepared.blobs, write_in)
+        self._windows.extend(log, events)
+        return head
 
     def append_all(
         self,
@@ -465,11 +467,8 @@ def _check_head(log: LogId, after: Digest, prepared: Prepared, head: bytes, tip:
     if head.hex() != after:
         raise StaleHead(log, after, head.hex(), tip)
     if prepared.first.seq != tip + 1:
-        raise InvalidValue(
-            "seq",
-            f"event {prepared.last.seq} does not follow place {tip}",
-            "seal it at the next place",
-        )
+        why = f"event {prepared.last.seq} does not follow place {tip}"
+        raise InvalidValue("seq", why, "seal it at the next place")
 
 
 def _shares_of(parts: Sequence[LogAppend]) -> list[_Share]:
