@@ -4,13 +4,14 @@ CPU is that of the client *and* of the server process behind its connection. The
 the tests' own wheel; `--folder` puts its data on a disk, else it is in memory, where an fsync costs
 nothing.
 
-    python benchmarks/postgres.py [--quick] [--folder DIR] [--date YYYY-MM-DD]
+    python benchmarks/postgres.py [--quick] [--folder DIR] [--peers PYTHON] [--date YYYY-MM-DD]
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import subprocess
 import sys
 import tempfile
 import threading
@@ -44,8 +45,14 @@ BARE_INSERT = "INSERT INTO bare (log, seq, header, body) VALUES (%s, %s, %s, %s)
 class Bench:
     """A server, and the amount of work."""
 
-    def __init__(self, server: PostgresServer, quick: bool) -> None:
-        self.server, self.quick = server, quick
+    def __init__(self, server: PostgresServer, quick: bool, peers: Path | None) -> None:
+        self.server, self.quick, self.peers = server, quick, peers
+
+    def all_server_cpu_s(self) -> float:
+        """The CPU time of all processes of the server that are there."""
+        parent = self.server.process
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return sum(server_cpu_s(int(child)) for child in children)
 
     def rounds(self, many: int) -> int:
         return max(20, many // 10) if self.quick else many
@@ -208,7 +215,7 @@ def rate(bench: Bench) -> list[Row]:
         bench.store(f"rate{writers}")
         bench.bare().close()
         seconds, rounds = (0.5, 2) if bench.quick else (3.0, 3)
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("fork")
         barrier, counts = context.Barrier(writers), context.SimpleQueue()
         addresses = bench.server.address_for(schema=f"rate{writers}"), bench.server.address_for()
         given = addresses, seconds, rounds, barrier, counts
@@ -409,9 +416,9 @@ class Crowd:
         with bench.server.connect() as db:
             db.execute(
                 f"INSERT INTO {schema}.log (key, id, place, head, tip, epoch, lazy)"
-                " SELECT n * 100, set_byte(id, 6, 128 | get_byte(id, 6) & 15), 0,"
+                " SELECT n * 100, set_byte(set_byte(id, 6, 128), 8, 128), 0,"
                 f" sha256(n::text::bytea), {events}, 0, false FROM generate_series(1, {logs}) AS n,"
-                " LATERAL (SELECT n, uuid_send(gen_random_uuid()) AS id) AS made".encode()
+                " LATERAL (SELECT uuid_send(gen_random_uuid()) AS id WHERE n > 0) AS made".encode()
             )
             db.execute(
                 f"INSERT INTO {schema}.event (number, log, seq, kind, codec, short, salt, header,"
@@ -463,8 +470,57 @@ def idle(bench: Bench) -> list[Row]:
     return [Row("idle store: statements per minute / connections", found, target="≤ 6 / ≤ 2")]
 
 
-def run_steps(store: Store) -> None:
-    Steps(3)(Session("hi", store=store))
+def run_steps(store: Store, count: int = 3) -> None:
+    Steps(count)(Session("hi", store=store))
+
+
+def steps_beside_peers(bench: Bench) -> list[Row]:
+    """A durable step beside one of a peer, each in a database of its own; in turn."""
+    if bench.peers is None:
+        return []
+    store, count = bench.store("peers"), 50 if bench.quick else 200
+    crowd = {"DBOS": "dbos", "OpenRath's commit_checkpoint": "openrath"}
+    targets = {"DBOS": "≥ 3.5", "OpenRath's commit_checkpoint": "≥ 2"}
+    guests = {name: _start_guest(bench, kind) for name, kind in crowd.items()}
+    spent: dict[str, list[float]] = {name: [] for name in ("ours", *guests)}
+    for _ in range(4 if bench.quick else 11):
+        begun, server = time.process_time(), bench.all_server_cpu_s()
+        run_steps(store, count)
+        middle, server_middle = time.process_time(), bench.all_server_cpu_s()
+        run_steps(store, 0)  # the run around the steps
+        around = time.process_time() - middle + bench.all_server_cpu_s() - server_middle
+        spent["ours"].append((middle - begun + server_middle - server - around) / count)
+        for name, guest in guests.items():
+            assert guest.stdin is not None and guest.stdout is not None
+            server = bench.all_server_cpu_s()
+            print(count, file=guest.stdin, flush=True)
+            client = float(guest.stdout.readline())
+            spent[name].append((client + bench.all_server_cpu_s() - server) / count)
+    for guest in guests.values():
+        guest.kill()
+        guest.wait()
+    ours = percentile(spent["ours"][1:], 50)
+    return [
+        Row(
+            f"a durable step beside a step of {name}, CPU of client and server",
+            f"{ours * 1e6:.0f} µs",
+            f"{percentile(spent[name][1:], 50) * 1e6:.0f} µs",
+            f"{percentile(spent[name][1:], 50) / ours:.1f} x less",
+            targets[name],
+        )
+        for name in guests
+    ]
+
+
+def _start_guest(bench: Bench, kind: str) -> subprocess.Popen[str]:
+    bench.server.execute(f"CREATE DATABASE {kind}")
+    script = Path(__file__).parent / "guests" / "step_postgres.py"
+    return subprocess.Popen(
+        [str(bench.peers), str(script), kind, bench.server.address_for(database=kind)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def agent_step(bench: Bench) -> list[Row]:
@@ -483,7 +539,17 @@ def agent_step(bench: Bench) -> list[Row]:
     ]
 
 
-ALL = (append_1kb, wire, rate, rows_and_folds, resumes, growth, idle, agent_step)
+ALL = (
+    append_1kb,
+    wire,
+    rate,
+    rows_and_folds,
+    resumes,
+    growth,
+    idle,
+    steps_beside_peers,
+    agent_step,
+)
 
 
 def main() -> None:
@@ -491,11 +557,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--folder", type=Path, help="a folder on the disk for the data")
+    parser.add_argument("--peers", type=Path, help="the Python of the peers' environment")
     parser.add_argument("--date", default="")
     given = parser.parse_args()
     rows: list[Row] = []
     with private_postgres(18, parent=given.folder) as server:
-        bench = Bench(server, given.quick)
+        bench = Bench(server, given.quick, given.peers)
         for measure in ALL:
             if given.only in measure.__name__:
                 rows += measure(bench)

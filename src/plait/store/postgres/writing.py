@@ -44,8 +44,9 @@ T = TypeVar("T")
 _LOCKED = """
 SELECT l.id, l.key, l.head, l.tip, l.epoch FROM {s}.log l WHERE id = ANY($1::bytea[])
 ORDER BY key FOR UPDATE"""
-# Waits for all appends that are on their way, and lets none begin until the act is over.
-_ALONE = "LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
+# Waits for all appends that are on their way, and lets none begin until the act is over. Appends
+# queue behind it meanwhile, so it lets them pass after a second, and is tried again.
+_ALONE = "SET LOCAL lock_timeout = '1s'; LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
 _AFTER = """
 SELECT 1 FROM {s}.event WHERE number > $1::int8 AND kind = ANY($2::int2[])
     AND NOT number = ANY($3::int8[]) AND ($4::bytea[] IS NULL OR log IN (
