@@ -25,7 +25,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Purpose
 from plait.event.vocabulary import VOCABULARY
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.journal.stops import Cancelled, Halted, Parked
 from plait.model.base import Delta
 from plait.runtime import loop
@@ -54,7 +54,7 @@ from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft
 from plait.session.session import session_at
 from plait.session.value import core_of, position_of, state_digest_of
-from plait.store import shared_names
+from plait.store import Log, shared_names
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +84,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     resumed: Run | None = None  # the run whose outermost call this is, from its first value on
     on_start: Callable[[EnteredCall], object] | None = None  # called before `forward`
     turn: Event | None = None  # the TurnPosted that a run which is started answers
+    # the ends of the session's log, its inbox and the house log, if the caller has just read them
+    heads: Mapping[LogId, Log] | None = None
     # reads of its code count for the caller, which is handed more than a session
     is_read_by_caller: bool = False
     how: How = ""
@@ -283,7 +285,7 @@ def enter(call: Invocation) -> EnteredCall:
             call.turn.id if call.turn is not None else None,
             getattr(call.node, "version", ""),
         )
-        run, session = start_run(session, started, call.watch, call.waiter, call.turn)
+        run, session = start_run(session, started, call.watch, call.waiter, call.turn, call.heads)
     try:
         return _begin_call(call, run, session, setup, is_outermost=is_outermost)
     except BaseException:

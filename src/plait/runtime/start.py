@@ -20,7 +20,7 @@ from plait.errors import InvalidInput, RunOpen
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.vocabulary import VOCABULARY
-from plait.ids import digest, house_of
+from plait.ids import LogId, digest, house_of, inbox_of
 from plait.journal.writer import direct_writer
 from plait.runtime.attendants import Watch, check_attendants
 from plait.runtime.drivers.blocking import Blocking, Waiter
@@ -31,7 +31,6 @@ from plait.runtime.run import Run
 from plait.runtime.safe_points import turn_delivery
 from plait.runtime.spend import run_budget
 from plait.session import Session
-from plait.session.inbox import inbox_end
 from plait.session.moves import check_arrived
 from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft, store_at
@@ -39,6 +38,7 @@ from plait.session.run_rows import run_of_branch
 from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
 from plait.session.value import advance, core_of, delivered_seq, open_run_of, position_of
+from plait.store import Log
 
 
 def start_run(
@@ -47,15 +47,16 @@ def start_run(
     watch: Watch,
     waiter: Waiter | None,
     turn: Event | None = None,
+    heads: Mapping[LogId, Log] | None = None,
 ) -> tuple[Run, Session]:
     """Start a run on a session; return it and the value that its outermost call has in hand.
 
     `turn`: the message in the inbox that it answers. The message and the start are one append, so
-    that a turn is taken once.
+    that a turn is taken once. `heads`: as a caller has read them that has just read the session.
     """
     spot = position_of(session)
-    store = store_at(spot.store)
-    heads = store.heads([spot.id, house_of(store.id)])
+    store, inbox = store_at(spot.store), inbox_of(spot.id)
+    heads = heads or store.heads([spot.id, inbox, house_of(store.id)])
     log = heads.get(spot.id) or store.log(spot.id)  # which raises
     check_arrived(store, [spot.id], heads)
     if (open_now := open_run_of(session) or run_of_branch(store, log)) is not None:
@@ -74,7 +75,9 @@ def start_run(
         run.lock = lock
         if (budget := run_budget(session, run)) is not None:
             run.budgets.set_root(budget)
-        run.started_at = inbox_end(store, spot.id)
+        run.started_at = max(
+            heads[inbox].tip if inbox in heads else 0, turn.seq if turn is not None else 0
+        )
         if turn is None and run.started_at:  # the client of a turn has looked
             check_not_paused(core_of(session), "run a workflow")
         draw_under(run)

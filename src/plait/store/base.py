@@ -17,7 +17,7 @@ import msgspec
 
 from plait.event import Event
 from plait.ids import Digest, LogId
-from plait.store.epochs import Fence, ReadMark
+from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import Lineage
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
@@ -152,7 +152,7 @@ class EventStore(Protocol):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
         """Append to several logs, or begin them, in one transaction: all of it or nothing. Returns
         the new heads, one for each part. A log may have several parts, each after the one before.
@@ -162,7 +162,8 @@ class EventStore(Protocol):
         order of the parts.
 
         Raises `StaleReading`, and writes nothing, if an event of the kinds of `reading` was
-        committed that its reader did not see (`ReadMark`), by the commit of the act at the latest.
+        committed that its reader did not see (`ReadMark`, `TipsMark`), by the commit of the act at
+        the latest.
         """
         ...
 
@@ -338,8 +339,7 @@ class RowStore(Protocol):
     ) -> list[Row]:
         """Rows with these values, in the table's own order or that of a column; `before` is the
         last value of the previous page. A frozenset of texts or of integers asks for rows that
-        have one of these. `kinds`: no event of another kind makes a difference to the caller, and
-        need be folded for the answer.
+        have one of these. `kinds`: no event of another kind need be folded for the caller.
 
         Raises `RowsBroken` if an event could not be folded.
 
