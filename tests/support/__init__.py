@@ -21,6 +21,7 @@ from tests.support.forked import (
 from tests.support.keeper import has_ended, remove_if_unused
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, echo_last_words, scripted_model, speaker, turn_text
+from tests.support.network import NetworkLink, linked
 from tests.support.postgres import (
     POSTGRES_VERSIONS,
     PostgresServer,
@@ -85,6 +86,7 @@ __all__ = [
     "ForkedProgram",
     "Later",
     "Messages",
+    "NetworkLink",
     "PostgresServer",
     "PromptModel",
     "Proxy",
@@ -117,6 +119,7 @@ __all__ = [
     "install_redirection",
     "kinds",
     "locked",
+    "linked",
     "missing_program",
     "module_command",
     "name_test_run",

@@ -13,6 +13,7 @@ from plait.errors import (
     StoreRestored,
     UnknownLog,
 )
+from plait.errors.store_servers import migrate_command
 from plait.event import KINDS
 from plait.ids import LogId, parse_log_id
 from plait.store.lineage import Lineage, extend_lineage
@@ -99,7 +100,7 @@ class PostgresCore:
         asked, address = self._bucket_asked, self._connections.address
         if asked and not found:
             why = f"it keeps no blobs in {asked} so far"
-            raise StoreDenied(address, why, f"run `plait migrate {address}` first")
+            raise StoreDenied(address, why, f"run `{migrate_command(address)}` first")
         if asked and asked != found:
             raise StoreDenied(address, f"its large blobs are in {found}", f"say blobs={found}")
 

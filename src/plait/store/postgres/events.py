@@ -6,13 +6,14 @@ connection is lent while a caller looks at a page.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain, repeat, zip_longest
 from typing import Any, NamedTuple
 
-from plait.errors import PlaitError, StoreCorrupt, UnknownEvent, UnknownLog
+from plait.errors import PlaitError, StoreBusy, StoreCorrupt, UnknownEvent, UnknownLog
 from plait.event import Event
 from plait.event.codec import EVENT_TAG
 from plait.ids import Digest, LogId, parse_digest, parse_log_id
@@ -21,6 +22,7 @@ from plait.store.arguments import check_kinds, check_limit, check_number, check_
 from plait.store.base import Log, StoredRecord
 from plait.store.lineage import Lineage, LineageSpan, cut_lineage
 from plait.store.postgres.ahead import EventWindow
+from plait.store.postgres.connections import ServerConnection
 from plait.store.postgres.core import SEQ_MAX
 from plait.store.postgres.heads import HEADS, heads_in, to_log
 from plait.store.postgres.wire import pack_byteas
@@ -28,6 +30,7 @@ from plait.store.postgres.writing import PostgresWriting
 from plait.store.records import COLUMNS, content_of, short_of, to_bytes, to_event, to_id
 
 _PAGES = (512, 2048, 8192)  # events fetched at a time: a first page, and later ones
+_SAFE_S = 60.0  # the server brings lazy commits to its disk much sooner
 _E_COLUMNS = "e.seq, e.codec, e.salt, e.header, e.body"
 _LOG = """
 SELECT p.id, l.place, l.head, l.tip, l.lazy, l.epoch
@@ -49,10 +52,20 @@ CROSS JOIN LATERAL (
 _FIRST_PAGE = f"""
 SELECT l.tip, e.* FROM {{s}}.log l LEFT JOIN LATERAL ({_PAGE}
 ) e ON true WHERE l.key = $5::int8"""
+# True for an event that a crash of the server may take back: its log is written lazily, and the
+# disk, or a standby that commits wait for, is behind. What a standby shows is on its own disk.
+_IS_VOLATILE = """
+CASE WHEN (SELECT CASE WHEN pg_is_in_recovery() THEN false
+        WHEN current_setting('synchronous_standby_names') <> '' THEN true
+        ELSE pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() END)
+    THEN (SELECT l.lazy FROM {s}.log l WHERE l.key = e.log) ELSE false END"""
 _FEED = f"""
-SELECT {_E_COLUMNS}, e.number, e.kind FROM {{s}}.event e
+SELECT {_E_COLUMNS}, e.number, e.kind, {{volatile}} FROM {{s}}.event e
 WHERE e.number > $1::int8 AND e.number < least($2::int8, {{bound}}){{only}}
 ORDER BY e.number {{order}} LIMIT $3::int8"""
+_NUMBER = f"""
+SELECT e.number, {_IS_VOLATILE} FROM {{s}}.event e WHERE e.number < {{settled}}
+ORDER BY e.number DESC LIMIT 1"""
 _RECORDS = f"""
 SELECT {_E_COLUMNS}, e.number, e.kind, e.short,
     ARRAY(SELECT a.blob FROM {{s}}.attachment a WHERE a.event = e.number ORDER BY a.blob)
@@ -218,6 +231,7 @@ class PostgresEvents(PostgresWriting):
             _FEED.replace("{bound}", bound)
             .replace("{only}", only)
             .replace("{order}", "DESC" if reverse else "ASC")
+            .replace("{volatile}", "false" if reverse else _IS_VOLATILE)
         )
         return self._feed_pages(sql, after, codes, 2**62 if limit is None else limit, reverse)
 
@@ -230,7 +244,7 @@ class PostgresEvents(PostgresWriting):
             if page <= 0:
                 return
             asked = after, before, page, *codes
-            rows = self._run(lambda db, asked=asked: db.rows(sql, *asked))
+            rows = self._run(lambda db, asked=asked: self._safe_rows(db, sql, *asked))
             for row in rows:
                 yield row[5], to_event(row, self.get_blob, self._names.get(row[6]))
             if len(rows) < page:
@@ -240,8 +254,32 @@ class PostgresEvents(PostgresWriting):
 
     @property
     def number(self) -> int:
-        sql = self._sql("SELECT max(number) FROM {s}.event WHERE number < {settled}")
-        return self._run(lambda db: db.get(sql)) or 0
+        rows = self._run(lambda db: self._safe_rows(db, self._sql(_NUMBER)))
+        return rows[0][0] if rows else 0
+
+    def _safe_rows(self, db: ServerConnection, sql: str, *values: Any) -> list[Any]:
+        """Return rows whose last column says if they are volatile, when all of them are on disk. A
+        follower goes on from the last number it got; a crash that took it back would give that
+        number away again.
+        """
+        rows = db.rows(sql, *values)
+        if any(row[-1] for row in rows):
+            # in one transaction: after a crash in between, the rows are read again
+            with db.transaction():
+                rows = db.rows(sql, *values)
+                self._make_safe(db)
+        return rows
+
+    def _make_safe(self, db: ServerConnection) -> None:
+        """Return when all that can be seen is on disk, or will be with this transaction."""
+        if self._may_write(db):
+            return self._sync(db)
+        # The server brings lazy commits to the disk by itself, within moments.
+        end, until = db.get("SELECT pg_current_wal_insert_lsn()::text"), time.monotonic() + _SAFE_S
+        while not db.get("SELECT pg_current_wal_flush_lsn() >= $1::text::pg_lsn", end):
+            if time.monotonic() > until:
+                raise StoreBusy(self._connections.address, _SAFE_S, "does not write to its disk")
+            time.sleep(0.02)
 
     def event_count(self, upto: int) -> int:
         check_number("upto", upto)

@@ -123,10 +123,16 @@ class RunLocks:
             if holder is None or time.monotonic() > self._lease_until:
                 holder = self._connections.run(self._become_holder)
             taken = self._connections.run(lambda db, by=holder: self._take(db, name, by))
+            with self._guard:
+                if taken is None:
+                    self._runs[name] = object()
+        except BaseException:
+            with self._guard:  # the answer that it was taken may have been lost
+                self._released.add(name)
+            raise
+        else:
             if taken is not None:
                 raise RunHeld(session, run, taken)
-            with self._guard:
-                self._runs[name] = object()
             return RunHold(self, name)
         finally:
             with self._guard:

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from plait.errors import StoreDenied, UnknownRows
+from plait.errors.store_servers import migrate_command
 from plait.store.arguments import check_limit
 from plait.store.postgres.blobs import PostgresBlobs
 from plait.store.postgres.connections import ServerConnection
@@ -282,7 +283,7 @@ class PostgresRows(PostgresBlobs):
                 self._connections.address,
                 f"the rows {projection.name!r} (version {projection.version}) have no tables yet,"
                 " and this user may not make them",
-                f"run `plait migrate {self._connections.address}` as a user that may, with"
+                f"run `{migrate_command(self._connections.address)}` as a user that may, with"
                 " `--projections FILE.py:NAME` if they are rows of your own",
             )
         with db.transaction():
