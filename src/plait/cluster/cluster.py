@@ -259,7 +259,6 @@ class Cluster:
             need=need,
             priority=priority,
             same_code=_is_same(revision),
-            code=submitted_code(workflow),
             actor=actor,
         )
 

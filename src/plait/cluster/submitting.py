@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from plait.cluster.choosing import ProjectShare
-from plait.cluster.programs import find_portable, program_of
+from plait.cluster.programs import code_of, find_portable, program_of
 from plait.errors import (
     InvalidValue,
     NoRun,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from plait.errors import NothingToAccept, NothingToResume, ReplayDiverged, RunHeld, StaleEpoch
 from plait.event import kinds as k
-from plait.ids import LogId
-from plait.journal.abandoned import read_abandoned
+from plait.ids import LogId, house_of, inbox_of
+from plait.journal.abandoned import branches_of, read_abandoned
 from plait.journal.recorded_run import (
     RecordedRun,
     check_start_stands,
@@ -19,7 +22,7 @@ from plait.journal.recorded_run import (
     last_run,
     root_session,
     start_of,
-    unmerged_branches,
+    unmerged_heads,
 )
 from plait.program import ProgramCall, check_workflow, find_program_call
 from plait.runs.changes import Change, check_reason, find_change, write_change
@@ -37,9 +40,11 @@ from plait.session import Session
 from plait.session.moves import check_arrived, check_moved
 from plait.session.pauses import check_not_paused, is_paused
 from plait.session.ports import Act, Draft, Position, store_at
-from plait.session.value import core_of, reload
-from plait.store import RunLock, Store
+from plait.session.value import core_of, next_value, position_of
+from plait.store import Log, RunLock, Store
 from plait.workflow import Workflow, acall_again, call_again
+
+_AHEAD_MAX = 2560  # events of a log that are read in one go, whether they are all needed or not
 
 
 def resume_run(
@@ -168,35 +173,39 @@ def take_run(
     lock = claimed.lock if claimed is not None else None
     claim = claimed.claim if claimed is not None else None
     recorded: RecordedRun | None = None
-    try:
-        if accept is not None:
-            check_reason(accept)
-        session = root_session(outside(session).reload())
-        recorded = _open_run(session, accept)
-        if recorded is None:
-            return lift(session)
-        check_workflow(workflow)
-        call = find_program_call(session, recorded, workflow, args, kwargs)
-        if is_going_on(recorded.id):
-            raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
-        if claimed is not None and claimed.run != recorded.id:
-            raise NothingToResume(session.short, "another run was started in it meanwhile")
-        if lock is None:
-            lock = store_at(session.store).lock(recorded.id, session.short)
-        change = None
-        if accept is not None:
-            change = find_change(session, recorded, call, difference)
-        run, start = _take_up(
-            lift(session), recorded, watch, waiter, on_start, change, accept or "", claim
-        )
-        run.lock, lock = lock, None  # from now on the run releases it
-        return TakenRun(call, run, start)
-    # the log has changed since it was read: another process took the run first, or ended it
-    except StaleEpoch:
-        pass
-    finally:
-        if lock is not None:
-            lock.release()
+    with ExitStack() as ahead:
+        try:
+            if accept is not None:
+                check_reason(accept)
+            session, heads = _look(outside(session), ahead)
+            has_inbox = inbox_of(session.id) in heads
+            recorded = _open_run(session, heads, accept)
+            if recorded is None:
+                return lift(session, has_inbox)
+            check_workflow(workflow)
+            call = find_program_call(session, recorded, workflow, args, kwargs)
+            if is_going_on(recorded.id):
+                raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
+            if claimed is not None and claimed.run != recorded.id:
+                raise NothingToResume(session.short, "another run was started in it meanwhile")
+            if lock is None:
+                lock = store_at(session.store).lock(recorded.id, session.short)
+            change = None
+            if accept is not None:
+                change = find_change(session, recorded, call, difference)
+            at = lift(session, has_inbox)
+            run, start = _take_up(
+                at, recorded, watch, waiter, on_start, change, accept or "", claim
+            )
+            run.lock, lock = lock, None  # from now on the run releases it
+            run.ahead = ahead.pop_all()
+            return TakenRun(call, run, start)
+        # the log has changed since it was read: another process took the run first, or ended it
+        except StaleEpoch:
+            pass
+        finally:
+            if lock is not None:
+                lock.release()
     now = last_run(session.reload())
     if now is not None and recorded is not None and now.id == recorded.id:
         body = now.last.body
@@ -216,10 +225,12 @@ def take_run(
     )
 
 
-def _open_run(session: Session, accept: str | None) -> RecordedRun | None:
+def _open_run(
+    session: Session, heads: Mapping[LogId, Log], accept: str | None
+) -> RecordedRun | None:
     """Return the last run of a session. None: it is finished. Raises if it cannot be resumed."""
     check_moved(core_of(session), "be resumed")
-    check_arrived(store_at(session.store), [session.id])
+    check_arrived(store_at(session.store), [session.id], heads)
     recorded = last_run(session)
     if recorded is None:
         raise NothingToResume(session.short, "no run was ever started in it")
@@ -234,6 +245,25 @@ def _open_run(session: Session, accept: str | None) -> RecordedRun | None:
         )
     check_start_stands(session, recorded)
     return recorded
+
+
+def _look(session: Session, ahead: ExitStack) -> tuple[Session, Mapping[LogId, Log]]:
+    """Return the session in which the run of a session began, as it is now, and how its log, its
+    inbox and the house log stand. Its events are read ahead, unless they are many.
+    """
+    store = store_at(session.store)
+    while True:
+        here = position_of(session)
+        heads = store.heads([here.id, inbox_of(here.id), house_of(store.id)])
+        log = heads.get(here.id) or store.log(here.id)  # which raises
+        if log.head != here.head:
+            session = next_value(session, _end_of(store, log, here.run))
+        if log.tip - log.place <= _AHEAD_MAX:
+            ahead.enter_context(store.read_ahead(log.id, log.place + 1, log.tip))
+        root = root_session(session)
+        if root.id == session.id:
+            return session, heads
+        session = root
 
 
 def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
@@ -277,17 +307,22 @@ def _take_up(
     if on_start is not None:
         on_start(run)
     run.journal.fence.hold(recorded.epoch)
-    write_resumed(run, store, session.id, times, claim=claim)
+    end = write_resumed(run, store, session.id, times, at=position_of(session), claim=claim)
     run.journal.fence.hold(recorded.epoch + 1)
     informed = set[LogId]()
-    while new := [log for log in unmerged_branches(session, run.id) if log not in informed]:
+    branches = list(branches_of(store, session.id, run.id))
+    while new := [log for log in unmerged_heads(session, branches) if log.id not in informed]:
         for log in new:
-            write_resumed(run, store, log, times, branch=True)
-        informed.update(new)
+            at = _end_of(store, log, run.id)
+            write_resumed(run, store, log.id, times, branch=True, at=at)
+        informed.update([log.id for log in new])
+        branches = list(branches_of(store, session.id, run.id))
+    now = next_value(session, msgspec.structs.replace(end, run=position_of(session).run))
     if change is not None and change.cuts:
-        write_change(run, session.reload(), change, reason)
-    follow_recording(run.journal, session.reload(), recorded, start)
-    run.journal.abandoned = read_abandoned(store, session.id, run.id)
+        write_change(run, now, change, reason)
+        now = now.reload()
+    follow_recording(run.journal, now, recorded, start)
+    run.journal.abandoned = read_abandoned(now, run.id, branches)
     apply_recorded_overrides(run, recorded)
     if session.budget.limits is not None:  # the amounts spent are only added up under a budget
         budget = run_budget(session, run, held_seconds_of(session, recorded.started))
@@ -305,19 +340,22 @@ def write_resumed(
     times: int,
     *,
     branch: bool = False,
+    at: Position | None = None,
     claim: k.Claim | None = None,
-) -> None:
-    """Write to a log of the run that it has a new holder.
+) -> Position:
+    """Write to a log of the run that it has a new holder; return the position after it. `at`: the
+    end of the log, if it is known.
 
     Once this is in its root, the old holder can write no more.
     """
     drafts = [Draft(k.RunResumed(run.holder, times, branch, claim), Act(run.taker, "program"))]
-    end = store.log(log)
+    if at is None:
+        at = _end_of(store, store.log(log), run.id)
     if run.journal.on_write is not None:
         run.journal.on_write("before", drafts)
     try:
-        append_around_run(
-            Position(store.address, log, end.tip, end.head, run.id),
+        after = append_around_run(
+            msgspec.structs.replace(at, run=run.id),
             drafts,
             run.journal.fence.fences_in(store.address),
         )
@@ -327,15 +365,20 @@ def write_resumed(
         raise
     if run.journal.on_write is not None:
         run.journal.on_write("after", drafts)
+    return after
 
 
-def _lift_pause(session: Session) -> Session:
+def _end_of(store: Store, log: Log, run: str | None) -> Position:
+    return Position(store.address, log.id, log.tip, log.head, run)
+
+
+def _lift_pause(session: Session, has_inbox: bool) -> Session:
     """Lift the pause of a session: to resume it is to want it to go on."""
-    is_resting = is_paused(core_of(reload(session)))
+    is_resting = is_paused(core_of(session), has_inbox=has_inbox)
     return outside(session).unpause(reason="resumed") if is_resting else session
 
 
-def _check_not_paused(session: Session) -> Session:
+def _check_not_paused(session: Session, has_inbox: bool) -> Session:
     """Raise if a session is paused: a message does not lift the pause that a person wants."""
-    check_not_paused(core_of(reload(session)), "take turns")
+    check_not_paused(core_of(session), "take turns", has_inbox=has_inbox)
     return session

@@ -97,6 +97,7 @@ class MemoryStore(MemoryEvents):
         descending: bool = False,
         before: Scalar = None,
         limit: int = 100,
+        kinds: Collection[str] | None = None,
     ) -> list[Row]:
         check_limit(limit)
         if projection not in self._rows:

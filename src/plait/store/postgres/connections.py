@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import generators, pq, waiting
+from psycopg.adapt import Transformer
 from psycopg.conninfo import make_conninfo
 
 from plait.errors import (
@@ -54,7 +55,7 @@ CONNECTIONS_MAX = 8  # unless PLAIT_STORE_CONNECTIONS says otherwise
 _BUSY_S = 30.0  # a thread waits this long for a connection
 _FORK_WAIT_S = 10.0
 _LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
-_IDLE_MAX = 2  # connections that are kept when nothing happens
+_IDLE_MAX = 1  # connections that are kept when nothing happens, beside that of the heartbeat
 _IDLE_S = 30.0
 _COLLISIONS_MAX = 20  # deadlocks and the like in a row, before it is said
 IDLE_S = (
@@ -96,6 +97,7 @@ class ServerConnection:
     def __init__(self, connection: psycopg.Connection[Any], facts: ServerFacts) -> None:
         self._connection = connection
         self._prepared: set[bytes] = set()
+        self._transformer = Transformer(connection)
         self.facts = facts
         self.used_at = 0.0
 
@@ -141,6 +143,16 @@ class ServerConnection:
                 self._prepared.add(name)
             self.pgconn.send_query_prepared(name, values, formats, 1)
         return self._result()
+
+    def load(
+        self, result: pq.abc.PGresult, oids: Sequence[int], make_row: Callable[[Sequence[Any]], T]
+    ) -> list[T]:
+        """Return the rows of a result, whose columns are read by these types: text may be kept as
+        bytes.
+        """
+        self._transformer.set_pgresult(result, set_loaders=False)
+        self._transformer.set_loader_types(oids, pq.Format.BINARY)
+        return self._transformer.load_rows(0, result.ntuples, make_row)
 
     def copy(self, sql: str, chunks: Iterable[bytes]) -> None:
         """Bring in rows, in the binary form of COPY."""

@@ -7,9 +7,10 @@ connection is lent while a caller looks at a page.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
-from itertools import chain, zip_longest
+from itertools import chain, repeat, zip_longest
 from typing import Any, NamedTuple
 
 from plait.errors import PlaitError, StoreBusy, StoreCorrupt, UnknownEvent, UnknownLog
@@ -20,6 +21,7 @@ from plait.store import packing
 from plait.store.arguments import check_kinds, check_limit, check_number, check_prefix, check_read
 from plait.store.base import Log, StoredRecord
 from plait.store.lineage import Lineage, LineageSpan, cut_lineage
+from plait.store.postgres.ahead import EventWindow
 from plait.store.postgres.connections import ServerConnection
 from plait.store.postgres.core import SEQ_MAX
 from plait.store.postgres.heads import HEADS, heads_in, to_log
@@ -166,6 +168,8 @@ class PostgresEvents(PostgresWriting):
         first, last = max(first, 1), SEQ_MAX if last is None else min(last, SEQ_MAX)
         if first > last:
             return iter(())
+        if (window := self._windows.find(log, first, last)) is not None:
+            return window.select(first, last, kinds, reverse)
         page = _LogPage(known.lineage, first, last, kinds is None, reverse, _PAGES[0])
         if reverse and last == SEQ_MAX:
             # The tip is not known yet, so the page ends at the beginning of the log itself.
@@ -178,6 +182,21 @@ class PostgresEvents(PostgresWriting):
             return chain(self._pages(head, kinds, rows), self._pages(rest, kinds, None))
         tip, rows = self._first_page(known.key, page, kinds)
         return self._pages(page._replace(last=min(last, tip)), kinds, rows)
+
+    @contextmanager
+    def read_ahead(self, log: LogId, first: int, last: int) -> Generator[None]:
+        check_read(first, last, None, self._codes)
+        page = _LogPage(self._find(log).lineage, first, last, True, False, _PAGES[-1])
+        window: EventWindow | None = None
+        with suppress(StoreCorrupt):  # those who read the events say so
+            events = list(self._pages(page, None, None, repeat(_PAGES[-1])))
+            window = EventWindow(log, first, events)
+            self._windows.add(window)
+        try:
+            yield
+        finally:
+            if window is not None:
+                self._windows.remove(window)
 
     def event(self, id: Digest) -> Event:
         sql = self._sql(f"SELECT {COLUMNS} FROM {{s}}.event WHERE short = $1::int8")
@@ -302,13 +321,17 @@ class PostgresEvents(PostgresWriting):
         return rows[0][0], [row[1:] for row in rows if row[1] is not None]
 
     def _pages(
-        self, page: _LogPage, kinds: Collection[str] | None, rows: list[Any] | None
+        self,
+        page: _LogPage,
+        kinds: Collection[str] | None,
+        rows: list[Any] | None,
+        sizes: Iterator[int] | None = None,
     ) -> Iterator[Event]:
         """Yield the events of a lineage from one seq to another; `rows` are those of the first
         page.
         """
         sql, codes = self._page_sql(_PAGE, kinds, 5, page.reverse)
-        sizes = _page_sizes()
+        sizes = sizes or _page_sizes()
         while page.first <= page.last:
             page = page._replace(size=next(sizes))
             if rows is None:

@@ -51,11 +51,13 @@ T = TypeVar("T")
 
 KEPT_MAX = 10_000  # logs whose last event of this process is in memory
 
+_AT = f"SELECT {COLUMNS} FROM {{s}}.event WHERE log = $1::int8 AND seq = $2::int4"
 _LOCKED = """
 SELECT l.id, l.key, l.head, l.tip, l.epoch FROM {s}.log l WHERE id = ANY($1::bytea[])
 ORDER BY key FOR UPDATE"""
-# Waits for all appends that are on their way, and lets none begin until the act is over.
-_ALONE = "LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
+# Waits for all appends that are on their way, and lets none begin until the act is over. Appends
+# queue behind it meanwhile, so it lets them pass after a second, and is tried again.
+_ALONE = "SET LOCAL lock_timeout = '1s'; LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
 _AFTER = """
 SELECT 1 FROM {s}.event WHERE number > $1::int8 AND kind = ANY($2::int2[])
     AND NOT number = ANY($3::int8[]) LIMIT 1"""
@@ -139,6 +141,7 @@ class PostgresWriting(PostgresBlobs):
             )
 
         head = self._with_uploads(prepared.blobs, write_in)
+        self._windows.extend(log, events)
         self._note_kept(known.key, prepared.last)
         return head
 
@@ -486,10 +489,7 @@ class PostgresWriting(PostgresBlobs):
         return there is not None and there.id == event.id
 
     def _event_at(self, db: ServerConnection, key: int, seq: int) -> Event | None:
-        sql = self._sql(
-            f"SELECT {COLUMNS} FROM {{s}}.event WHERE log = $1::int8 AND seq = $2::int4"
-        )
-        row = db.row(sql, key, seq)
+        row = db.row(self._sql(_AT), key, seq)
         return None if row is None else to_event(row, self.get_blob)
 
 
