@@ -19,7 +19,7 @@ test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the do
 	$(PYTEST) -m "not slow"
 
 test-postgres: .venv/ready   ## the laws and the tests of sessions, runs, memories and commands, on PostgreSQL
-	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cli
+	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cluster tests/cli
 
 cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall
 	COVER=1 $(PYTEST) -m "not slow" --cov --cov-report=
@@ -49,6 +49,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/postgres.py
+	$(BIN)/python benchmarks/cluster.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 
