@@ -19,7 +19,7 @@ test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the do
 	$(PYTEST) -m "not slow"
 
 test-postgres: .venv/ready   ## the laws and the tests of sessions, runs, memories and commands, on PostgreSQL
-	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cli
+	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cluster tests/cli
 
 HEART = tests/laws tests/session $(patsubst %,tests/runtime/test_%.py,approvals_meanwhile attacks_runs budgets_of_branches \
   crowd interrupts left_turns memory_runs open_runs pauses people resolving sessions_with_files shared_budgets \
@@ -57,6 +57,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/postgres.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/cluster.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 

@@ -337,7 +337,7 @@ def fairness(bench: Bench) -> list[Row]:
     ]
 
 
-def growth(bench: Bench) -> list[Row]:
+def more_workers(bench: Bench) -> list[Row]:
     """Sessions whose models take 200 ms, by 1, 2 and 4 workers."""
     rows, count = list[Row](), bench.some(32, 12)
     for kind, store in bench.stores("growth"):
@@ -364,7 +364,7 @@ def growth(bench: Bench) -> list[Row]:
     return rows
 
 
-ALL = (claim_growth, step_calls, dispatch, fairness, first_line, takeover, idle, growth)
+ALL = (claim_growth, step_calls, dispatch, fairness, first_line, takeover, idle, more_workers)
 
 
 def main() -> None:
