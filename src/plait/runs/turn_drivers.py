@@ -19,7 +19,7 @@ from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp, Wa
 from plait.runs.turns import TurnClient
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
-from plait.runtime.interrupts import handle_interrupts
+from plait.runtime.interrupts import handle_interrupts, held_interrupts
 from plait.runtime.invoke import EnteredCall, ainvoke, invoke
 from plait.runtime.process import THIS_PROCESS
 from plait.runtime.workers import start_lasting_work
@@ -218,11 +218,18 @@ class LocalTurns:
         actor: str | None = None,
         **watch: Any,
     ) -> Session:
-        client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
-        if wait:
-            return _drive_turn(client)
-        _drive_apart(client, lambda _: None)
-        return session
+        clients: list[TurnClient] = []
+        try:
+            with held_interrupts():  # a message in the queue has a client, or is released
+                clients.append(
+                    TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
+                )
+                if not wait:
+                    _drive_apart(clients.pop(), lambda _: None)
+            return _drive_turn(clients[0]) if wait else session
+        finally:
+            for client in clients:
+                client.release()
 
     async def aturn(
         self,
@@ -272,16 +279,24 @@ class LocalTurns:
             ended.append(last)
             items.put(_END)
 
-        client = TurnClient.post(session, content, workflow, key, actor, heard)
-        handler = handle_interrupts(client.interrupt)
+        clients: list[TurnClient] = []
+
+        def interrupt() -> None:
+            for client in clients:
+                client.interrupt()
+
+        handler = handle_interrupts(interrupt)
         try:
-            _drive_apart(client, end)
+            with held_interrupts():  # a message in the queue has a client, in a thread of its own
+                client = TurnClient.post(session, content, workflow, key, actor, heard)
+                clients.append(client)
+                _drive_apart(client, end)
             while (item := items.get()) is not _END:
                 yield item
         finally:
             if handler is not None:
                 handler.remove()
-            if client.is_interrupted:
+            if any([client.is_interrupted for client in clients]):
                 _wait_for_end(items, ended)
         if isinstance(ended[0], BaseException):
             raise ended[0]
