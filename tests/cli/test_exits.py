@@ -38,8 +38,8 @@ EXPECTED = {
         " AmbiguousMemory NoEvidence NotEvidence NoOwner EndsAgree"
     ),
     3: (
-        "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
-        " NoStore NotMigrated NotPlaced NoSuchFile SandboxGone UnknownMemory"
+        "UnknownRevision UnknownPlace UnknownKey UnknownAsk WrongAskKind NoPrompt UnknownLog"
+        " UnknownEvent NoStore NotMigrated NotPlaced NoSuchFile SandboxGone UnknownMemory"
     ),
     5: "BudgetExceeded",
     7: "ReplayDiverged",

@@ -18,6 +18,7 @@ from plait.event.kinds import (
     TimerSet,
     ToolRequested,
     ToolUnknown,
+    VerdictAwaited,
 )
 from plait.ids import Digest, inbox_of
 from plait.session.safe_text import clean, visible
@@ -243,8 +244,43 @@ def test_who_may_not_and_what_is_not_there(shell: Shell) -> None:
     assert "has expired" in shell.error(1, "approve", id[:8])
     assert "called that" in shell.error(3, "approve", "feedfeed")
     assert "at least 4 characters" in shell.error(3, "approve", id[:3])
-    assert "waits for an answer" in shell.error(3, "answer", id[:8], "yes")
+    told = shell.error(3, "answer", id[:8], "yes")
+    assert "it is a call that waits for an approval, not a question" in told
+    assert f"plait approve {id[:8]}" in told and f"plait deny {id[:8]}" in told
     assert session.inbox.events == []
+
+
+@pytest.mark.parametrize("command", ["approve", "deny", "answer", "resolve"])
+def test_an_ask_of_another_kind_names_its_own_command(shell: Shell, command: str) -> None:
+    session = ask(held(shell), {})
+    session = record_for_ana(session, QuestionAsked("Which?", ()), call="call-2")
+    request = ToolRequested("pay", {"sum": 3}, "at_most_once")
+    session = record_for_ana(session, request, call="call-3")
+    session = record_for_ana(session, ToolUnknown(session.events[-1].id, "killed"), call="call-3")
+    timers = TimerSet(None, "paid order"), VerdictAwaited("quality check", "human:eva")
+    session = record_for_ana(session, *timers, call="call-4")
+    kinds = {each.kind: each.event[:8] for each in session.inbox.waiting}
+    right = {
+        "approval": f"plait approve {kinds['approval']}",
+        "question": f"plait answer {kinds['question']}",
+        "unknown": f"plait resolve {kinds['unknown']} happened|did-not-happen|compensated",
+        "timer": f"plait signal {session.short} 'paid order'",
+        "verdict": f"plait validate {session.short} 'quality check' passed|failed",
+    }
+    own = {"answer": "question", "resolve": "unknown"}.get(command, "approval")
+    more = {"answer": ["yes"], "resolve": ["happened"]}.get(command, [])
+    assert kinds.keys() == right.keys()
+    for kind in kinds.keys() - {own}:
+        assert right[kind] in shell.error(3, command, kinds[kind], *more)
+    assert session.inbox.events == []
+    assert f"plait inbox {session.short}" in shell.error(3, command, session.short, *more)
+
+
+def test_a_memory_that_waits_is_approved_by_another_command(shell: Shell) -> None:
+    session = shell.open(shell.new("x"))
+    session = Memory(store=shell.address).remember(session, "Ship on Fridays.")
+    name = next(each.id[:8] for each in session.events if each.kind == "MemoryProposed")
+    assert f"plait memory approve {name}" in shell.error(3, "approve", name)
 
 
 def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:

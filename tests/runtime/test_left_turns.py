@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Generator
 from contextlib import closing
 from threading import Event as Flag
 from threading import Thread, current_thread, main_thread
-from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -48,9 +46,12 @@ from plait.session import verify
 from plait.session.ports import store_at
 from tests.runtime.test_turns import session, wire
 from tests.support import said_texts
+from tests.support.interrupting import InterruptedLines
 from tests.support.processes import wait_until
 
 __all__ = ["session"]
+
+RUNS = "/plait/runs/"
 
 
 class Clerk(Workflow):
@@ -534,33 +535,6 @@ def test_the_queue_can_be_read(session: Session) -> None:
     assert session.inbox.queued == [] and session.fork("b").inbox.queued == []
 
 
-class Lines:
-    """Counts the lines of `plait.runs` that this thread comes to, and stops it at one of them as
-    Ctrl-C does.
-    """
-
-    def __init__(self, stop_at: int) -> None:
-        self.count, self.where, self.is_stopped = 0, "", False
-        self._stop_at, self._before = stop_at, sys.gettrace()
-
-    def __enter__(self) -> None:
-        sys.settrace(self._trace)
-
-    def __exit__(self, *error: object) -> None:
-        sys.settrace(self._before)
-
-    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if "/plait/runs/" not in frame.f_code.co_filename:
-            return None
-        if event == "line":
-            self.count += 1
-            if self.count == self._stop_at:
-                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                self.is_stopped = True
-                signal.raise_signal(signal.SIGINT)
-        return self._trace
-
-
 @pytest.mark.parametrize("form", ["turn", "stream_turn"])
 def test_ctrl_c_between_any_two_lines_leaves_no_message_without_a_client(form: str) -> None:
     def send_turn() -> None:
@@ -569,14 +543,14 @@ def test_ctrl_c_between_any_two_lines_leaves_no_message_without_a_client(form: s
         else:
             list(Clerk().stream_turn(session, "two"))
 
-    lines = Lines(stop_at=0)
+    lines = InterruptedLines(0, RUNS)
     session = Session("hello", store=open_store("memory:every-line"))
     with lines:
         send_turn()
     assert lines.count > 50
     for stop_at in range(1, lines.count + 1):
         session = Session("hello", store=open_store("memory:every-line"))
-        lines = Lines(stop_at)
+        lines = InterruptedLines(stop_at, RUNS)
         try:
             with lines:
                 send_turn()

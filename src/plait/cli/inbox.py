@@ -5,6 +5,7 @@ An answer goes to the inbox of the session, so that a run that holds the session
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import click
 from plait.cli.asks import print_ask, print_fields, recorded_ask, waiting_document
 from plait.cli.common import Options, listing, store_of, text_of, value_of, writing
 from plait.cli.documents import event_document, print_json, print_jsonl
+from plait.cli.memory_reading import viewer_in
 from plait.cli.render import ACCENT, Cell, Out
-from plait.errors import InvalidValue
+from plait.errors import InvalidValue, PlaitError, UnknownAsk, WrongAskKind
 from plait.event import Json, parse
 from plait.ids import short
 from plait.session import Session, Waiting
@@ -94,8 +96,32 @@ def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
 def _find_ask(given: Options, id: str, kind: WaitKind) -> tuple[Session, Waiting]:
     """Return the ask with this beginning of an id, anywhere in the store, and its session."""
     store = store_at(given.store)
-    found = find_ask(all_waiting(store, answered=True), id, kinds=(kind,))
+    try:
+        found = find_ask(all_waiting(store, answered=True), id, kinds=(kind,))
+    except WrongAskKind:
+        raise
+    except UnknownAsk as error:
+        if step := _step_for_other_id(given, id):
+            raise UnknownAsk(error.session, error.ask, error.why, step) from None
+        raise
     return Session.open(found.log, store=given.store), recorded_ask(store, found)
+
+
+def _step_for_other_id(given: Options, id: str) -> str:
+    """Return the next step for the id of a session or a memory; "" if it is none of these."""
+    from plait.memory.items import find_row  # heavy: only after a mistake
+
+    with suppress(PlaitError):
+        session = given.open(id)
+        return f"that is a session; its asks: plait inbox {session.short}"
+    with suppress(PlaitError):
+        viewer = viewer_in(given, None)
+        name = str(find_row(viewer.store, id, viewer)["id"])[:8]
+        return (
+            f"that is a memory: plait memory approve {name}, plait memory reject {name}, or"
+            f" plait memory show {name}"
+        )
+    return ""
 
 
 def _print_answer(given: Options, session: Session, ask: Waiting, done: str) -> None:

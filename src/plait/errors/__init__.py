@@ -42,6 +42,7 @@
     │   ├── NoRun                no run of it is open
     │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
+    │   │   └── WrongAskKind     it waits for an answer of another kind
     │   ├── AlreadyAnswered      another answer came first
     │   ├── AskExpired           the time for an answer is over
     │   ├── MayNotApprove        the asking principal and agents cannot give the answer
@@ -248,6 +249,7 @@ from plait.errors.sessions import (
     UnknownKey,
     UnknownPlace,
     UnknownRevision,
+    WrongAskKind,
     WrongStatus,
 )
 from plait.errors.setup import (
@@ -422,6 +424,7 @@ __all__ = (
     "ToolGone",
     "TurnFailed",
     "UnknownAsk",
+    "WrongAskKind",
     "UnknownBackend",
     "UnknownBlob",
     "UnknownEvent",
