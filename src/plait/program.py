@@ -18,9 +18,9 @@ import os
 import stat
 import sys
 import sysconfig
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -33,6 +33,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
 from plait.journal.recorded_run import RecordedRun, first_run
+from plait.runtime.start import check_forward
 from plait.runtime.tracebacks import raised_text
 from plait.secrets import stand_ins
 from plait.session import Session
@@ -214,24 +215,7 @@ def check_arguments(
     session: Session, program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
     """Raise if the `forward` of a program cannot be called with these besides the session."""
-    if misfit := _misfit(original(type(program)), len(args), tuple(kwargs)):
-        raise InvalidValue(
-            type(program).__qualname__,
-            f"its forward does not take that: {misfit}",
-            "pass what forward takes besides the session",
-        )
-
-
-@lru_cache(256)  # every turn asks
-def _misfit(forward: Callable[..., Any], count: int, names: tuple[str, ...]) -> str:
-    """Return why a forward does not take so many arguments, and those of these names, besides the
-    session; "" if it does.
-    """
-    try:
-        inspect.signature(forward).bind(*[None] * (2 + count), **dict.fromkeys(names))
-    except TypeError as error:
-        return str(error)
-    return ""
+    check_forward(program, original(type(program)), args, kwargs)
 
 
 def _recorded_arguments(

@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from plait.errors.spelling import CALL_NAMES, check_argument_names
 from plait.event import Event
 from plait.model.base import Delta
 from plait.runs.take_up import aresume_run, resume_run
@@ -29,6 +30,12 @@ from plait.workflow import Workflow
 
 _END: Any = object()
 _CLOSE_S = 10.0  # of silence, until a stream that was stopped waits no more
+
+
+def _watch_of(given: Mapping[str, Any]) -> Watch:
+    """Return the attendants of a turn, or raise for an argument that turns do not have."""
+    check_argument_names("a turn", given, ("key", "actor", *Watch._fields), CALL_NAMES)
+    return Watch(**given)
 
 
 def _drive(client: QueueClient) -> Session:
@@ -222,7 +229,7 @@ class LocalTurns:
         try:
             with held_interrupts():  # a message in the queue has a client, or is released
                 clients.append(
-                    TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
+                    TurnClient.post(session, content, workflow, key, actor, _watch_of(watch))
                 )
                 if not wait:
                     _drive_apart(clients.pop(), lambda _: None)
@@ -246,7 +253,7 @@ class LocalTurns:
         posted = asyncio.Event()
 
         def post() -> TurnClient:
-            client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
+            client = TurnClient.post(session, content, workflow, key, actor, _watch_of(watch))
             here.call_soon_threadsafe(posted.set)
             return client
 
@@ -272,7 +279,7 @@ class LocalTurns:
         **watch: Any,
     ) -> Iterator[Delta | Event | Session]:
         items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        heard = hear_also(Watch(**watch), items.put)
+        heard = hear_also(_watch_of(watch), items.put)
         ended: list[Session | BaseException] = []
 
         def end(last: Session | BaseException) -> None:
@@ -319,7 +326,7 @@ class LocalTurns:
         def put_item(item: Delta | Event) -> None:
             here.call_soon_threadsafe(items.put_nowait, item)
 
-        heard = hear_also(Watch(**watch), put_item)
+        heard = hear_also(_watch_of(watch), put_item)
         task = _task_of(lambda: TurnClient.post(session, content, workflow, key, actor, heard))
         task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
         while (item := await items.get()) is not _END:

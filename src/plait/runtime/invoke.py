@@ -47,7 +47,13 @@ from plait.runtime.rule_names import warn_of_unmatched_rules
 from plait.runtime.run import Run, acting, running
 from plait.runtime.safe_points import deliver_all
 from plait.runtime.stack import Frame, How
-from plait.runtime.start import environment_facts, forward_arguments, source_revision, start_run
+from plait.runtime.start import (
+    check_forward,
+    environment_facts,
+    forward_arguments,
+    source_revision,
+    start_run,
+)
 from plait.session import Session
 from plait.session.moves import check_may
 from plait.session.pauses import check_not_paused
@@ -275,6 +281,8 @@ def enter(call: Invocation) -> EnteredCall:
     run = run_of(session)
     is_outermost = run is None or run is call.resumed
     if run is None:
+        if call.args or call.kwargs:
+            check_forward(call.node, call.forward, call.args, call.kwargs)
         started = k.RunStarted(
             call.workflow,
             forward_arguments(call.args, call.kwargs) if call.args or call.kwargs else None,

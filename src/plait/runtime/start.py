@@ -7,7 +7,7 @@ import inspect
 import linecache
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib import metadata
 from threading import Lock
@@ -16,7 +16,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from plait.errors import InvalidInput, RunOpen
+from plait.errors import InvalidInput, InvalidValue, RunOpen
+from plait.errors.spelling import CALL_NAMES
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.vocabulary import VOCABULARY
@@ -158,6 +159,34 @@ def draw_under(run: Run) -> None:
 
 
 # ── the fields of RunStarted ─────────────────────────────────────────────────────────────────
+
+
+def check_forward(
+    node: object, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise if a `forward` cannot be called with these besides the session."""
+    misfit = _misfit(forward, len(args), tuple(kwargs))
+    if not misfit:
+        return
+    cls = type(node).__qualname__
+    step = "pass what forward takes besides the session"
+    if other := [CALL_NAMES[name] for name in kwargs if name in CALL_NAMES]:
+        step = f"write {other[0]}"
+    elif len(args) == 1 and isinstance(args[0], str):
+        step = "write session.turn(TEXT, workflow) to say something and have it answered"
+    raise InvalidValue(cls, f"its forward does not take that: {misfit}", step)
+
+
+@lru_cache(256)  # every turn asks
+def _misfit(forward: Callable[..., Any], count: int, names: tuple[str, ...]) -> str:
+    """Return why a forward does not take so many arguments, and those of these names, besides the
+    session; "" if it does.
+    """
+    try:
+        inspect.signature(forward).bind(*[None] * (2 + count), **dict.fromkeys(names))
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def forward_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
