@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from plait import Memory, Session
+from plait import Memory, Session, open_store
 from plait.event import Json
 from plait.event.kinds import (
     ApprovalRequested,
+    Failure,
     QuestionAsked,
+    RunFailed,
     RunStarted,
     TimerSet,
     ToolRequested,
@@ -171,6 +173,11 @@ def test_what_does_not_wait_for_people_is_shown_only_if_asked_for(shell: Shell) 
     )
     assert "nothing waits" in on_a_terminal("inbox")
     shell("send", session.short, "Hello?")
+    (line,) = shell("find", "Hello?").splitlines()
+    assert line.startswith(f"{session.short} inbox 1 ")
+    (found,) = shell.json("find", "Hello?")["events"]
+    assert (found["session"], found["inbox"]) == (session.id, inbox_of(session.id))
+    assert shell.json("find", "Clean up.")["events"][0]["inbox"] is None
     assert "human:ana" in shell("inbox", session.short, "--all") and "Hello?" in shell(
         "inbox", session.short, "--all"
     )
@@ -382,3 +389,27 @@ def test_a_paused_session_that_has_its_answer_is_not_taken_up_as_due(shell: Shel
     shell("approve", session.inbox.waiting[0].event[:8])
     assert "nothing is due" in shell("resume", "--due", "--interrupted")
     assert "paused" in shell("ls") and "due" not in shell("ls")
+
+
+# ── the words after `send` ───────────────────────────────────────────────────────────────────
+
+
+def test_a_message_says_who_hears_it(shell: Shell) -> None:
+    def told(session: Session) -> str:
+        return str(shell.json("send", session.short, "Hello?")["next"])
+
+    idle, left = shell.open(shell.new("x")), held(shell)
+    chat = f"the next run or turn hears it first: plait chat {idle.short}"
+    assert told(idle) == f"no run is open: {chat}"
+    assert told(left) == f"no process has the run, which hears it after plait resume {left.short}"
+    lock = open_store(shell.address).lock("run-1", left.short)
+    assert told(left).startswith("the run that is open hears it before its next effect")
+    lock.release()
+    for session in (left, idle):
+        shell("pause", session.short)
+        assert "paused" in told(session) and f"plait resume {session.short}" in told(session)
+    failed = record_for_ana(held(shell), RunFailed(Failure("LookupError", "no stock")))
+    assert f"no run is open: plait resume {failed.short} takes the failed run up" in told(failed)
+    waits = ask(held(shell), {})
+    steps = f"plait inbox {waits.short}, then plait resume {waits.short}"
+    assert told(waits) == f"the run waits, and hears it when it goes on: {steps}"
