@@ -11,6 +11,7 @@ only when it has changed.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import linecache
@@ -33,7 +34,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
 from plait.journal.recorded_run import RecordedRun, first_run
-from plait.runtime.start import check_forward
+from plait.runtime.start import MAIN, check_forward
 from plait.runtime.tracebacks import raised_text
 from plait.secrets import stand_ins
 from plait.session import Session
@@ -41,6 +42,8 @@ from plait.session.ports import store_at
 from plait.tool import Tool
 from plait.workflow import Workflow, name_target, original, target_of
 
+_AGENT = "plait.agent:Agent"
+_GUARD = 'if __name__ == "__main__":'
 PRIVATE = "@"  # between the name of a file and the digest of its path, in the name of its module
 
 
@@ -118,8 +121,25 @@ def recorded_program(
     where, name = environment.get("file") or "", environment.get("name") or ""
     if not where:
         where, _, name = workflow.partition(":")
-    missing = partial(NeedsWorkflow, session, workflow, verb=verb, name=environment.get("name", ""))
+    main = environment.get("main") or ""
+    missing = partial(
+        NeedsWorkflow,
+        session,
+        workflow,
+        verb=verb,
+        name=environment.get("name", ""),
+        file=os.path.relpath(main) if main else "",
+    )
     try:
+        if workflow.startswith(MAIN) and where == MAIN[:-1] and _objection(where, name):
+            if why := _objection_to_main(main):
+                raise missing(why)
+            if not _has_main_guard(main):
+                why = f"it was started by `python {os.path.relpath(main)}`, which would start again"
+                raise missing(why, step=f"Put what starts it under {_GUARD}, and try again")
+            where = main
+        elif workflow == _AGENT and not environment.get("file"):
+            raise missing("an Agent(…) that no class makes has no name to be found by")
         if why := _objection(where, name):
             raise missing(why)
         found = _value_named(
@@ -145,6 +165,32 @@ def recorded_program(
     if (instruction := environment.get("instruction")) and isinstance(made, Instructed):
         made.instruct(instruction)  # `plait chat --instruction`
     return made
+
+
+def _objection_to_main(file: str) -> str:
+    """Return why the file that `python` was started with is not loaded for a program in it."""
+    if not file:
+        return "it was started by `python FILE.py`, or typed in: its file is not on record"
+    started = f"it was started by `python {os.path.relpath(file)}`"
+    try:
+        ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"{started}, which cannot be read: {type(error).__name__}: {error}"
+    return ""
+
+
+def _has_main_guard(file: str) -> bool:
+    """True if a file does its work under `if __name__ == "__main__"`, so that it can be loaded."""
+    body = ast.parse(Path(file).read_bytes()).body
+    tests = [each.test for each in body if isinstance(each, ast.If)]
+    return any({"__name__", "'__main__'"} <= _operands(test) for test in tests)
+
+
+def _operands(test: ast.expr) -> set[str]:
+    """Return the two sides of a comparison, as source."""
+    if not isinstance(test, ast.Compare):
+        return set()
+    return {ast.unparse(each) for each in (test.left, *test.comparators)}
 
 
 def check_workflow(workflow: object) -> None:

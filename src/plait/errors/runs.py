@@ -117,11 +117,14 @@ class NeedsWorkflow(SessionError):
         verb: str = "resume",
         step: str = "",
         name: str = "",
+        file: str = "",
     ) -> None:
         """`more`: the arguments to pass besides the workflow, as in `key=…`. `verb`: the function
         that needs it. `step`: the next step, if it is another one than passing the workflow.
         `name`: the name in its file that the program was run by; "": the class of the workflow.
+        `file`: where it stands; "": that is not known.
         """
+        self.file = file
         self.session, self.workflow, self.why, self.more = session, workflow, why, more
         made = workflow.rpartition(":")[2]
         self.name = name or made

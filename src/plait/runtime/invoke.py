@@ -287,7 +287,7 @@ def enter(call: Invocation) -> EnteredCall:
             call.workflow,
             forward_arguments(call.args, call.kwargs) if call.args or call.kwargs else None,
             source_revision(call.source) if call.source is not None else "",
-            {**dict(environment_facts()), **call.environment},
+            {**dict(environment_facts(call.workflow)), **call.environment},
             call.turn.id if call.turn is not None else None,
             getattr(call.node, "version", ""),
         )

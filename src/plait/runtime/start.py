@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
@@ -201,6 +202,7 @@ def forward_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
     return plain
 
 
+MAIN = "__main__:"  # the beginning of the import path of a class in that file
 _parsing = Lock()
 
 
@@ -242,9 +244,11 @@ def _class_lines(source: str) -> dict[str, int]:
     return found
 
 
-@cache
-def environment_facts() -> tuple[tuple[str, str], ...]:
-    """Return the versions that a run notes of its process."""
+@lru_cache(maxsize=64)
+def environment_facts(workflow: str) -> tuple[tuple[str, str], ...]:
+    """Return the versions that a run notes of its process; and the file that `python` was started
+    with, if its program stands there: the name of that module, `__main__`, does not tell it.
+    """
     try:
         version = metadata.version("plait")
     except metadata.PackageNotFoundError:
@@ -253,4 +257,11 @@ def environment_facts() -> tuple[tuple[str, str], ...]:
         ("plait", version),
         ("python", platform.python_version()),
         ("system", platform.system()),
+        *([("main", file)] if workflow.startswith(MAIN) and (file := _main_file()) else []),
     )
+
+
+def _main_file() -> str:
+    """Return the file that `python` was started with; "": a notebook, an interpreter."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return os.path.realpath(file) if isinstance(file, str) and os.path.isfile(file) else ""
