@@ -30,6 +30,7 @@
     │   ├── RunHeld              another process works on the run
     │   ├── RunLost              another process took the run, or ended it
     │   ├── TurnFailed           a turn that another process took has no answer
+    │   ├── TurnCircle           sessions would wait for turns of each other
     │   ├── KeyTaken             another message was sent under the key of a turn
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NothingToDebug       no code of a program was at work at that step
@@ -197,6 +198,7 @@ from plait.errors.runs import (
     RunHeld,
     RunLost,
     RunOpen,
+    TurnCircle,
     TurnFailed,
 )
 from plait.errors.sandboxes import (
@@ -422,6 +424,7 @@ __all__ = (
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
+    "TurnCircle",
     "TurnFailed",
     "UnknownAsk",
     "WrongAskKind",

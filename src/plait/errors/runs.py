@@ -73,6 +73,19 @@ class TurnFailed(SessionError):
         )
 
 
+class TurnCircle(SessionError):
+    """Runs of sessions would wait for turns of each other, for ever. Nothing was written."""
+
+    def __init__(self, sessions: tuple[str, ...]) -> None:
+        """`sessions`: each waits for the next; the last is the first."""
+        self.sessions = sessions
+        circle = " waits for ".join(sessions)
+        super().__init__(
+            f"the run of session {sessions[0]} would wait for itself: {circle}."
+            " Nothing was written; let turns go one way, or use wait=False."
+        )
+
+
 class KeyTaken(SessionError):
     """Another message was sent under this key. Nothing was written."""
 

@@ -16,6 +16,7 @@ from plait.errors.spelling import CALL_NAMES, check_argument_names
 from plait.event import Event
 from plait.model.base import Delta
 from plait.runs.take_up import aresume_run, resume_run
+from plait.runs.turn_circles import TurnWait, waiting_for_turn
 from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp, WaitFor
 from plait.runs.turns import TurnClient
 from plait.runtime.attendants import Watch
@@ -225,15 +226,32 @@ class LocalTurns:
         actor: str | None = None,
         **watch: Any,
     ) -> Session:
+        if wait:
+            with waiting_for_turn(session) as waits:
+                return self._take_turn(session, content, workflow, key, actor, watch, waits)
+        with held_interrupts():  # a message in the queue has a client
+            client = TurnClient.post(session, content, workflow, key, actor, _watch_of(watch))
+            _drive_apart(client, lambda _: None)
+        return session
+
+    def _take_turn(
+        self,
+        session: Session,
+        content: Any,
+        workflow: Workflow,
+        key: str,
+        actor: str | None,
+        watch: Mapping[str, Any],
+        waits: TurnWait,
+    ) -> Session:
         clients: list[TurnClient] = []
         try:
             with held_interrupts():  # a message in the queue has a client, or is released
                 clients.append(
                     TurnClient.post(session, content, workflow, key, actor, _watch_of(watch))
                 )
-                if not wait:
-                    _drive_apart(clients.pop(), lambda _: None)
-            return _drive_turn(clients[0]) if wait else session
+            waits.turn = clients[0].turn
+            return _drive_turn(clients[0])
         finally:
             for client in clients:
                 client.release()
