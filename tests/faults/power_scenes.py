@@ -30,7 +30,7 @@ from plait.event.kinds import SessionOpened
 from plait.ids import Digest, LogId
 from plait.journal.writer import DirectWriter, bind_direct_writer
 from plait.session import GraphRows, SessionRows, file
-from plait.store import Fence, HeadsQuestion, LogAppend, ReadMark, SqliteStore
+from plait.store import Fence, HeadsQuestion, LogAppend, ReadMark, SqliteStore, TipsMark
 from plait.store.blobs import digest_of
 from plait.store.sqlite import connections, database
 from plait.testing import Seeded
@@ -231,7 +231,7 @@ class WitnessedStore(SqliteStore):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
         def send(store: SqliteStore) -> Digest:
             return SqliteStore.append_all(

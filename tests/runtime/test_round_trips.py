@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from plait import Session, Workflow, open_store, resume, tool
+from plait import Agent, ScriptedModel, Session, Workflow, open_store, resume, tool
 from plait.event.kinds import CancelRequested
 from plait.ids import inbox_of
 from plait.journal import brought_heads
@@ -200,3 +200,32 @@ def test_a_post_is_one_statement_after_its_questions(wire: WireCounts) -> None:
         writer.post(wire.address, session.id, drafts)
         assert (wire.statements, wire.commits) == (2, 2), wire.texts
     assert open_store(wire.address).log(inbox_of(session.id)).tip == 2
+
+
+class Chat(Workflow):
+    def __init__(self) -> None:
+        self.agent = Agent("Repeat.", model=ScriptedModel(lambda at: "ok"))
+
+    def forward(self, session: Session) -> Session:
+        return self.agent(session)
+
+
+def test_a_turn_takes_few_trips_more_than_a_run(wire: WireCounts) -> None:
+    chat, session = Chat(), Session("hello", store=open_store(wire.address))
+
+    def count(act: Callable[[Session], Session]) -> int:
+        nonlocal session
+
+        def go_on() -> None:
+            nonlocal session
+            session = act(session)
+
+        go_on()  # caches are filled
+        go_on()
+        return trips(wire, go_on)
+
+    plain = count(lambda session: chat(session.say("again")))
+    turn = count(lambda session: session.turn("again", chat))
+    # four: an act that locks two rows; two: the lock of its client; ten: the rows of the queue are
+    # folded by the look that reads them
+    assert plain <= 13 and turn - plain <= 15, (plain, turn)

@@ -13,7 +13,7 @@ import msgspec
 from plait.errors import RowsBroken
 from plait.event import Event
 from plait.ids import Digest, LogId
-from plait.store import Fence, LogAppend, MemoryStore, ReadMark, Row, StoredRecord
+from plait.store import Fence, LogAppend, MemoryStore, ReadMark, Row, StoredRecord, TipsMark
 from plait.store.plain_rows import RowsInMemory
 from plait.store.search import Found
 from tests.laws.row_orders import any_order
@@ -81,11 +81,11 @@ class BehindStore(MemoryStore):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
-        if reading is not None:
+        if isinstance(reading, ReadMark):
             seen = frozenset([number // _STRIDE for number in reading.seen])
-            reading = ReadMark(reading.number // _STRIDE, reading.kinds, seen, reading.logs)
+            reading = ReadMark(reading.number // _STRIDE, reading.kinds, seen)
         return super().append_all(parts, blobs=blobs, fences=fences, reading=reading)
 
     def missing_blobs(self, digests: Collection[Digest]) -> set[Digest]:

@@ -219,10 +219,11 @@ class StaleEpoch(StoreError):
 class StaleReading(StoreError):
     """An event was committed that the writer had not read, and that bears on what it writes."""
 
-    def __init__(self, number: int, kinds: Collection[str]) -> None:
-        self.number, self.kinds = number, frozenset(kinds)
+    def __init__(self, number: int | None, kinds: Collection[str]) -> None:
+        self.number, self.kinds = number, frozenset(kinds)  # None: it rests on the ends of logs
+        where = "the ends of logs" if number is None else f"number {number}"
         super().__init__(
-            f"an event was committed after number {number}, up to which this rests on the record:"
+            f"an event was committed after {where}, up to which this rests on the record:"
             f" one of {', '.join(sorted(kinds))}. Nothing was written; read again and decide anew."
         )
 

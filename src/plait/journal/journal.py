@@ -209,7 +209,6 @@ class Journal(RecordedSteps):
         blobs: Blobs | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
-        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         """Append to the inbox of a log."""
         self.fence.check_going()
@@ -220,7 +219,7 @@ class Journal(RecordedSteps):
         fences = self.fence.fences_in(address)
         try:
             return self.writer.post(
-                address, log, drafts, blobs=blobs, check=check, run=run, fences=fences, kinds=kinds
+                address, log, drafts, blobs=blobs, check=check, run=run, fences=fences
             )
         except StaleEpoch as error:
             raise self.fence.halt_lost(error) from None

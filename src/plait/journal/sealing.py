@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from plait import secrets
 from plait.event import Event, seal
 from plait.event.hidden import without_secrets
-from plait.ids import Digest, LogId, Source, inbox_of
+from plait.ids import Digest, LogId, Source
 from plait.journal.hidden_names import act_without_secrets, plain_name
 from plait.session.ports import Draft
 
@@ -54,7 +54,3 @@ def seal_drafts(
         sealed.append(event)
         parents = (event.id,)
     return events
-
-
-def log_and_inbox(log: LogId) -> frozenset[LogId]:
-    return frozenset({log, inbox_of(log)})

@@ -31,10 +31,19 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, Source, house_of, inbox_of, short
 from plait.inside import is_inside
 from plait.journal.hidden_names import login_name
-from plait.journal.sealing import log_and_inbox, seal_drafts
+from plait.journal.sealing import seal_drafts
 from plait.session.moves import check_arrived, home_fence
 from plait.session.ports import UNNAMED, Act, Condition, Draft, Position, Post, bind_writer
-from plait.store import Fence, HeadsQuestion, Log, LogAppend, Store, read_mark, shared_names
+from plait.store import (
+    Fence,
+    HeadsQuestion,
+    Log,
+    LogAppend,
+    Store,
+    TipsMark,
+    read_mark,
+    shared_names,
+)
 
 _PRINCIPAL = re.compile(r"[a-z][a-z0-9_-]*:\S{1,200}\Z")
 
@@ -238,7 +247,7 @@ class DirectWriter:
             check=check,
             run=position.run,
             kinds=condition.kinds,
-            logs=log_and_inbox(position.id),
+            logs=(position.id, inbox_of(position.id)),
         )[-1]
         if any([type(draft.body) in BOUNDARIES for draft in drafts]):
             store.flush()
@@ -254,19 +263,9 @@ class DirectWriter:
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
-        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         posts = [Post(log, drafts)]
-        return self._post(
-            address,
-            posts,
-            blobs=blobs,
-            check=check,
-            run=run,
-            fences=fences,
-            kinds=kinds,
-            logs=log_and_inbox(log),
-        )
+        return self._post(address, posts, blobs=blobs, check=check, run=run, fences=fences)
 
     def post_to_house(
         self,
@@ -301,7 +300,6 @@ class DirectWriter:
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
         kinds: frozenset[str] = frozenset(),
-        logs: frozenset[LogId] | None = None,
     ) -> list[Event]:
         store = self.store(address)
         targets: list[tuple[LogId, Sequence[Draft]]] = []
@@ -310,7 +308,7 @@ class DirectWriter:
                 check_decisions(address, log, drafts, _POSTED_DECISIONS)
             targets.append((house_of(store.id) if log is None else inbox_of(log), drafts))
         readers = [log for log, _ in posts if log is not None]
-        return self.append_to_ends(store, targets, readers, blobs, check, run, fences, kinds, logs)
+        return self.append_to_ends(store, targets, readers, blobs, check, run, fences, kinds)
 
     def append_to_ends(
         self,
@@ -322,18 +320,25 @@ class DirectWriter:
         run: str | None = None,
         fences: Sequence[Fence] | None = None,
         kinds: frozenset[str] = frozenset(),
-        logs: frozenset[LogId] | None = None,
+        logs: Sequence[LogId] | None = None,
+        heads: Mapping[LogId, Log] | None = None,
     ) -> list[Event]:
         """Append to the ends of several logs: all or nothing. `readers` are sessions that must
         be there, all of them, and not have moved to another store: with `SessionMoved` among
         `kinds`, it is `check` that looks for that.
 
         It is checked anew if an event of `kinds` came meanwhile to one of `logs`; None: to any.
+        `heads` are all of these logs as the caller has read them, with the house log.
         """
         looked_at = () if SessionMoved.__name__ in kinds else readers
+        known, asked = heads, [*[log for log, _ in targets], *readers, *(logs or ())]
         while True:  # each time around, another writer was first
-            reading = read_mark(store, kinds, logs) if kinds else None
-            heads = store.heads([*(log for log, _ in targets), *readers, house_of(store.id)])
+            reading = read_mark(store, kinds) if kinds and logs is None else None
+            heads = known or store.heads([*asked, house_of(store.id)])
+            known = None
+            if logs is not None:
+                ends = {log: heads[log].tip if log in heads else 0 for log in logs}
+                reading = TipsMark(kinds, ends)
             check_arrived(store, readers, heads)
             at_home = [home_fence(store, log, heads) for log in looked_at]
             parts, events = self._seal_parts(store, targets, run, heads)

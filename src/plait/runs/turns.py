@@ -12,16 +12,18 @@ first in the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
+
+import msgspec
 
 from plait import secrets
 from plait.errors import InvalidValue, KeyTaken, RunHeld, RunOpen, TurnFailed
 from plait.event import VOCABULARY, Event
 from plait.event import kinds as k
 from plait.event.hidden import without_secrets
-from plait.ids import Digest
+from plait.ids import Digest, LogId, house_of, inbox_of
 from plait.inside import is_started_by
 from plait.journal.recorded_run import last_run
 from plait.journal.writer import direct_writer
@@ -39,27 +41,41 @@ from plait.runs.turn_queue import (
 from plait.runtime.attendants import Watch, note_heard_events
 from plait.runtime.end import outside
 from plait.runtime.executing import executing
-from plait.runtime.invoke import check_call
+from plait.runtime.invoke import EnteredCall, Invocation, check_call
 from plait.runtime.listeners import Listeners, OnEvent
 from plait.runtime.names import import_path
 from plait.session import Session
 from plait.session.acting import acting_in
 from plait.session.content import pack
-from plait.session.inbox import post
 from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft, Position, is_bound, store_at
 from plait.session.run_rows import find_run_row, run_of_branch
 from plait.session.session import session_at
 from plait.session.state import Known
 from plait.session.turn_rows import queued_turns, run_of_turn, turn_row, turn_with_key
-from plait.session.value import core_of, delivered_seq, open_run_of, reload, state_of
-from plait.store import Row, RunLock, Store
+from plait.session.value import (
+    core_of,
+    delivered_seq,
+    open_run_of,
+    reload,
+    state_of,
+    value_at_end,
+)
+from plait.store import Log, Row, RunLock, Store
 from plait.workflow import Workflow, original, target_of
 
 _FIRST_S, _FIRST_MAX_S = 0.002, 0.025  # between two looks of the first in the queue
 _NEXT_S, _NEXT_MAX_S = 0.02, 0.5  # of those behind it, for each place
 # A session takes no turns after these: a message and a close, or a move, never miss each other.
 _ENDS = frozenset({k.SessionClosed.__name__, k.SessionMoved.__name__})
+
+
+class Posted(NamedTuple):
+    """A turn that its client has posted, and what it has read and made ready for that."""
+
+    turn: Event
+    heads: Mapping[LogId, Log]  # of the session as it was then, of its inbox and of the house
+    call: Invocation  # that answers it, if nothing comes first
 
 
 class TurnClient(QueueClient):
@@ -72,7 +88,7 @@ class TurnClient(QueueClient):
         workflow: Workflow,
         watch: Watch,
         lock: RunLock | None = None,
-        posted: Event | None = None,  # None: it was posted before
+        posted: Posted | None = None,  # None: it was posted before
     ) -> None:
         super().__init__(session, workflow, watch, turn)
         self.turn = turn
@@ -83,7 +99,7 @@ class TurnClient(QueueClient):
         """Return the step that is due now; raises if the turn cannot go on."""
         # The session is read before the queue: a turn that is taken since then has moved the head,
         # and the append of a second start is refused.
-        if self._looks or self._posted is None:  # not just reloaded
+        if self._looks or self._posted is None:  # else the post has read it
             self.session = reload(self.session)
         self._looks += 1
         queue = queued_turns(self.store, self.session.id, LOOK_AHEAD)
@@ -107,8 +123,16 @@ class TurnClient(QueueClient):
 
     def event_of(self, row: Row) -> Event:
         if row["id"] == self.turn and self._posted is not None:
-            return self._posted
+            return self._posted.turn
         return super().event_of(row)
+
+    def call_of(self, step: TakeTurn, on_start: Callable[[EnteredCall], object]) -> Invocation:
+        posted = self._posted
+        if posted is None or self._looks > 1 or step.turn is not posted.turn:
+            return super().call_of(step, on_start)
+        return msgspec.structs.replace(
+            posted.call, turn=step.turn, heads=posted.heads, on_start=on_start
+        )
 
     def _wait(self, ahead: int | None) -> WaitFor:
         """Wait a little: the longer, the more turns are before this one.
@@ -182,7 +206,7 @@ class TurnClient(QueueClient):
         if isinstance(content, Workflow):
             step = "write the text first: session.turn(TEXT, workflow)"
             raise InvalidValue("content", "that is a workflow", step)
-        session = _check_turn(session, workflow, key)
+        session, heads = _check_turn(session, workflow, key)
         parts, blobs = _packed(content)
         store = store_at(session.store)
         key = secrets.hide_text(key)  # as it is stored
@@ -191,19 +215,22 @@ class TurnClient(QueueClient):
             return cls(session, known, workflow, watch)
         _check_allowed(session)
         check_arguments(session, workflow, (), {})
-        check_call(workflow.invocation(session, watch=watch))
+        call = workflow.invocation(session, watch=watch)
+        check_call(call)
         client, lock = _new_lock(store, session)
         try:
             path, target = import_path(type(workflow)), target_of(workflow) or None
             body = k.TurnPosted(parts, client, key, session.id, path, target)
             draft = Draft(body, _act_of_turn(session, actor))
-            (turn,) = post(
-                session.store,
-                session.id,
-                [draft],
-                blobs=blobs,
-                check=_check_before_post(session, key),
+            (turn,) = direct_writer().append_to_ends(
+                store,
+                [(inbox_of(session.id), [draft])],
+                [session.id],
+                blobs,
+                _check_before_post(session, key),
                 kinds=_ENDS,
+                logs=[session.id],
+                heads=heads,
             )
         except _KeyIsKnown as found:
             lock.release()
@@ -212,7 +239,7 @@ class TurnClient(QueueClient):
         except BaseException:
             lock.release()
             raise
-        return cls(session, turn.id, workflow, watch, lock, turn)
+        return cls(session, turn.id, workflow, watch, lock, Posted(turn, heads, call))
 
 
 def _is_last_run(session: Session, run: str) -> bool:
@@ -244,7 +271,7 @@ class _ToldEvents:
 
 def check_turn(session: Session, content: Any, workflow: Workflow) -> None:
     """Raise as the post of a turn would, and write nothing."""
-    session = _check_turn(session, workflow, "")
+    session, _ = _check_turn(session, workflow, "")
     _check_allowed(session)
     check_not_paused(core_of(session), "take turns")
     VOCABULARY.encode(k.TurnPosted(_packed(content)[0], ""))
@@ -260,9 +287,11 @@ def _packed(content: Any) -> tuple[k.Parts, dict[Digest, bytes]]:
     return parts, blobs
 
 
-def _check_turn(session: Session, workflow: Workflow, key: str) -> Session:
-    """Return the session as it is now; raises, before anything is written, if there can be no such
-    turn.
+def _check_turn(
+    session: Session, workflow: Workflow, key: str
+) -> tuple[Session, Mapping[LogId, Log]]:
+    """Return the session as it is now, and the ends of its log, its inbox and the house log that
+    were read for it; raises, before anything is written, if there can be no such turn.
     """
     if workflow is None:  # pyright: ignore[reportUnnecessaryComparison]  callers without types exist
         raise InvalidValue("workflow", "there is none", "pass the workflow that is to answer")
@@ -279,9 +308,12 @@ def _check_turn(session: Session, workflow: Workflow, key: str) -> Session:
             "call the workflow itself: workflow(session)",
         )
     _check_not_own_run(session)
-    session = reload(outside(session))
+    store = store_at(session.store)
+    heads = store.heads([session.id, inbox_of(session.id), house_of(store.id)])
+    log = heads.get(session.id) or store.log(session.id)  # which raises
+    session = value_at_end(outside(session), log)
     _check_not_started_by_run(session)
-    return session
+    return session, heads
 
 
 def _check_allowed(session: Session) -> None:
@@ -341,14 +373,17 @@ class _KeyIsKnown(Exception):
 
 def _check_before_post(session: Session, key: str) -> Callable[[Sequence[Event]], None]:
     """Return a check that raises if the session is closed or paused first, or another client posts
-    the same key first.
+    the same key first. The session was read right before.
     """
+    rounds = count()
 
     def check(events: Sequence[Event]) -> None:
         if key and (known := _turn_with_key(session, key)) is not None:
             raise _KeyIsKnown(known)
-        now = reload(session)
-        check_not_over(now)
+        now = session
+        if next(rounds):  # another writer was first
+            now = reload(session)
+            check_not_over(now)
         has_unheard_events = events[0].seq > delivered_seq(now) + 1
         if has_unheard_events or core_of(now).life.paused:
             check_not_paused(core_of(now), "take turns")

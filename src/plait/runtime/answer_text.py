@@ -26,11 +26,9 @@ class AnswerText:
         self._held, self._has_text = [], False
 
     def tell(self, delta: Delta) -> None:
-        if not isinstance(delta, SPOKEN):
-            self._listeners.tell(delta)
-            return
-        self._has_text = self._has_text or isinstance(delta, TextDelta)
-        if self._is_held:
+        if isinstance(delta, TextDelta):
+            self._has_text = True
+        if self._is_held and isinstance(delta, SPOKEN):
             self._held.append(delta)
         else:
             self._listeners.tell(delta)

@@ -25,7 +25,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Purpose
 from plait.event.vocabulary import VOCABULARY
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.journal.stops import Cancelled, Halted, Parked
 from plait.model.base import Delta
 from plait.runtime import loop
@@ -47,20 +47,14 @@ from plait.runtime.rule_names import warn_of_unmatched_rules
 from plait.runtime.run import Run, acting, running
 from plait.runtime.safe_points import deliver_all
 from plait.runtime.stack import Frame, How
-from plait.runtime.start import (
-    check_forward,
-    environment_facts,
-    forward_arguments,
-    source_revision,
-    start_run,
-)
+from plait.runtime.start import environment_facts, forward_arguments, source_revision, start_run
 from plait.session import Session
 from plait.session.moves import check_may
 from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft
 from plait.session.session import session_at
 from plait.session.value import core_of, position_of, state_digest_of
-from plait.store import shared_names
+from plait.store import Log, shared_names
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +84,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     resumed: Run | None = None  # the run whose outermost call this is, from its first value on
     on_start: Callable[[EnteredCall], object] | None = None  # called before `forward`
     turn: Event | None = None  # the TurnPosted that a run which is started answers
+    # the ends of the session's log, its inbox and the house log, if the caller has just read them
+    heads: Mapping[LogId, Log] | None = None
     # reads of its code count for the caller, which is handed more than a session
     is_read_by_caller: bool = False
     how: How = ""
@@ -281,17 +277,15 @@ def enter(call: Invocation) -> EnteredCall:
     run = run_of(session)
     is_outermost = run is None or run is call.resumed
     if run is None:
-        if call.args or call.kwargs:
-            check_forward(call.node, call.forward, call.args, call.kwargs)
         started = k.RunStarted(
             call.workflow,
-            forward_arguments(call.args, call.kwargs) if call.args or call.kwargs else None,
+            forward_arguments(call.node, call.forward, call.args, call.kwargs),
             source_revision(call.source) if call.source is not None else "",
             {**dict(environment_facts(call.workflow)), **call.environment},
             call.turn.id if call.turn is not None else None,
             getattr(call.node, "version", ""),
         )
-        run, session = start_run(session, started, call.watch, call.waiter, call.turn)
+        run, session = start_run(session, started, call.watch, call.waiter, call.turn, call.heads)
     try:
         return _begin_call(call, run, session, setup, is_outermost=is_outermost)
     except BaseException:

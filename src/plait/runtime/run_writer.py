@@ -103,10 +103,9 @@ class RunWriter:
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
-        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         journal = self._run.journal
-        return journal.post(address, log, drafts, blobs=blobs, check=check, run=run, kinds=kinds)
+        return journal.post(address, log, drafts, blobs=blobs, check=check, run=run)
 
     def post_to_house(
         self,

@@ -22,7 +22,7 @@ from plait.errors.spelling import CALL_NAMES
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.vocabulary import VOCABULARY
-from plait.ids import digest, house_of
+from plait.ids import LogId, digest, house_of, inbox_of
 from plait.journal.writer import direct_writer
 from plait.runtime.attendants import Watch, check_attendants
 from plait.runtime.drivers.blocking import Blocking, Waiter
@@ -33,7 +33,6 @@ from plait.runtime.run import Run
 from plait.runtime.safe_points import turn_delivery
 from plait.runtime.spend import run_budget
 from plait.session import Session
-from plait.session.inbox import inbox_end
 from plait.session.moves import check_arrived
 from plait.session.pauses import check_not_paused
 from plait.session.ports import Act, Draft, store_at
@@ -41,6 +40,7 @@ from plait.session.run_rows import run_of_branch
 from plait.session.turn_rows import run_of_turn
 from plait.session.typed import to_json
 from plait.session.value import advance, core_of, delivered_seq, open_run_of, position_of
+from plait.store import Log
 
 
 def start_run(
@@ -49,15 +49,16 @@ def start_run(
     watch: Watch,
     waiter: Waiter | None,
     turn: Event | None = None,
+    heads: Mapping[LogId, Log] | None = None,
 ) -> tuple[Run, Session]:
     """Start a run on a session; return it and the value that its outermost call has in hand.
 
     `turn`: the message in the inbox that it answers. The message and the start are one append, so
-    that a turn is taken once.
+    that a turn is taken once. `heads`: as a caller has read them that has just read the session.
     """
     spot = position_of(session)
-    store = store_at(spot.store)
-    heads = store.heads([spot.id, house_of(store.id)])
+    store, inbox = store_at(spot.store), inbox_of(spot.id)
+    heads = heads or store.heads([spot.id, inbox, house_of(store.id)])
     log = heads.get(spot.id) or store.log(spot.id)  # which raises
     check_arrived(store, [spot.id], heads)
     if (open_now := open_run_of(session) or run_of_branch(store, log)) is not None:
@@ -76,7 +77,9 @@ def start_run(
         run.lock = lock
         if (budget := run_budget(session, run)) is not None:
             run.budgets.set_root(budget)
-        run.started_at = inbox_end(store, spot.id)
+        run.started_at = max(
+            heads[inbox].tip if inbox in heads else 0, turn.seq if turn is not None else 0
+        )
         if turn is None and run.started_at:  # the client of a turn has looked
             check_not_paused(core_of(session), "run a workflow")
         draw_under(run)
@@ -190,8 +193,15 @@ def _misfit(forward: Callable[..., Any], count: int, names: tuple[str, ...]) -> 
     return ""
 
 
-def forward_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
-    """Return the arguments of `forward` besides the session, as far as JSON can carry them."""
+def forward_arguments(
+    node: object, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Json:
+    """Return the arguments of `forward` besides the session, as far as JSON can carry them; None if
+    there are none. Raises if it does not take them.
+    """
+    if not args and not kwargs:
+        return None
+    check_forward(node, forward, args, kwargs)
     try:
         plain = to_json({"args": list(args), "kwargs": dict(kwargs)})
         VOCABULARY.encode(k.ScratchSet("arguments", plain))

@@ -60,14 +60,11 @@ def post(
     blobs: Mapping[Digest, bytes] | None = None,
     check: Callable[[Sequence[Event]], object] | None = None,
     run: str | None = None,
-    kinds: frozenset[str] = frozenset(),
 ) -> list[Event]:
     """Append to the inbox of a log, beginning it if need be: durable on return, also while others
     write there. See `Writer.post`.
     """
-    return writer_of(run).post(
-        store_address, log, drafts, blobs=blobs, check=check, run=run, kinds=kinds
-    )
+    return writer_of(run).post(store_address, log, drafts, blobs=blobs, check=check, run=run)
 
 
 def inbox_events(store: Store, log: LogId, after: int = 0) -> list[Event]:
@@ -81,12 +78,6 @@ def inbox_events(store: Store, log: LogId, after: int = 0) -> list[Event]:
     except UnknownLog:
         return []
     return list(store.read(inbox, after + 1, tip)) if tip > after else []
-
-
-def inbox_end(store: Store, log: LogId) -> int:
-    """Return the seq of the last event of a log's inbox; 0 if there is none."""
-    end = store.heads([inbox_of(log)]).get(inbox_of(log))
-    return end.tip if end is not None else 0
 
 
 # ── asks that wait ───────────────────────────────────────────────────────────────────────────

@@ -10,22 +10,24 @@ from __future__ import annotations
 import msgspec
 
 from plait.errors import UnknownRows, WrongStatus
-from plait.event.kinds import Delivered
 from plait.ids import LogId, inbox_of
 from plait.session.core import Core
+from plait.session.fold import state_at
 from plait.session.life import Life
 from plait.session.ports import is_bound
 from plait.session.rows import SessionRows
+from plait.session.state import State
 from plait.store import Row, Store
 
 _ALL = 2**31
-_DELIVERED = frozenset({Delivered.__name__})
 _STEP = "take it up again: session.unpause(), or resume(session)"
 
 
 def life_now(core: Core) -> Life:
     """Return the life of a session as it is: its events, and then the word in its inbox."""
-    return life_with_word(core.store, core.position.id, core.life, _word_of(core))
+    if (word := _word_of(core)) is None:
+        return core.life
+    return life_with_word(core.store, core.position.id, core.life, word, core.state)
 
 
 def is_paused(core: Core) -> bool:
@@ -36,7 +38,7 @@ def is_paused(core: Core) -> bool:
 def has_unheard_word(core: Core) -> bool:
     """True if a pause, or the end of one, stands in the inbox of a session, and no run heard it."""
     row = _word_of(core)
-    return row is not None and not _is_heard(core.store, core.position.id, row)
+    return row is not None and not _is_heard(core.store, core.position.id, row, core.state)
 
 
 def check_not_paused(core: Core, verb: str) -> None:
@@ -57,9 +59,13 @@ def words_in_inboxes(store: Store) -> dict[str, Row]:
     return {str(row["inbox"]): row for row in rows}
 
 
-def life_with_word(store: Store, log: LogId, life: Life, word: Row | None) -> Life:
-    """Return a life with the last word in the inbox, if no run has heard it."""
-    if word is None or bool(word["paused"]) == life.paused or _is_heard(store, log, word):
+def life_with_word(
+    store: Store, log: LogId, life: Life, word: Row | None, near: State | None = None
+) -> Life:
+    """Return a life with the last word in the inbox, if no run has heard it. `near` is a state of
+    the log, if there is one at hand.
+    """
+    if word is None or bool(word["paused"]) == life.paused or _is_heard(store, log, word, near):
         return life
     return msgspec.structs.replace(life, paused=bool(word["paused"]))
 
@@ -72,10 +78,8 @@ def _word_of(core: Core) -> Row | None:
         return None
 
 
-def _is_heard(store: Store, log: LogId, word: Row) -> bool:
+def _is_heard(store: Store, log: LogId, word: Row, near: State | None) -> bool:
     """True if a run has passed a word by: earlier versions did not copy each one to the log."""
-    for event in store.read(log, store.log(log).place + 1, kinds=_DELIVERED, reverse=True):
-        body = event.body
-        if isinstance(body, Delivered) and body.inbox == word["inbox"]:
-            return body.upto >= int(str(word["seq"]))
-    return False
+    tip = store.log(log).tip
+    now = near if near is not None and near.place == tip else state_at(store, log, tip, near=near)
+    return now.delivered >= int(str(word["seq"]))

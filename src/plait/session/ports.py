@@ -174,15 +174,13 @@ class Writer(Protocol):
         blobs: Mapping[Digest, bytes] | None = None,
         check: Callable[[Sequence[Event]], object] | None = None,
         run: str | None = None,
-        kinds: frozenset[str] = frozenset(),
     ) -> list[Event]:
         """Append to the inbox of a log, which other writers may do at the same time, and return the
         events as they were written.
 
         `check` is called with the events as they would be written, and anew after each write of
         another that came first: the inbox then holds all that stands before them. If it raises,
-        nothing is written. It is called anew after an event of one of these `kinds` in any log,
-        too. `run` is the run that writes, if one does.
+        nothing is written. `run` is the run that writes, if one does.
         """
         ...
 

@@ -25,7 +25,7 @@ from plait.session.life import LIFE_KINDS, Life, is_busy_after, life_after
 from plait.session.ports import Position, writer_of
 from plait.session.state import Span, Spent, State, state_digest
 from plait.session.status import status_at
-from plait.store import Store
+from plait.store import Log, Store
 
 
 class SessionValue:
@@ -219,6 +219,14 @@ def reload(session: S) -> S:
     here = position_of(session)
     now = writer_of(here.run).latest(here)
     return session if now.head == here.head else next_value(session, now)
+
+
+def value_at_end(session: S, log: Log) -> S:
+    """Return the same session as it is at the end of its log, which was read just now."""
+    here = position_of(session)
+    if log.head == here.head:
+        return session
+    return next_value(session, Position(here.store, log.id, log.tip, log.head, here.run))
 
 
 def keep_snapshot_if_due(session: SessionValue, *, since: int) -> None:

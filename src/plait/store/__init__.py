@@ -24,7 +24,7 @@ from plait.store.base import (
     StoredRecord,
     Unchecked,
 )
-from plait.store.epochs import Fence, ReadMark
+from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import LineageSpan
 from plait.store.memory import MemoryStore
 from plait.store.postgres.address import (
@@ -68,6 +68,7 @@ __all__ = [
     "SqliteStore",
     "Store",
     "Table",
+    "TipsMark",
     "Unchecked",
     "Wanted",
     "ancestry",

@@ -16,7 +16,7 @@ import msgspec
 
 from plait.event import Event
 from plait.ids import Digest, LogId
-from plait.store.epochs import Fence, ReadMark
+from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import Lineage
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
@@ -151,7 +151,7 @@ class EventStore(Protocol):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
         """Append to several logs, or begin them, in one transaction: all of it or nothing. Returns
         the new heads, one for each part. A log may have several parts, each after the one before.
@@ -161,7 +161,8 @@ class EventStore(Protocol):
         order of the parts.
 
         Raises `StaleReading`, and writes nothing, if an event of the kinds of `reading` was
-        committed that its reader did not see (`ReadMark`), by the commit of the act at the latest.
+        committed that its reader did not see (`ReadMark`, `TipsMark`), by the commit of the act at
+        the latest.
         """
         ...
 

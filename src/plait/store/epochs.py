@@ -6,7 +6,7 @@ on, and is refused under another: a holder that was replaced writes nothing more
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from plait.errors import StaleEpoch
@@ -62,7 +62,17 @@ class ReadMark(NamedTuple):
     number: int
     kinds: frozenset[str]
     seen: frozenset[int] = frozenset()
-    logs: frozenset[LogId] | None = None  # None: events of any log bear on the write
+
+
+class TipsMark(NamedTuple):
+    """A condition of a write: of these kinds, no event stands in some logs after the tips that the
+    writer has read up to.
+
+    Events of one log are committed in the order of their seqs, so a tip needs no settled number.
+    """
+
+    kinds: frozenset[str]
+    tips: Mapping[LogId, int]  # 0: the log was not there
 
 
 def epochs_raised(events: Sequence[Event]) -> int:

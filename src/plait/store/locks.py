@@ -49,15 +49,15 @@ class _ProcessLocks:
         with self._guard:
             if (folder, run) in self._locked:
                 raise RunHeld(session, run, _this_process())
-            handle = self._handle(folder)
+            handle, offset = self._handle(folder), _offset(run)
             try:
-                _lock_byte(handle, fcntl.F_WRLCK, _offset(run))
+                _lock_byte(handle, fcntl.F_WRLCK, offset)
             except (BlockingIOError, PermissionError) as error:
                 raise RunHeld(session, run, _holder(handle, run)) from error
             except OSError as error:
                 raise StoreFailed(str(folder), f"the run cannot be locked: {error}") from error
             with suppress(OSError):  # this byte only tells the holder
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(run) + 1)
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset + 1)
             self._locked.add((folder, run))
 
     def release(self, folder: Path, run: str) -> None:
@@ -65,10 +65,10 @@ class _ProcessLocks:
             if (folder, run) not in self._locked:
                 return
             self._locked.discard((folder, run))
-            handle = self._handle(folder)
+            handle, offset = self._handle(folder), _offset(run)
             with suppress(OSError):
-                _lock_byte(handle, fcntl.F_UNLCK, _offset(run))
-                fcntl.lockf(handle, fcntl.LOCK_UN, 1, _offset(run) + 1)
+                _lock_byte(handle, fcntl.F_UNLCK, offset)
+                fcntl.lockf(handle, fcntl.LOCK_UN, 1, offset + 1)
 
     def is_taken(self, folder: Path, run: str) -> bool:
         """True if this process or another one has the run. Nothing is locked to find out."""

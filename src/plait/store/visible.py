@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from plait.event import Event
-from plait.ids import LogId
 from plait.store.base import Store
 from plait.store.epochs import ReadMark
 
@@ -31,12 +30,10 @@ def visible_count(store: Store) -> int:
     return store.event_count(NUMBER_MAX)
 
 
-def read_mark(
-    store: Store, kinds: frozenset[str], logs: frozenset[LogId] | None = None
-) -> ReadMark:
-    """Return the mark of a reader that begins to read now: of some logs, or of all."""
+def read_mark(store: Store, kinds: frozenset[str]) -> ReadMark:
+    """Return the mark of a reader that begins to read all logs now."""
     number = store.number
     if store.dense:  # all that is visible is settled
-        return ReadMark(number, kinds, logs=logs)
+        return ReadMark(number, kinds)
     seen = [each for each, _ in store.feed(number, kinds=kinds, reverse=True)]
-    return ReadMark(number, kinds, frozenset(seen), logs)
+    return ReadMark(number, kinds, frozenset(seen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 
 from plait.errors import (
     StoreClosed,
@@ -32,6 +33,10 @@ class MemoryLog:
         self.numbers.append(number)
         self.head, self.tip = event.id, event.seq
         self.epoch += event.kind in EPOCH_KINDS
+
+    def has_after(self, tip: int, kinds: Collection[str]) -> bool:
+        """True if an event of these kinds stands after a seq."""
+        return any([event.kind in kinds for event in self.events[max(tip - self.place, 0) :]])
 
 
 class MemoryBlob:

@@ -27,7 +27,7 @@ from plait.store.arguments import (
 from plait.store.base import HeadsQuestion, Log, LogAppend, StoredRecord
 from plait.store.blobs import checked_blobs
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent
-from plait.store.epochs import Fence, ReadMark, check_epoch, epochs_raised
+from plait.store.epochs import Fence, ReadMark, TipsMark, check_epoch, epochs_raised
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.memory.blobs import MemoryBlobs
 from plait.store.memory.core import MemoryLog
@@ -104,7 +104,7 @@ class MemoryEvents(MemoryBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         with self._open():
@@ -128,10 +128,15 @@ class MemoryEvents(MemoryBlobs):
                         self._logs[part.log] = logs[part.log]
         return [part.events[-1].id for part in parts]
 
-    def _check_reading(self, reading: ReadMark) -> None:
+    def _check_reading(self, reading: ReadMark | TipsMark) -> None:
+        if isinstance(reading, TipsMark):
+            for log, tip in reading.tips.items():
+                known = self._logs.get(log)
+                if known is not None and known.has_after(tip, reading.kinds):
+                    raise StaleReading(None, reading.kinds)
+            return
         for number, event in enumerate(self._feed[reading.number :], reading.number + 1):
-            is_news = event.kind in reading.kinds and number not in reading.seen
-            if is_news and (reading.logs is None or event.log in reading.logs):
+            if event.kind in reading.kinds and number not in reading.seen:
                 raise StaleReading(reading.number, reading.kinds)
 
     def _stands(self, part: LogAppend) -> bool:

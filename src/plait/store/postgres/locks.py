@@ -132,7 +132,7 @@ class RunLocks:
                 # On the connection of the heartbeat: the store may be closed. If the server is
                 # away, the lease ends by itself.
                 with suppress(PlaitError, psycopg.Error):
-                    self._standing_line().run(sql, name, self._holder)
+                    self._run_on_line(sql, name, self._holder)
             if self._connections.is_closed and not self._runs | self._wanted:
                 self._leave(self._holder)
 
@@ -225,6 +225,16 @@ class RunLocks:
         # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
         self._runs &= {run for (run,) in line.rows(self._sql(_RUNS), holder)}
         line.run(self._sql(_GONE))
+
+    def _run_on_line(self, sql: str, *values: object) -> None:
+        """Run a statement that may be repeated on the connection of the heartbeat."""
+        if self._line is not None:
+            try:
+                self._line.run(sql, *values)
+                return
+            except psycopg.Error:  # it broke: the next one stands
+                pass
+        self._standing_line().run(sql, *values)
 
     def _standing_line(self) -> ServerConnection:
         """Return the connection of the heartbeat, made anew if it broke."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import psycopg
 
@@ -27,14 +27,15 @@ from plait.event import Event
 from plait.ids import Digest, LogId, parse_log_id
 from plait.store.base import HeadsQuestion, LogAppend
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
-from plait.store.epochs import Fence, ReadMark, check_epoch
+from plait.store.epochs import Fence, ReadMark, TipsMark, check_epoch
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.postgres.blobs import PostgresBlobs
 from plait.store.postgres.connections import ServerConnection
 from plait.store.postgres.core import EVENTS_MAX, LogFacts
 from plait.store.postgres.heads import heads_in
 from plait.store.postgres.large import ERA_PASSED, EraPassed, large_of
-from plait.store.postgres.statements import LogFence, Places, Write, append_write, begin_write
+from plait.store.postgres.shares import LockedLog, LogShare, check_free, shares_of
+from plait.store.postgres.statements import LogFence, Write, append_write, begin_write
 from plait.store.postgres.wire import unpack_int8
 from plait.store.prepare import PackedBlob, Prepared, prepare
 from plait.store.records import COLUMNS, short_of, to_bytes, to_event
@@ -48,26 +49,10 @@ ORDER BY key FOR UPDATE"""
 _ALONE = "LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
 _AFTER = """
 SELECT 1 FROM {s}.event WHERE number > $1::int8 AND kind = ANY($2::int2[])
-    AND NOT number = ANY($3::int8[]) AND ($4::bytea[] IS NULL OR log IN (
-        SELECT key FROM {s}.log WHERE id = ANY($4::bytea[]))) LIMIT 1"""
-
-
-class _LockedLog(NamedTuple):
-    """A log as it stands, locked by this transaction."""
-
-    key: int
-    head: Digest
-    tip: int
-    epoch: int
-
-
-class _Share(NamedTuple):
-    """The part of an act that goes to one log: the events of all its parts there."""
-
-    log: LogId
-    events: Sequence[Event]
-    after: Digest | None  # None: they begin a root
-    places: Places  # of the events in the act
+    AND NOT number = ANY($3::int8[]) LIMIT 1"""
+_AFTER_TIPS = """
+SELECT 1 FROM unnest($1::bytea[], $2::int4[]) AS read (id, tip) JOIN {s}.log l ON l.id = read.id
+JOIN {s}.event e ON e.log = l.key AND e.seq > read.tip AND e.kind = ANY($3::int2[]) LIMIT 1"""
 
 
 class PostgresWriting(PostgresBlobs):
@@ -150,14 +135,14 @@ class PostgresWriting(PostgresBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         if len(parts) == 1 and reading is None:
             return [self._append_part(parts[0], blobs, fences)]
         _check_count(sum(len(part.events) for part in parts))
         self._check_merged([part.events for part in parts])
-        shares = _shares_of(parts)
+        shares = shares_of(parts)
         prepared = [
             self._prepare(share.events, None if number else blobs)
             for number, share in enumerate(shares)
@@ -333,23 +318,25 @@ class PostgresWriting(PostgresBlobs):
     def _act(
         self,
         db: ServerConnection,
-        shares: Sequence[_Share],
+        shares: Sequence[LogShare],
         prepared: Sequence[Prepared],
         lazy: Sequence[bool],
         fences: Sequence[Fence],
-        reading: ReadMark | None,
+        reading: ReadMark | TipsMark | None,
         era: int | None,
     ) -> list[int | None]:
         """Returns the keys of logs that began; None for the others."""
         with db.transaction():
-            read = () if reading is None else reading.logs
-            if read is None:
+            if isinstance(reading, ReadMark):
                 db.run_script(self._sql(_ALONE))
+            read = reading.tips if isinstance(reading, TipsMark) else ()
             logs = self._locked_logs(
-                db, [*[share.log for share in shares], *[f.log for f in fences], *(read or ())]
+                db, [*[share.log for share in shares], *[f.log for f in fences], *read]
             )
             stands = all(
-                share.log in logs and self._is_appended(db, logs[share.log].key, ready.last)
+                share.log in logs
+                and logs[share.log].tip >= ready.last.seq
+                and self._is_appended(db, logs[share.log].key, ready.last)
                 for share, ready in zip(shares, prepared, strict=True)
             )
             for fence in fences:
@@ -364,19 +351,21 @@ class PostgresWriting(PostgresBlobs):
             if stands:
                 self._sync(db)
                 return [None for _ in shares]
-            if reading is not None:
+            if isinstance(reading, ReadMark):
                 self._check_reading(db, reading)
+            elif reading is not None:
+                self._check_tips(db, reading, logs)
             for share in shares:
-                _check_free(share, logs.get(share.log))
+                check_free(share, logs.get(share.log))
             return self._write_shares(db, shares, prepared, lazy, logs, era)
 
     def _write_shares(
         self,
         db: ServerConnection,
-        shares: Sequence[_Share],
+        shares: Sequence[LogShare],
         prepared: Sequence[Prepared],
         lazy: Sequence[bool],
-        logs: Mapping[LogId, _LockedLog],
+        logs: Mapping[LogId, LockedLog],
         era: int | None,
     ) -> list[int | None]:
         begun: list[int | None] = []
@@ -403,30 +392,42 @@ class PostgresWriting(PostgresBlobs):
             key = self._write(db, write, ready)
             if key is None:  # the log began meanwhile, or the first event does not follow its tip
                 found = self._locked_logs(db, [share.log])[share.log]
-                _check_free(share, found)
+                check_free(share, found)
                 _check_head(share.log, found.head, ready, bytes.fromhex(found.head), found.tip)
             begun.append(key if share.after is None else None)
         return begun
 
     # ── what stands ──────────────────────────────────────────────────────────────────────────
 
-    def _locked_logs(self, db: ServerConnection, logs: Sequence[LogId]) -> dict[LogId, _LockedLog]:
+    def _locked_logs(self, db: ServerConnection, logs: Sequence[LogId]) -> dict[LogId, LockedLog]:
         names = {to_bytes(log): log for log in logs}
         rows = db.rows(self._sql(_LOCKED), list(names))
         return {
-            names[id]: _LockedLog(key, Digest(head.hex()), tip, epoch)
+            names[id]: LockedLog(key, Digest(head.hex()), tip, epoch)
             for id, key, head, tip, epoch in rows
         }
 
     def _check_reading(self, db: ServerConnection, reading: ReadMark) -> None:
-        """Raise if an event bears on the act that its writer has not seen. The logs that it has
-        read are locked, or no other act is on its way.
+        """Raise if an event bears on the act that its writer has not seen. No other act is on its
+        way.
         """
-        # by id: one of them may have begun while this act waited for its locks
-        logs = None if reading.logs is None else [to_bytes(log) for log in reading.logs]
-        asked = reading.number, self._codes_of(reading.kinds), list(reading.seen), logs
+        asked = reading.number, self._codes_of(reading.kinds), list(reading.seen)
         if db.get(self._sql(_AFTER), *asked) is not None:
             raise StaleReading(reading.number, reading.kinds)
+
+    def _check_tips(
+        self, db: ServerConnection, reading: TipsMark, logs: Mapping[LogId, LockedLog]
+    ) -> None:
+        """Do the same for a reading of some logs, which are locked: it asks nothing while they end
+        where its writer has read up to.
+        """
+        # A log that is not among them may have begun while this act waited for its locks.
+        if all(log in logs and logs[log].tip == tip for log, tip in reading.tips.items()):
+            return
+        names = [to_bytes(log) for log in reading.tips]
+        asked = names, [*reading.tips.values()], self._codes_of(reading.kinds)
+        if db.get(self._sql(_AFTER_TIPS), *asked) is not None:
+            raise StaleReading(None, reading.kinds)
 
     def _epoch_of(self, db: ServerConnection, fence: Fence) -> int:
         sql = self._sql("SELECT epoch FROM {s}.log WHERE id = $1::bytea")
@@ -470,30 +471,3 @@ def _check_head(log: LogId, after: Digest, prepared: Prepared, head: bytes, tip:
             f"event {prepared.last.seq} does not follow place {tip}",
             "seal it at the next place",
         )
-
-
-def _shares_of(parts: Sequence[LogAppend]) -> list[_Share]:
-    """Return what the parts of an act bring to each log: one statement writes it."""
-    events: dict[LogId, list[Event]] = {}
-    places: dict[LogId, list[int]] = {}
-    count = 0
-    for part in parts:
-        events.setdefault(part.log, []).extend(part.events)
-        places.setdefault(part.log, []).extend(range(count, count + len(part.events)))
-        count += len(part.events)
-    afters = {part.log: part.after for part in reversed(parts)}
-    return [
-        _Share(log, some, afters[log], at[0] if at[-1] - at[0] < len(at) else at)
-        for (log, some), at in zip(events.items(), places.values(), strict=True)
-    ]
-
-
-def _check_free(part: _Share, found: _LockedLog | None) -> None:
-    """Raise unless a log still ends, or is still missing, where the part of an act says."""
-    if part.after is None:
-        if found is not None:
-            raise LogExists(part.log)
-    elif found is None:
-        raise UnknownLog(part.log)
-    elif found.head != part.after:
-        raise StaleHead(part.log, part.after, found.head, found.tip)

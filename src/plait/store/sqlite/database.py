@@ -10,8 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -58,6 +57,19 @@ PRAGMAS: dict[str, int | str] = {
 }
 
 Values = Sequence[str | int | float | bytes | None]
+
+
+class ReadTransaction:
+    """A transaction that reads. It is entered once."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.run("BEGIN")
+
+    def __exit__(self, *_: object) -> None:
+        self._db.end_snapshot()
 
 
 class Database:
@@ -108,16 +120,14 @@ class Database:
         row = self._db.execute(sql, values).fetchone()
         return None if row is None else row[0]
 
-    @contextmanager
-    def snapshot(self) -> Generator[None]:
+    def snapshot(self) -> ReadTransaction:
         """Have all reads inside see the same state of the file."""
-        self.run("BEGIN")
-        try:
-            yield
-        finally:
-            # A commit: a rollback would undo tables of the connection's own that were made inside.
-            if self._db.in_transaction:
-                self.run("COMMIT")
+        return ReadTransaction(self)
+
+    def end_snapshot(self) -> None:
+        # A commit: a rollback would undo tables of the connection's own that were made inside.
+        if self._db.in_transaction:
+            self.run("COMMIT")
 
     def change_count(self) -> int:
         """Return how many rows the last statement changed."""

@@ -31,17 +31,18 @@ from plait.store.arguments import (
 )
 from plait.store.base import HeadsQuestion, Log, LogAppend, StoredRecord
 from plait.store.chain import check_chain, check_fork, check_parts, first_parent, is_async
-from plait.store.epochs import Fence, ReadMark
+from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.prepare import prepare
 from plait.store.records import COLUMNS, content_of, short_of, to_event, to_id
 from plait.store.sqlite.blobs import SqliteBlobs
 from plait.store.sqlite.columns import BY_ID, by_id, only_kinds
+from plait.store.sqlite.conditions import KeyedFence, KeyedPart, KeyedTip
 from plait.store.sqlite.core import KnownLog, check_types
 from plait.store.sqlite.database import (
     Database,
 )
-from plait.store.sqlite.transact import Fork, KeyedFence, KeyedPart
+from plait.store.sqlite.transact import Fork
 
 _PAGE = 512  # events fetched at a time
 _AT_PLACE = (
@@ -108,7 +109,7 @@ class SqliteEvents(SqliteBlobs):
         *,
         blobs: Mapping[Digest, bytes] | None = None,
         fences: Sequence[Fence] = (),
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
     ) -> list[Digest]:
         check_parts(parts)
         keyed: list[KeyedPart] = []
@@ -126,14 +127,21 @@ class SqliteEvents(SqliteBlobs):
                 known = self._find(part.log)
                 keyed.append(KeyedPart(part.log, known.key, part.after, prepared, known.lazy))
         held = [KeyedFence(fence, self._find(fence.log).key) for fence in fences]
+        tips = self._keyed_tips(reading) if isinstance(reading, TipsMark) else ()
         begun = self._connections.write(
-            lambda db: self._work.append_all(db, keyed, held, reading),
+            lambda db: self._work.append_all(db, keyed, held, reading, tips),
             not all(part.lazy for part in keyed),
         )
         for part, key in zip(keyed, begun, strict=True):
             if key is not None:
                 self._remember(part.log, KnownLog(key, extend_lineage((), 0, part.log), part.lazy))
         return [part.events[-1].id for part in parts]
+
+    def _keyed_tips(self, reading: TipsMark) -> Sequence[KeyedTip]:
+        """Return the tips of a reading, if all of its logs are there."""
+        if not all(reading.tips.values()):
+            return ()
+        return [KeyedTip(self._find(log).key, tip) for log, tip in reading.tips.items()]
 
     def log(self, log: LogId) -> Log:
         with self._reader() as db:

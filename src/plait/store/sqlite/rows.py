@@ -47,12 +47,10 @@ class SqliteRows(SqliteCore):
         limit: int = 100,
     ) -> list[Row]:
         check_limit(limit)
-        sql, values = scan(
-            projection, self._shape(projection, table), where or {}, order, descending, before
-        )
-        columns = self._shape(projection, table).columns
+        shape = self._shape(projection, table)
+        sql, values = scan(projection, shape, where or {}, order, descending, before)
         found = self._read_fresh(projection, lambda db: db.rows(sql, (*values, limit)))
-        return [dict(zip(columns, row, strict=True)) for row in found]
+        return [dict(zip(shape.columns, row, strict=True)) for row in found]
 
     def search(
         self,

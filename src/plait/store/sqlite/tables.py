@@ -201,23 +201,32 @@ def scan(
     order = order or order_of(table)
     check_columns(projection, table, (*where, order))
     check_where({**where, order: before})
-    conditions = [
-        f"{_quote_columns([column])} {_test_of(value)}" for column, value in where.items()
-    ]
+    tests = tuple([(column, _test_of(value)) for column, value in where.items()])
     values: list[Scalar] = [
         msgspec.json.encode(sorted(value)).decode() if isinstance(value, frozenset) else value
         for value in where.values()
         if value is not None
     ]
     if before is not None:
-        conditions.append(f"{_quote_columns([order])} {'<' if descending else '>'} ?")
+        tests = (*tests, (order, "< ?" if descending else "> ?"))
         values.append(before)
-    sql = (
-        f"SELECT {_quote_columns(table.columns)} FROM {table_name(projection, table.name)}"
-        f" WHERE {' AND '.join(conditions) or 'true'} ORDER BY {_quote_columns([order])}"
-        f" {'DESC' if descending else 'ASC'} LIMIT ?"
+    name, columns = table_name(projection, table.name), tuple(table.columns)
+    return _scan_sql(name, columns, tests, order, descending), values
+
+
+@lru_cache(256)
+def _scan_sql(
+    name: str,
+    columns: tuple[str, ...],
+    tests: tuple[tuple[str, str], ...],
+    order: str,
+    descending: bool,
+) -> str:
+    conditions = " AND ".join([f"{_quoted((column,))} {test}" for column, test in tests])
+    return (
+        f"SELECT {_quoted(columns)} FROM {name} WHERE {conditions or 'true'} ORDER BY"
+        f" {_quoted((order,))} {'DESC' if descending else 'ASC'} LIMIT ?"
     )
-    return sql, [*values]
 
 
 def _test_of(value: Wanted) -> str:

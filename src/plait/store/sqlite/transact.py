@@ -11,13 +11,8 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from plait.errors import (
-    InvalidValue,
     LogExists,
-    StaleHead,
-    StaleReading,
     StoreCorrupt,
-    UnknownBlob,
-    UnknownEvent,
     UnknownLog,
 )
 from plait.event import KINDS, Event
@@ -26,11 +21,24 @@ from plait.ids import Digest, LogId, Source
 from plait.store import packing
 from plait.store.arguments import check_own
 from plait.store.chain import check_fork, house_event
-from plait.store.epochs import Fence, ReadMark, check_epoch
+from plait.store.epochs import ReadMark, TipsMark, check_epoch
 from plait.store.prepare import PackedBlob, Prepared
 from plait.store.projection import Projection
 from plait.store.records import COLUMNS, short_of, to_bytes, to_event, to_id
 from plait.store.sqlite.columns import BY_ID, by_id, get_blob, only_kinds
+from plait.store.sqlite.conditions import (
+    KeyedFence,
+    KeyedPart,
+    KeyedTip,
+    check_free,
+    check_reading,
+    check_refs,
+    epoch_of,
+    event_at,
+    is_appended,
+    settle_refusal,
+    stored_key,
+)
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.tables import SqlRows, recreate
 
@@ -42,7 +50,7 @@ _ADVANCE = "UPDATE log SET head = ?, tip = ? WHERE key = ? AND head = ? AND tip 
 # of a log that rests on itself alone, as a run's root does
 _ADVANCE_HELD = f"{_ADVANCE} AND epoch = ?"
 _FENCED = " AND (SELECT epoch FROM log WHERE key = ?) = ?"
-_EPOCH = "SELECT epoch FROM log WHERE key = ?"
+_ENDING = " AND (SELECT tip FROM log WHERE key = ?) = ?"
 _RAISE = "UPDATE log SET epoch = epoch + ? WHERE key = ?"
 _MUCH = 1 << 20  # bytes of content that are worth making room for
 _EVENTS = 256  # that are folded before their rows are written
@@ -57,27 +65,10 @@ class Fork(NamedTuple):
     at: int  # the key of the log on its lineage that holds the fork point
 
 
-class KeyedPart(NamedTuple):
-    """A part of an act over several logs, and the key of its log."""
-
-    log: LogId
-    key: int | None  # None: it begins in this act
-    after: Digest  # empty: with this part
-    prepared: Prepared
-    lazy: bool
-
-
-class KeyedFence(NamedTuple):
-    """A fence, and the key of its log."""
-
-    fence: Fence
-    key: int
-
-
 @cache
-def _advance(fences: int) -> str:
-    """The compare-and-set of a log's head under so many fences, in one statement."""
-    return _ADVANCE + _FENCED * fences
+def _advance(fences: int, tips: int) -> str:
+    """The compare-and-set of a log's head under so many conditions, in one statement."""
+    return _ADVANCE + _FENCED * fences + _ENDING * tips
 
 
 class Transact:
@@ -146,16 +137,16 @@ class Transact:
         """Returns the new log's key; None if exactly this log stands already."""
         first, last = prepared.first, prepared.last
         for fence, key in fences:
-            check_epoch(fence, _epoch_of(db, fence, key))
+            check_epoch(fence, epoch_of(db, fence, key))
         key = db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(log))
         if key is not None:
-            if _is_appended(db, key, last):
+            if is_appended(db, key, last):
                 db.touch()  # it may have been committed without an fsync
                 return None
             raise LogExists(log)
         if fork is not None:
-            check_fork(first, fork.parent, _event_at(db, fork.at, first.seq - 1))
-        _check_refs(db, prepared)
+            check_fork(first, fork.parent, event_at(db, fork.at, first.seq - 1))
+        check_refs(db, prepared)
         db.run(
             "INSERT INTO log (id, parent, place, head, tip, lazy, epoch) VALUES (?, ?, ?, ?, ?,"
             " ?, ?)",
@@ -182,8 +173,22 @@ class Transact:
         prepared: Prepared,
         fences: Sequence[KeyedFence],
     ) -> Digest:
+        if not self._append_at(db, key, after, prepared, fences):
+            return settle_refusal(db, log, key, after, prepared, fences)
+        return prepared.last.id
+
+    def _append_at(
+        self,
+        db: Database,
+        key: int,
+        after: Digest,
+        prepared: Prepared,
+        fences: Sequence[KeyedFence],
+        tips: Sequence[KeyedTip] = (),
+    ) -> bool:
+        """Append to a log that ends there, while other logs have these epochs and these tips."""
         last = prepared.last
-        _check_refs(db, prepared)
+        check_refs(db, prepared)
         values = (
             bytes.fromhex(last.id),
             last.seq,
@@ -191,41 +196,45 @@ class Transact:
             bytes.fromhex(after),
             prepared.first.seq - 1,
         )
-        if not fences:
+        if not fences and not tips:
             db.run(_ADVANCE, values)
-        elif len(fences) == 1 and fences[0].key == key:
+        elif len(fences) == 1 and fences[0].key == key and not tips:
             db.run(_ADVANCE_HELD, (*values, fences[0].fence.epoch))
         else:
-            db.run(
-                _advance(len(fences)),
-                (*values, *[value for fence, at in fences for value in (at, fence.epoch)]),
-            )
+            epochs = [value for fence, at in fences for value in (at, fence.epoch)]
+            ends = [value for each in tips for value in each]
+            db.run(_advance(len(fences), len(tips)), (*values, *epochs, *ends))
         if db.change_count() != 1:
-            return _not_advanced(db, log, key, after, prepared, fences)
+            return False
         if prepared.raised:
             db.run(_RAISE, (prepared.raised, key))
         self._insert(db, key, prepared)
-        return last.id
+        return True
 
     def append_all(
         self,
         db: Database,
         parts: Sequence[KeyedPart],
         fences: Sequence[KeyedFence],
-        reading: ReadMark | None = None,
+        reading: ReadMark | TipsMark | None = None,
+        tips: Sequence[KeyedTip] = (),
     ) -> list[int | None]:
         """Returns the keys of logs that began; None for the others.
 
         All parts are looked at before the first is written: an act that is refused disturbs no
-        other in the same round.
+        other in the same round. `tips` are those of a reading: while they are the same, no event
+        was committed that bears on the act.
         """
-        first = parts[0]
-        if len(parts) == 1 and first.key is not None and reading is None:
-            self.append(db, first.log, first.key, first.after, first.prepared, fences)
+        log, at, after, prepared, _ = parts[0]
+        if len(parts) == 1 and at is not None and reading is None:
+            self.append(db, log, at, after, prepared, fences)
             return [None]
-        there = [_stored_key(db, part) for part in parts]
+        if len(parts) == 1 and at is not None and tips:
+            if self._append_at(db, at, after, prepared, fences, tips):
+                return [None]
+        there = [stored_key(db, part) for part in parts]
         stand = [
-            key is not None and _is_appended(db, key, part.prepared.last)
+            key is not None and is_appended(db, key, part.prepared.last)
             for key, part in zip(there, parts, strict=True)
         ]
         for fence, at in fences:
@@ -234,16 +243,16 @@ class Transact:
                 for key, part in zip(there, parts, strict=True)
                 if key == at and all(stand)
             ]
-            check_epoch(fence, _epoch_of(db, fence, at), sum(raised))
+            check_epoch(fence, epoch_of(db, fence, at), sum(raised))
         if all(stand):
             db.touch()  # it may have been committed without an fsync
             return [None for _ in parts]
         if reading is not None:
-            self._check_reading(db, reading)
+            check_reading(db, reading, self.codes)
         keys: dict[LogId, int | None] = {}  # of the logs that were looked at or have begun
         for key, part in zip(there, parts, strict=True):
             if part.log not in keys:
-                _check_free(db, key, part)
+                check_free(db, key, part)
                 keys[part.log] = key
         begun: list[int | None] = []
         for log, _, after, prepared, lazy in parts:
@@ -255,17 +264,6 @@ class Transact:
                 self.append(db, log, key, after, prepared, ())
                 begun.append(None)
         return begun
-
-    def _check_reading(self, db: Database, reading: ReadMark) -> None:
-        # by the writer's connection: it knows the events of earlier acts in the same round
-        only, codes = only_kinds(reading.kinds, self.codes)
-        sql = (
-            "SELECT number, (SELECT id FROM log WHERE key = event.log) FROM event WHERE number > ?"
-            f" {only}"
-        )
-        for number, log in db.rows(sql, (reading.number, *codes)):
-            if number not in reading.seen and (reading.logs is None or to_id(log) in reading.logs):
-                raise StaleReading(reading.number, reading.kinds)
 
     def _insert(self, db: Database, key: int, prepared: Prepared) -> None:
         self._look_around(db)
@@ -403,84 +401,6 @@ def _make_house(db: Database, first: Event) -> None:
         " 1, ?, ?, ?, ?, ?, ?)",
         (code, short_of(first.id), packed[0], first.salt, *packed[1:]),
     )
-
-
-def _not_advanced(
-    db: Database,
-    log: LogId,
-    key: int,
-    after: Digest,
-    prepared: Prepared,
-    fences: Sequence[KeyedFence],
-) -> Digest:
-    last = prepared.last
-    stands = _is_appended(db, key, last)
-    for fence, at in fences:
-        check_epoch(fence, _epoch_of(db, fence, at), prepared.raised if stands and at == key else 0)
-    if stands:
-        db.touch()  # it may have been committed without an fsync
-        return last.id
-    row = db.row("SELECT head, tip FROM log WHERE key = ?", (key,))
-    if row is None:
-        raise UnknownLog(log)  # removed by another process
-    head, tip = row
-    if head.hex() == after:
-        raise InvalidValue(
-            "seq", f"event {last.seq} does not follow place {tip}", "seal it at the next place"
-        )
-    raise StaleHead(log, after, head.hex(), tip)
-
-
-def _stored_key(db: Database, part: KeyedPart) -> int | None:
-    """Return the key of a part's log; None if no such log is there."""
-    if part.key is not None:
-        return part.key
-    return db.get(f"SELECT key FROM log l WHERE {BY_ID}", by_id(part.log))
-
-
-def _check_free(db: Database, key: int | None, part: KeyedPart) -> None:
-    """Raise unless a log still ends, or is still missing, where the part of an act says."""
-    if part.key is None:
-        if key is not None:
-            raise LogExists(part.log)
-        return
-    row = db.row("SELECT head, tip FROM log WHERE key = ?", (part.key,))
-    if row is None:
-        raise UnknownLog(part.log)  # removed by another process
-    if row[0].hex() != part.after:
-        raise StaleHead(part.log, part.after, row[0].hex(), row[1])
-
-
-def _epoch_of(db: Database, fence: Fence, key: int) -> int:
-    found = db.get(_EPOCH, (key,))
-    if found is None:
-        raise UnknownLog(fence.log)  # removed by another process
-    return found
-
-
-def _is_appended(db: Database, key: int, event: Event) -> bool:
-    """True if exactly this event stands: it was appended, and its acknowledgement was lost."""
-    there = _event_at(db, key, event.seq)
-    return there is not None and there.id == event.id
-
-
-def _event_at(db: Database, key: int, seq: int) -> Event | None:
-    row = db.row(f"SELECT {COLUMNS} FROM event WHERE log = ? AND seq = ?", (key, seq))
-    return None if row is None else to_event(row, partial(get_blob, db))
-
-
-def _check_refs(db: Database, prepared: Prepared) -> None:
-    """Raise unless the merged branches and blobs that the events point to are there."""
-    for event in prepared.events:
-        for parent in event.event.header.parents[1:]:
-            rows = db.rows(f"SELECT {COLUMNS} FROM event WHERE short = ?", (short_of(parent),))
-            if not any(to_event(row, partial(get_blob, db)).id == parent for row in rows):
-                raise UnknownEvent(parent)
-        for ref in event.refs:
-            if ref not in prepared.blobs and not db.get(
-                "SELECT 1 FROM blob WHERE digest = ?", (bytes.fromhex(ref),)
-            ):
-                raise UnknownBlob(ref)
 
 
 def _refer(db: Database, number: int, ref: Digest) -> None:

@@ -14,7 +14,7 @@ from plait.errors import (
 from plait.event import Event
 from plait.event.kinds import FactRecorded, File, MessageSaid, RunStarted, ScratchSet
 from plait.ids import LogId, house_of, inbox_of
-from plait.store import Fence, LogAppend, ReadMark, Store, read_mark
+from plait.store import Fence, LogAppend, ReadMark, Store, TipsMark, read_mark
 from plait.store.blobs import digest_of
 from plait.testing.projections import Tally
 from plait.testing.store.durable import DurablePart
@@ -210,12 +210,54 @@ class ActContract(DurablePart):
         store = opened()
         one, two, three = begin(store), begin(store), begin(store)
         facts = frozenset({FactRecorded.__name__})
-        mark = read_mark(store, facts, frozenset({one, two, inbox_of(one)}))
+        tips = {one: store.log(one).tip, two: store.log(two).tip}
+        mark = TipsMark(facts, {**tips, inbox_of(one): 0})
         extend(store, three, FactRecorded("elsewhere", 1, "fact"))
-        store.append_all([next_part(store, one, "a")], reading=mark)
+        extend(store, two, message("of another kind"))
+        parts = [next_part(store, one, "a")]
+        store.append_all(parts, reading=mark)
         extend(store, two, FactRecorded("here", 1, "fact"))
+        assert store.append_all(parts, reading=mark), "it stands"
         with check_refused(StaleReading, store):
             store.append_all([next_part(store, one, "b")], reading=mark)
+
+    def test_a_reading_of_logs_that_are_all_there(self, opened: Opened) -> None:
+        """One that finds the same tips is the common one, and may be asked in another way."""
+        store = opened()
+        one, two = begin(store), begin(store)
+        facts = frozenset({FactRecorded.__name__})
+
+        def mark_now() -> TipsMark:
+            return TipsMark(facts, {log: store.log(log).tip for log in (one, two)})
+
+        mark, parts = mark_now(), [next_part(store, one, "a")]
+        store.append_all(parts, reading=mark)
+        assert store.append_all(parts, reading=mark), "it stands"
+        late = [next_part(store, one, "b")]
+        extend(store, one, message("first"))
+        with check_refused(StaleHead, store):
+            store.append_all(late, reading=mark)
+        mark = mark_now()
+        extend(store, two, message("of another kind"))
+        store.append_all([next_part(store, one, "c")], reading=mark)
+        start = next_part(store, one, "d")
+        extend(store, two, FactRecorded("here", 1, "fact"))
+        with check_refused(StaleReading, store):
+            store.append_all([start], reading=mark)
+        with check_refused(StaleEpoch, store):
+            store.append_all([start], reading=mark_now(), fences=[Fence(two, 7)])
+        store.append_all([start], reading=mark_now(), fences=[Fence(two, 0)])
+        assert verify(store) == []
+
+    def test_a_reading_of_a_log_that_began_meanwhile(self, opened: Opened) -> None:
+        store = opened()
+        one = begin(store)
+        facts, inbox = frozenset({FactRecorded.__name__}), inbox_of(one)
+        mark = TipsMark(facts, {inbox: 0})
+        fact = seal_events([FactRecorded("k", 1, "fact")], inbox)
+        store.append_all([LogAppend(inbox, fact, None)])
+        with check_refused(StaleReading, store):
+            store.append_all([next_part(store, one, "a")], reading=mark)
 
     def test_of_two_acts_that_read_each_other_one_is_refused(self, opened: Opened) -> None:
         """Each act writes the kind that the other one must not find."""
@@ -224,13 +266,13 @@ class ActContract(DurablePart):
         for _ in range(10):
             log = begin(store)
             inbox, done = inbox_of(log), list[str]()
-            logs = frozenset({log, inbox})
-            marks = read_mark(store, facts, logs), read_mark(store, notes, logs)
             now = store.log(log)
+            tips = {log: now.tip, inbox: 0}
+            marks = TipsMark(facts, tips), TipsMark(notes, tips)
             fact = seal_events([FactRecorded("k", 1, "fact")], log, now.tip + 1, (now.head,))
             note = seal_events([ScratchSet("k", 1)], inbox)
 
-            def act(part: LogAppend, mark: ReadMark, done: list[str] = done) -> None:
+            def act(part: LogAppend, mark: TipsMark, done: list[str] = done) -> None:
                 try:
                     store.append_all([part], reading=mark)
                     done.append(part.log)

@@ -1,0 +1,57 @@
+"""An act over several logs, as what it brings to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from plait.errors import LogExists, StaleHead, UnknownLog
+from plait.event import Event
+from plait.ids import Digest, LogId
+from plait.store.base import LogAppend
+from plait.store.postgres.statements import Places
+
+
+class LockedLog(NamedTuple):
+    """A log as it stands, locked by this transaction."""
+
+    key: int
+    head: Digest
+    tip: int
+    epoch: int
+
+
+class LogShare(NamedTuple):
+    """The part of an act that goes to one log: the events of all its parts there."""
+
+    log: LogId
+    events: Sequence[Event]
+    after: Digest | None  # None: they begin a root
+    places: Places  # of the events in the act
+
+
+def shares_of(parts: Sequence[LogAppend]) -> list[LogShare]:
+    """Return what the parts of an act bring to each log: one statement writes it."""
+    events: dict[LogId, list[Event]] = {}
+    places: dict[LogId, list[int]] = {}
+    count = 0
+    for part in parts:
+        events.setdefault(part.log, []).extend(part.events)
+        places.setdefault(part.log, []).extend(range(count, count + len(part.events)))
+        count += len(part.events)
+    afters = {part.log: part.after for part in reversed(parts)}
+    return [
+        LogShare(log, some, afters[log], at[0] if at[-1] - at[0] < len(at) else at)
+        for (log, some), at in zip(events.items(), places.values(), strict=True)
+    ]
+
+
+def check_free(part: LogShare, found: LockedLog | None) -> None:
+    """Raise unless a log still ends, or is still missing, where the part of an act says."""
+    if part.after is None:
+        if found is not None:
+            raise LogExists(part.log)
+    elif found is None:
+        raise UnknownLog(part.log)
+    elif found.head != part.after:
+        raise StaleHead(part.log, part.after, found.head, found.tip)
