@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres cover test-all test-outside check bench bench-peers torture scoreboard clean hooks
+.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -20,6 +20,13 @@ test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the do
 
 test-postgres: .venv/ready   ## the laws and the tests of sessions, runs, memories and commands, on PostgreSQL
 	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cli
+
+HEART = tests/laws tests/session $(patsubst %,tests/runtime/test_%.py,approvals_meanwhile attacks_runs budgets_of_branches \
+  crowd interrupts left_turns memory_runs open_runs pauses people resolving sessions_with_files shared_budgets \
+  turns turns_of_children unwritten waiting what_waits workers)
+
+test-postgres-heart: .venv/ready  ## of these what a store can break: the laws, sessions, and runs that end, wait and meet
+	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" $(HEART)
 
 cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall
 	COVER=1 $(PYTEST) -m "not slow" --cov --cov-report=

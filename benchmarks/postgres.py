@@ -4,19 +4,22 @@ CPU is that of the client *and* of the server process behind its connection. The
 the tests' own wheel; `--folder` puts its data on a disk, else it is in memory, where an fsync costs
 nothing.
 
-    python benchmarks/postgres.py [--quick] [--folder DIR] [--date YYYY-MM-DD]
+    python benchmarks/postgres.py [--quick] [--folder DIR] [--peers PYTHON] [--date YYYY-MM-DD]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import multiprocessing
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -36,13 +39,20 @@ from plait.store.postgres.migrate import migrate
 RESULTS = Path(__file__).parent / "results"
 SOURCE = Live()
 _RANDOM = Random(7)
+BARE_INSERT = "INSERT INTO bare (log, seq, header, body) VALUES (%s, %s, %s, %s)"
 
 
 class Bench:
     """A server, and the amount of work."""
 
-    def __init__(self, server: PostgresServer, quick: bool) -> None:
-        self.server, self.quick = server, quick
+    def __init__(self, server: PostgresServer, quick: bool, peers: Path | None) -> None:
+        self.server, self.quick, self.peers = server, quick, peers
+
+    def all_server_cpu_s(self) -> float:
+        """The CPU time of all processes of the server that are there."""
+        parent = self.server.process
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return sum(server_cpu_s(int(child)) for child in children)
 
     def rounds(self, many: int) -> int:
         return max(20, many // 10) if self.quick else many
@@ -138,10 +148,7 @@ def append_1kb(bench: Bench) -> list[Row]:
     header, body = writer.events[0].raw, writer.events[0].content
 
     def insert() -> None:
-        connection.execute(
-            "INSERT INTO bare (log, seq, header, body) VALUES (%s, %s, %s, %s)",
-            (1, 1, header, body),
-        )
+        connection.execute(BARE_INSERT, (1, 1, header, body))
 
     found = beside_bare(
         bench, store, bench.rounds(1000), writer.append, insert, connection, writer.prepare
@@ -199,66 +206,66 @@ class Steps(Workflow):
 
 
 def rate(bench: Bench) -> list[Row]:
-    """Writers at once, each with a log and a connection of its own, beside bare inserts."""
+    """Writers at once, each a process with a log and a connection of its own, beside bare inserts.
+
+    A rate is a matter of wall time: on a busy machine it is that of the machine. Both take turns.
+    """
     rows: list[Row] = []
     for writers, target in ((8, "≥ 0.8"), (32, "≥ 0.7")):
-        os.environ["PLAIT_STORE_CONNECTIONS"] = str(writers)
-        store = bench.store(f"rate{writers}")
-        connections = [bench.bare() for _ in range(writers)]
-        own = [Writer(store) for _ in range(writers)]
-        payload = own[0].events[0].raw, own[0].events[0].content
-        seconds = 0.5 if bench.quick else 2.0
-        ours, bare = 0.0, 0.0
-
-        def append(writer: Writer) -> None:
-            writer.prepare()
-            writer.append()
-
-        def insert(
-            connection: psycopg.Connection[tuple[object, ...]],
-            payload: tuple[bytes, bytes] = payload,
-        ) -> None:
-            seal_like = _RANDOM.randbytes(384).hex()  # the same work beside the statement
-            assert seal_like
-            connection.execute(
-                "INSERT INTO bare (log, seq, header, body) VALUES (%s, %s, %s, %s)",
-                (1, 1, *payload),
-            )
-
-        for _ in range(3):  # in turn, so that a slow machine slows both
-            ours += per_second([lambda w=w: append(w) for w in own], seconds)
-            bare += per_second([lambda c=c: insert(c) for c in connections], seconds)
+        bench.store(f"rate{writers}")
+        bench.bare().close()
+        seconds, rounds = (0.5, 2) if bench.quick else (3.0, 3)
+        context = multiprocessing.get_context("fork")
+        barrier, counts = context.Barrier(writers), context.SimpleQueue()
+        addresses = bench.server.address_for(schema=f"rate{writers}"), bench.server.address_for()
+        given = addresses, seconds, rounds, barrier, counts
+        crowd = [context.Process(target=write_in_turns, args=given) for _ in range(writers)]
+        for process in crowd:
+            process.start()
+        found = [counts.get() for _ in crowd]
+        for process in crowd:
+            process.join()
+        ours, bare = (sum(each[part] for each in found) / seconds / rounds for part in (0, 1))
         rows.append(
             Row(
-                f"appends per second, {writers} threads of one process",
-                f"{ours / 3:.0f}",
-                f"{bare / 3:.0f}",
+                f"appends per second, {writers} processes, wall time",
+                f"{ours:.0f}",
+                f"{bare:.0f}",
                 f"{ours / bare:.2f}",
                 target,
             )
         )
-        store.close()
-        for connection in connections:
-            connection.close()
-    os.environ.pop("PLAIT_STORE_CONNECTIONS", None)
     return rows
 
 
-def per_second(acts: Sequence[Callable[[], object]], seconds: float) -> float:
-    counts = [0] * len(acts)
-    until = time.perf_counter() + seconds
+def write_in_turns(
+    addresses: tuple[str, str], seconds: float, rounds: int, barrier: Any, counts: Any
+) -> None:
+    """Append for a while, insert for a while, and so on, at the same time as all others."""
+    store, connection = open_store(addresses[0]), psycopg.connect(addresses[1], autocommit=True)
+    writer = Writer(store)
+    payload = writer.events[0].raw, writer.events[0].content
+    found = [0, 0]
 
-    def work(number: int) -> None:
-        while time.perf_counter() < until:
-            acts[number]()
-            counts[number] += 1
+    def append() -> None:
+        writer.append()
+        writer.prepare()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(acts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / seconds
+    def insert() -> None:
+        connection.execute(BARE_INSERT, (1, 1, *payload))
+        writer.prepare()  # the same work beside the statement
+
+    for _ in range(30):  # prepared, and planned
+        append()
+        insert()
+    for _ in range(rounds):
+        for kind, act in enumerate((append, insert)):
+            barrier.wait()
+            until = time.perf_counter() + seconds
+            while time.perf_counter() < until:
+                act()
+                found[kind] += 1
+    counts.put(found)
 
 
 def rows_and_folds(bench: Bench) -> list[Row]:
@@ -305,26 +312,35 @@ def rows_and_folds(bench: Bench) -> list[Row]:
 
 
 def resumes(bench: Bench) -> list[Row]:
-    """A run of 1,000 effects that waits, resumed: on PostgreSQL and on SQLite."""
-    steps = 100 if bench.quick else 1000
+    """A run of 1,000 effects that failed, resumed: on PostgreSQL and on SQLite, in turn."""
+    steps, rounds = (100, 2) if bench.quick else (1000, 7)
     bench.store("resumes")
-    with counted(bench.server.address_for(schema="resumes")) as counts:
-        store, folder = open_store(counts.address), open_store("memory:resumes")
-        spent: dict[str, float] = {}
-        statements = 0
-        for name, where in (("postgres", store), ("memory", folder)):
-            session = _failed_run(where, steps)
-            begun = time.thread_time()
-            counts.reset()
-            resume(session, Failing(steps, fails=False))
-            spent[name] = time.thread_time() - begun
-            statements = counts.statements if name == "postgres" else statements
+    address = bench.server.address_for(schema="resumes")
+    with counted(address) as counts, tempfile.TemporaryDirectory() as folder:
+        stores = {"proxy": open_store(counts.address), "sqlite": open_store(folder)}
+        stores["postgres"] = open_store(address)
+        spent: dict[str, list[float]] = {name: [] for name in stores}
+        statements: list[int] = []
+        for _ in range(rounds + 1):
+            for name, where in stores.items():
+                session = _failed_run(where, steps)
+                where.rows("session", "session", limit=1)
+                server = server_cpu_s(backend_of(where)) if name != "sqlite" else 0.0
+                counts.reset()
+                begun = time.thread_time()
+                resume(session, Failing(steps, fails=False))
+                cpu = time.thread_time() - begun
+                cpu += server_cpu_s(backend_of(where)) - server if name != "sqlite" else 0.0
+                spent[name].append(cpu)
+                if name == "proxy":
+                    statements.append(counts.statements)
+    ours, sqlite = (percentile(spent[name][1:], 50) for name in ("postgres", "sqlite"))
     return [
         Row(
-            f"resume of {steps} effects: CPU of the client, over the store in memory; statements",
-            f"{spent['postgres'] * 1e3:.0f} ms; {statements}",
-            f"{spent['memory'] * 1e3:.0f} ms",
-            f"{spent['postgres'] / spent['memory']:.2f}",
+            f"resume of {steps} effects: CPU of client and server, over SQLite; statements",
+            f"{ours * 1e3:.0f} ms; {percentile(statements[1:], 50):.0f}",
+            f"{sqlite * 1e3:.0f} ms",
+            f"{ours / sqlite:.2f}",
             "≤ 1.3; ≤ 10",
         )
     ]
@@ -353,19 +369,35 @@ def _failed_run(store: Store, steps: int) -> Session:
 
 
 def growth(bench: Bench) -> list[Row]:
-    store = bench.store("growth")
-    writer = Writer(store)
-    few = _append_cpu(bench, store, writer)
-    size = 2_000 if bench.quick else 100_000
-    while writer.seq < size:
-        bodies = [MessageSaid("user", (Text(f"message {number}"),)) for number in range(1000)]
-        events = seal(bodies, writer.log, writer.seq + 1, (writer.head,))
-        writer.head = store.append(writer.log, events, after=writer.head)
-        writer.seq += 1000
-    many = _append_cpu(bench, store, writer)
+    """An append to one of 10 logs with an event each, and to one of many logs with 10 each.
+
+    The large store is filled by the server itself. Autovacuum is on, as it is by default. Both
+    stores take turns, and have a connection each.
+    """
+    logs = 1_000 if bench.quick else 100_000
+    small = Crowd(bench.store("growth_small"), bench, "growth_small", 10, 1)
+    large = Crowd(bench.store("growth_large"), bench, "growth_large", logs, 10)
+    rounds = bench.rounds(2000)
+    for crowd in (small, large):
+        for _ in range(50):
+            crowd.prepare()
+            crowd.append()
+    begun = [server_cpu_s(backend_of(crowd.store)) for crowd in (small, large)]
+    spent: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for number, crowd in enumerate((small, large)):
+            crowd.prepare()
+            started = time.thread_time()
+            crowd.append()
+            spent[number].append(time.thread_time() - started)
+    few, many = (
+        percentile(spent[number], 50)
+        + (server_cpu_s(backend_of(crowd.store)) - begun[number]) / rounds
+        for number, crowd in enumerate((small, large))
+    )
     return [
         Row(
-            f"growth of an append from 10 to {size:,} events, CPU",
+            f"growth of an append from 10 to {logs * 10:,} events, {logs:,} logs, CPU",
             f"{many * 1e6:.0f} µs",
             f"{few * 1e6:.0f} µs",
             f"{many / few:.2f}",
@@ -374,18 +406,121 @@ def growth(bench: Bench) -> list[Row]:
     ]
 
 
-def _append_cpu(bench: Bench, store: Store, writer: Writer) -> float:
-    for _ in range(20):
-        writer.prepare()
-        writer.append()
-    rounds, server = bench.rounds(400), server_cpu_s(backend_of(store))
-    spent: list[float] = []
-    for _ in range(rounds):
-        writer.prepare()
-        begun = time.thread_time()
-        writer.append()
-        spent.append(time.thread_time() - begun)
-    return percentile(spent, 50) + (server_cpu_s(backend_of(store)) - server) / rounds
+class Crowd:
+    """Appends of 1 KB to many logs, each time to another one."""
+
+    def __init__(self, store: Store, bench: Bench, schema: str, logs: int, events: int) -> None:
+        self.store, self._random = store, Random(logs)
+        model = Writer(store).events[0]
+        # more than a place apart: the key of a log is the number of its first event
+        with bench.server.connect() as db:
+            db.execute(
+                f"INSERT INTO {schema}.log (key, id, place, head, tip, epoch, lazy)"
+                " SELECT n * 100, set_byte(set_byte(id, 6, 128), 8, 128), 0,"
+                f" sha256(n::text::bytea), {events}, 0, false FROM generate_series(1, {logs}) AS n,"
+                " LATERAL (SELECT uuid_send(gen_random_uuid()) AS id WHERE n > 0) AS made".encode()
+            )
+            db.execute(
+                f"INSERT INTO {schema}.event (number, log, seq, kind, codec, short, salt, header,"
+                " body) SELECT n * 100 + at - 1, n * 100, at, e.kind, e.codec,"
+                " hashint8extended(n * 100 + at, 7), e.salt, e.header, e.body"
+                f" FROM generate_series(1, {logs}) AS n, generate_series(1, {events}) AS at,"
+                f" (SELECT * FROM {schema}.event WHERE seq = 1 ORDER BY number DESC LIMIT 1) AS e"
+                "".encode()
+            )
+        assert model
+        self.logs = [log for _, log in store.logs(limit=logs + 1)][1:]
+        self._random.shuffle(self.logs)
+        self._at = 0
+
+    def prepare(self) -> None:
+        """Take the next log, and seal an event for it. The store knows where the log is kept."""
+        self.log = self.logs[self._at % len(self.logs)].id
+        self._at += 1
+        self.store.lineage(self.log)
+        now = self.store.log(self.log)
+        body = MessageSaid("user", (Text(_RANDOM.randbytes(384).hex()),))
+        self.events, self.head = seal([body], self.log, now.tip + 1, (now.head,)), now.head
+
+    def append(self) -> None:
+        self.store.append(self.log, self.events, after=self.head)
+
+
+def idle(bench: Bench) -> list[Row]:
+    """A process that has had runs, and then does nothing."""
+    bench.store("idle").close()
+    seconds = 31 if bench.quick else 121
+    with counted(bench.server.address_for(schema="idle")) as counts:
+        store = open_store(counts.address)
+        threads = [threading.Thread(target=run_steps, args=(store,)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        time.sleep(32 if not bench.quick else 0)  # connections that were needed are closed
+        counts.reset()
+        time.sleep(seconds)
+        with bench.server.connect() as db:
+            row = db.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'plait'"
+                " AND query LIKE '%idle%'"
+            ).fetchone()
+        found = f"{counts.statements * 60 / seconds:.0f} / {row[0] if row else 0}"
+        store.close()
+    return [Row("idle store: statements per minute / connections", found, target="≤ 6 / ≤ 2")]
+
+
+def run_steps(store: Store, count: int = 3) -> None:
+    Steps(count)(Session("hi", store=store))
+
+
+def steps_beside_peers(bench: Bench) -> list[Row]:
+    """A durable step beside one of a peer, each in a database of its own; in turn."""
+    if bench.peers is None:
+        return []
+    store, count = bench.store("peers"), 50 if bench.quick else 200
+    crowd = {"DBOS": "dbos", "OpenRath's commit_checkpoint": "openrath"}
+    targets = {"DBOS": "≥ 3.5", "OpenRath's commit_checkpoint": "≥ 2"}
+    guests = {name: _start_guest(bench, kind) for name, kind in crowd.items()}
+    spent: dict[str, list[float]] = {name: [] for name in ("ours", *guests)}
+    for _ in range(4 if bench.quick else 11):
+        begun, server = time.process_time(), bench.all_server_cpu_s()
+        run_steps(store, count)
+        middle, server_middle = time.process_time(), bench.all_server_cpu_s()
+        run_steps(store, 0)  # the run around the steps
+        around = time.process_time() - middle + bench.all_server_cpu_s() - server_middle
+        spent["ours"].append((middle - begun + server_middle - server - around) / count)
+        for name, guest in guests.items():
+            assert guest.stdin is not None and guest.stdout is not None
+            server = bench.all_server_cpu_s()
+            print(count, file=guest.stdin, flush=True)
+            client = float(guest.stdout.readline())
+            spent[name].append((client + bench.all_server_cpu_s() - server) / count)
+    for guest in guests.values():
+        guest.kill()
+        guest.wait()
+    ours = percentile(spent["ours"][1:], 50)
+    return [
+        Row(
+            f"a durable step beside a step of {name}, CPU of client and server",
+            f"{ours * 1e6:.0f} µs",
+            f"{percentile(spent[name][1:], 50) * 1e6:.0f} µs",
+            f"{percentile(spent[name][1:], 50) / ours:.1f} x less",
+            targets[name],
+        )
+        for name in guests
+    ]
+
+
+def _start_guest(bench: Bench, kind: str) -> subprocess.Popen[str]:
+    bench.server.execute(f"CREATE DATABASE {kind}")
+    script = Path(__file__).parent / "guests" / "step_postgres.py"
+    return subprocess.Popen(
+        [str(bench.peers), str(script), kind, bench.server.address_for(database=kind)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def agent_step(bench: Bench) -> list[Row]:
@@ -404,7 +539,17 @@ def agent_step(bench: Bench) -> list[Row]:
     ]
 
 
-ALL = (append_1kb, wire, rate, rows_and_folds, resumes, growth, agent_step)
+ALL = (
+    append_1kb,
+    wire,
+    rate,
+    rows_and_folds,
+    resumes,
+    growth,
+    idle,
+    steps_beside_peers,
+    agent_step,
+)
 
 
 def main() -> None:
@@ -412,11 +557,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--folder", type=Path, help="a folder on the disk for the data")
+    parser.add_argument("--peers", type=Path, help="the Python of the peers' environment")
     parser.add_argument("--date", default="")
     given = parser.parse_args()
     rows: list[Row] = []
     with private_postgres(18, parent=given.folder) as server:
-        bench = Bench(server, given.quick)
+        bench = Bench(server, given.quick, given.peers)
         for measure in ALL:
             if given.only in measure.__name__:
                 rows += measure(bench)

@@ -143,7 +143,7 @@ def recorded_program(
         if why := _objection(where, name):
             raise missing(why)
         found = _value_named(
-            _module_of(Path(where)) if Path(where).is_file() else importlib.import_module(where),
+            _module_of(Path(where)) if os.path.isfile(where) else importlib.import_module(where),
             name,
         )
         if why := _objection_to_value(found):  # its source said otherwise
@@ -310,17 +310,17 @@ def _objection(where: str, name: str) -> str:
     """
     if not where or not all(part.isidentifier() for part in name.split(".")):
         return f"{where}:{name} is no name of a class"
-    file = Path(where)
-    loaded = _loaded_module(file) if file.is_file() else sys.modules.get(where)
+    file, is_file = Path(where), os.path.isfile(where)  # False if this user may not look there
+    loaded = _loaded_module(file) if is_file else sys.modules.get(where)
     if loaded is not None:
         found = _value_named(loaded, name)
         return f"{where} has no {name!r}" if found is None else _objection_to_value(found)
-    if file.is_file():
+    if is_file:
         if not _is_ours(file):
             return f"{where} belongs to another user, or everybody may write it"
         return _objection_in_source(file, "", (str(file.resolve().parent), *sys.path), name)
     if not all(part.isidentifier() for part in where.split(".")):
-        return f"there is no file {where}"
+        return f"there is no file {where} that can be read here"
     path = source_file(where)
     if path is None:
         return f"there is no module {where!r} here whose source could be read first"

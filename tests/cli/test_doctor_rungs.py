@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from plait import open_store
 from plait.cli import machine_checks as module
 from plait.cli import main
 from plait.sandbox import Capability, Probe, backend
@@ -42,6 +43,7 @@ def run(
         module, "backends", lambda: [*named, *(["broken"] if len(named) < len(found) else [])]
     )
     monkeypatch.setattr(module, "backend", lambda name: named[name])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    open_store(str(folder)).close()
     result = CliRunner().invoke(
         main, ["doctor", "--store", str(folder), *arguments], catch_exceptions=False
     )

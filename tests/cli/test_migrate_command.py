@@ -104,7 +104,7 @@ def test_migrate_prints_the_sql_and_makes_the_tables_once(users: Users, shell: S
 
 def test_init_names_the_command_that_makes_the_tables(users: Users, shell: Shell) -> None:
     said = shell.error(3, "init", "--store", users.agents)
-    assert f"plait migrate {canonical_address(users.agents)}" in said
+    assert f"`plait migrate '{canonical_address(users.agents)}'`" in said  # as a shell takes it
     # this user may not make a schema
     assert "may not do it" in shell.error(1, "migrate", users.agents)
     assert "there is no user 'nobody_there'" in shell.error(
@@ -216,7 +216,7 @@ def test_rows_of_a_newer_plait_need_their_tables(
     STORES.by_address.pop(canonical_address(migrated.agents)).close()
     monkeypatch.setattr(SessionRows, "version", SessionRows.version + 1)
     said = shell.error(1, "ls", "--store", migrated.agents)
-    assert f"plait migrate {canonical_address(migrated.agents)}" in said
+    assert f"`plait migrate '{canonical_address(migrated.agents)}'`" in said
     found = shell("doctor", "--store", migrated.agents, code=1)
     assert "have no tables yet" in found
     shell("migrate", migrated.admin)  # users keep the rights that they were given once

@@ -16,6 +16,7 @@ import pytest
 from plait import Session, migrate_store, open_store
 from plait.errors import PlaitError
 from plait.store import canonical_address
+from plait.store.postgres.address import parse_address
 from plait.store.process import STORES
 from tests.cli.shell import COMMAND, Shell, shell
 from tests.support import (
@@ -130,7 +131,7 @@ def test_tables_of_a_newer_and_of_an_older_plait(
     assert "upgrade" in shell("doctor", "--store", address, code=1)
     shared_postgres.execute(f"UPDATE {schema}.store SET migration = 0")
     said = shell.error(3, "ls", "--store", address)
-    assert f"plait migrate {canonical_address(address)}" in said
+    assert f"`plait migrate '{canonical_address(address)}'`" in said
 
 
 def test_a_kind_that_a_newer_writer_brought(
@@ -201,7 +202,8 @@ def test_a_server_that_is_away(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PLAIT_STORE_WAIT_S", "0.1")
     where = "postgresql://ana@127.0.0.1:9/agents"
     for command in (["ls"], ["say", "x", "y"], ["verify"]):
-        assert "PLAIT_STORE_WAIT_S" in shell.error(75, *command, "--store", where)
+        said = shell.error(75, *command, "--store", where)
+        assert "PLAIT_STORE_WAIT_S" in said and "refused. Nothing was written." in said
     assert "could not be reached" in shell("doctor", "--store", where, code=1)
 
 
@@ -322,8 +324,9 @@ def test_a_password_is_nowhere(
     with pytest.raises(PlaitError) as raised:
         store.get_blob("0" * 64)  # pyright: ignore[reportArgumentType]
     assert CANARY not in str(raised.value)
-    dump = shared_postgres.command(
-        "pg_dump", "-h", "127.0.0.1", "-p", str(shared_postgres.port), "-U", "postgres", "plait"
-    )
+    # other tests make and drop schemas beside this one
+    chosen = ["-n", parse_address(address).schema, "-d", shared_postgres.address]
+    dump = shared_postgres.command("pg_dump", *chosen)
+    assert session.id.replace("-", "") in dump
     assert CANARY not in dump and CANARY.encode().hex() not in dump
     assert not [event for _, event in store.feed() if CANARY.encode() in event.raw + event.content]

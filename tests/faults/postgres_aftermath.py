@@ -216,7 +216,8 @@ def judge(store: Store, told: Told, followed: list[tuple[int, str]] | None = Non
     _check_numbers(store, feed)
     if followed is not None:
         assert followed == feed, _difference(followed, feed)
-    assert [str(fault) for fault in verify(store, state=True)] == []
+    faults = [str(fault) for fault in verify(store, state=True)]
+    assert not faults, faults
     rows = all_rows(store)
     for projection in store.attached():
         store.rebuild(projection.name)

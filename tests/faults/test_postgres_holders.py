@@ -284,3 +284,20 @@ def test_of_many_that_want_the_run_of_a_dead_holder_one_gets_it(postgres_address
         getattr(taken[0], "release")()  # noqa: B009
     for each in stores[1:]:
         each.close()
+
+
+def test_a_run_that_was_let_go_of_while_the_server_was_away_is_free() -> None:
+    """The process lives on and renews its lease: the heartbeat lets go of the run."""
+    with private_postgres() as server, fresh_store(server) as address:
+        store, other = made_store(address), _opened(address)
+        held, kept = store.lock("run", "session"), store.lock("kept", "session")
+        server.kill()
+        held.release()
+        server.start()
+        assert other.is_locked("kept")
+        wait_until(lambda: not other.is_locked("run"), 30)  # the lease is longer
+        other.lock("run", "session").release()
+        assert other.is_locked("kept")
+        kept.release()
+        other.close()
+        store.close()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,15 @@ import pytest
 
 from plait import Store
 from plait.errors import (
+    DiskFull,
+    OutcomeUnknown,
     StoreBusy,
     StoreError,
     StoreFailed,
     StoreUnreachable,
 )
 from plait.event.kinds import ScratchSet
-from plait.ids import LogId
+from plait.ids import Digest, LogId
 from plait.runtime.live import Live
 from plait.store import Fence
 from plait.store.postgres import checks
@@ -49,12 +51,14 @@ from tests.faults.postgres_aftermath import (
     shared_log,
 )
 from tests.support import (
+    CutMoment,
     ForkedProgram,
     child_environment,
     dose,
     has_ended,
     postgres_server,
     private_postgres,
+    proxied,
     report,
     seed,
     wait_until,
@@ -79,22 +83,29 @@ def disk() -> Iterator[Path]:
         subprocess.run(["umount", "-l", name], check=True)
 
 
-@pytest.mark.parametrize(
-    ("full", "error"),
-    [("tables", "DiskFull"), pytest.param("all", "StoreUnreachable", marks=pytest.mark.ci)],
-)
+@pytest.mark.parametrize("full", ["tables", "log", pytest.param("all", marks=pytest.mark.ci)])
 def test_a_full_disk_of_the_server_loses_nothing(
-    disk: Path, monkeypatch: pytest.MonkeyPatch, full: str, error: str
+    disk: Path, monkeypatch: pytest.MonkeyPatch, full: str
 ) -> None:
-    """The server refuses if its tables have no room, and goes down if its own log has none; both
-    are said, and it goes on when there is space.
+    """A server whose tables have no room refuses the append: nothing is written. One whose own log
+    has none goes down with the same code: the append may stand or not. It goes on when there is
+    space.
     """
     monkeypatch.setenv("PLAIT_STORE_WAIT_S", "2")
     rounds, refusals = dose("PG_FULL", short=1, ci=2, long=5), list[str]()
-    with private_postgres(parent=disk, min_wal_size="32MB", max_wal_size="48MB") as server:
-        if full == "tables":
+    kept = "1GB" if full == "log" else "0"  # else old parts of the log are used again
+    elsewhere = {"tables": "pg_wal", "log": "base"}.get(full)
+    other_disk = disk.with_name(f"{disk.name}-other")
+    with private_postgres(
+        parent=disk,
+        min_wal_size="32MB",
+        max_wal_size="48MB",
+        wal_keep_size=kept,
+        log_line_prefix="%e ",
+    ) as server:
+        if elsewhere is not None:
             server.stop()
-            _move(server.data / "pg_wal", disk.with_name(f"{disk.name}-wal"))
+            _move(server.data / elsewhere, other_disk)
             server.start()
         store, told = made_store(server.address_for(**STORE)), Told()
         log, ballast = begin(store), disk / "ballast"
@@ -102,15 +113,24 @@ def test_a_full_disk_of_the_server_loses_nothing(
             with ballast.open("wb") as out:
                 room = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
                 out.write(bytes(max(0, room - 12_000_000)))
-            refusals.append(_fill(store, log, told))
+            logged = len(server.log_text())
+            error, act = _fill(store, log, told)
+            refusals.append(type(error).__name__)
+            said = server.log_text()[logged:]
             ballast.unlink()
             if not server.process or has_ended(server.process):
                 server.start()
+            if isinstance(error, DiskFull):
+                assert "53100 ERROR" in said and full != "log", said
+                assert not _stands(store, act), "refused, and it stands"
+            else:
+                assert isinstance(error, (StoreUnreachable, OutcomeUnknown)), error
+                assert "53100 PANIC" in said and full != "tables", said
+                told.unsure.append(act)
             told.acknowledged.append([extend(store, log, message("and on"))[0].id])
         judge(store, told)
         store.close()
-        shutil.rmtree(disk.with_name(f"{disk.name}-wal"), ignore_errors=True)
-    assert set(refusals) <= {error, "DiskFull"}
+        shutil.rmtree(other_disk, ignore_errors=True)
     report(f"PostgreSQL, a full disk ({full})", f"{', '.join(refusals)}; {told.counts}")
 
 
@@ -121,8 +141,8 @@ def _move(folder: Path, to: Path) -> None:
     folder.symlink_to(to)
 
 
-def _fill(store: Store, log: LogId, told: Told) -> str:
-    """Append until the server refuses; returns how it said so."""
+def _fill(store: Store, log: LogId, told: Told) -> tuple[StoreError, list[Digest]]:
+    """Append until the server refuses; returns how it said so, and what it refused."""
     for number in range(1000):
         now = store.log(log)
         text = f"{number} " + os.urandom(100_000).hex()
@@ -130,13 +150,47 @@ def _fill(store: Store, log: LogId, told: Told) -> str:
         act = [event.id for event in events]
         try:
             store.append(log, events, after=now.head)
-        except StoreUnreachable as error:
-            told.unsure.append(act)
-            return type(error).__name__
         except StoreError as error:
-            return type(error).__name__  # nothing was written
+            return error, act
         told.acknowledged.append(act)
     raise AssertionError("the disk does not get full")
+
+
+def _stands(store: Store, act: Sequence[Digest]) -> bool:
+    """True if an event of an act is there."""
+    return any(store.number_of(id) is not None for id in act)
+
+
+@pytest.mark.parametrize("stays_full", [True, False])
+def test_an_append_that_was_cut_off_and_then_refused_may_stand(
+    postgres_address: str, stays_full: bool
+) -> None:
+    """The answer to an append is lost, and its repetition finds no room for the proof that it is on
+    disk: nobody says that nothing was written, and the same events again settle it.
+    """
+    store = made_store(postgres_address)
+    log, schema = begin(store), postgres_address.partition("schema=")[2]
+    full = f"CREATE FUNCTION {schema}.no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+    full += " RAISE 'no room' USING ERRCODE = 'disk_full'; END $$"
+    with proxied(postgres_address) as proxy:
+        away = PostgresStore(proxy.address, source=Live())
+        head = away.log(log).head
+        events = seal_events([message("once")], log, 2, (head,), source=Seeded(1))
+        server = postgres_server()
+        server.execute(full)
+        trigger = f"CREATE TRIGGER no_room BEFORE UPDATE ON {schema}.store EXECUTE FUNCTION"
+        server.execute(f"{trigger} {schema}.no_room()")
+        proxy.cut(CutMoment.AFTER, text="moved AS")
+        with pytest.raises(OutcomeUnknown, match="same events again"):
+            away.append(log, events, after=head)
+        if stays_full:
+            with pytest.raises(OutcomeUnknown, match="same events again"):
+                away.append(log, events, after=head)
+        server.execute(f"DROP TRIGGER no_room ON {schema}.store")
+        assert away.append(log, events, after=head) == events[-1].id
+        away.close()
+    assert texts(store, log) == ["once"]
+    judge(store, Told())
 
 
 # ── collisions ───────────────────────────────────────────────────────────────────────────────

@@ -99,8 +99,9 @@ class NaiveMemory:
     def __init__(self, store: Store, after: int, upto: int | None = None) -> None:
         self.store, self._naive = store, Naive(store)
         self._house = house_of(store.id)
-        limit = None if upto is None else max(0, upto - after)
-        self.events = [event for _, event in store.feed(after, limit=limit)]
+        self.events = [
+            event for number, event in store.feed(after) if upto is None or number <= upto
+        ]
         self.twins: list[tuple[Digest, Digest]] = []  # a memory, and another that supports it
         self._wide = self._wide_cases()
 

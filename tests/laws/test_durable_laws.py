@@ -243,9 +243,11 @@ def _accepts(simulation: Simulation, seed: int, before: Ending, after: Ending) -
     return sum(event.kind == "ChangeAccepted" for event in events)
 
 
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(5))
 def test_cut_change_accept_and_cut_again(chunk: int, tmp_path: Path) -> None:
-    histories = dose("DURABLE_CHANGES", 4, 2000, ci=60)
+    # Threads of a program may die elsewhere than the last time: of four histories, one is too few
+    # to count on for an accepted change.
+    histories = dose("DURABLE_CHANGES", 8, 4000, ci=120)
     accepted = 0
     for seed in range(2 * 10**6 + chunk * histories, 2 * 10**6 + (chunk + 1) * histories):
         chance = Random(seed)

@@ -417,7 +417,8 @@ class ReadingMachine(MemoryMachine):
     def look_back(self, session: Session, data: st.DataObject) -> None:
         """Ask for what was believed at an earlier commit: as the events up to then have it."""
         tip = self.tip(session)
-        number = self.first + data.draw(st.integers(1, self.store.number - self.first))
+        numbers = [number for number, _ in self.store.feed(self.first)]
+        number = numbers[data.draw(st.integers(0, len(numbers) - 1))]
         naive = NaiveMemory(self.store, self.first, number)
         found = [item for item, _ in self.memory.search(QUERY, session=tip, as_of=number, k=100)]
         assert all(item.state == "active" for item in found)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from plait import Memory, Session
+from plait import Memory, Session, migrate_store
 from plait.errors import InvalidValue
 from plait.memory.index import Index
 from plait.memory.plain_index import PlainIndex
 from plait.memory.vectors import FOLDER, StaticEmbedder
+from plait.store.postgres.address import parse_address
 from plait.testing.memory import RecallContract
 from plait.testing.memory.case import hits_of, recall, remember
+from tests.support import PostgresServer, wait_until
 
 PUPPY = "Ann has adopted a puppy."
 BILL = "The invoice was paid on Monday."
@@ -54,6 +59,36 @@ def test_vectors_are_a_cache_beside_the_store(tmp_path: Path) -> None:
     assert not file.exists()
     assert hits_of(memory, session, "dogs?") == before
     assert recall(Memory(), session, "puppy")[0] == PUPPY, "without vectors nothing is lost"
+
+
+LATE = """
+CREATE FUNCTION "{schema}".wait() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_xact_lock({lock}); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON "{schema}".event DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.log = {log}) EXECUTE FUNCTION "{schema}".wait()"""
+"""Lets the transactions of one log commit only while nobody has a lock."""
+WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
+
+
+def test_a_memory_that_is_committed_late_is_found(
+    postgres_address: str, shared_postgres: PostgresServer
+) -> None:
+    migrate_store(postgres_address)
+    schema, lock = parse_address(postgres_address).schema, os.getpid()
+    late, early = (Session("Begin.", user="ann", store=postgres_address) for _ in range(2))
+    key = f'SELECT key FROM "{schema}".log WHERE id = %s'
+    ((log,),) = shared_postgres.execute(key, UUID(late.id).bytes)
+    shared_postgres.execute(LATE.format(schema=schema, lock=lock, log=log))
+    memory = Memory(embedder=EMBEDDER)
+    with ThreadPoolExecutor() as pool, shared_postgres.connect() as holder:
+        holder.execute("SELECT pg_advisory_lock(%s)", [lock])
+        written = pool.submit(remember, Memory(), late, PUPPY)
+        wait_until(lambda: shared_postgres.execute(WAITING, lock))
+        early = remember(memory, early, BILL, "It rained all day.")  # with larger numbers
+        assert PUPPY not in recall(memory, early, "dogs?")
+        holder.execute("SELECT pg_advisory_unlock(%s)", [lock])
+        written.result()
+    assert recall(memory, early, "dogs?")[0] == PUPPY
 
 
 def test_a_memory_that_was_rolled_back_is_not_found_by_meaning(tmp_path: Path) -> None:

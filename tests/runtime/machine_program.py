@@ -1,4 +1,7 @@
-"""A program that works on a session as if on a machine of another name: HOST ADDRESS SESSION."""
+"""A program that works on a session as a user of another machine: HOST USER ADDRESS SESSION.
+
+Ann begins, and is killed.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,19 @@ def add_line(text: str, sandbox: Sandbox) -> str:
 
 
 class Notes(Workflow):
-    """Writes two lines; on the first machine it is killed in between."""
+    """Writes two lines; of Ann it is killed in between."""
 
     def forward(self, session: Session) -> Session:
         session = session.use(add_line, text="one")
-        if socket.gethostname() == "first":
+        if os.environ.get("USER") == "ann":
             os.kill(os.getpid(), signal.SIGKILL)
         return session.use(add_line, text="two")
 
 
-def work(host: str, address: str, name: str) -> None:
+def work(host: str, user: str, address: str, name: str) -> None:
     socket.gethostname = lambda: host
-    if host == "first":
+    os.environ["USER"] = user
+    if user == "ann":
         Notes()(Session.open(name, store=address))
     else:
         resume(name, Notes(), store=address)

@@ -298,8 +298,14 @@ def leave_behind_approval(session: Session) -> None:
     parked.inbox.approve(parked.inbox.waiting[0])
 
 
+def is_answered(session: Session) -> bool:
+    """True if the last message in the queue is answered; between two turns no run is open, too."""
+    now = session.reload()
+    return now.status == "finished" and said_texts(now)[-2] == "bye"
+
+
 def answers_after(session: Session) -> list[str]:
-    wait_until(lambda: session.reload().status == "finished")
+    wait_until(lambda: is_answered(session))
     assert not list(verify(store_at(session.store)))
     return said_texts(session.reload())[-5:]
 
@@ -321,7 +327,7 @@ def test_on_an_event_loop_the_queue_behind_a_run_is_answered_likewise(session: S
     async def take() -> None:
         after = await session.aturn("pay", Payer(), key="m2")
         assert said_texts(after)[-1] == "fine"
-        await asyncio.to_thread(wait_until, lambda: session.reload().status == "finished")
+        await asyncio.to_thread(wait_until, lambda: is_answered(session))
 
     asyncio.run(take())
     assert answers_after(session) == ["fine", "thanks", "fine", "bye", "fine"]

@@ -31,14 +31,15 @@ def address(postgres_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return postgres_address
 
 
-def work_on(host: str, session: Session, tmp_path: Path) -> int:
-    """Run the program as a machine of this name, with a home and a cache of its own."""
-    home = tmp_path / f"home of {host}"
+def work_on(host: str, user: str, session: Session, tmp_path: Path) -> int:
+    """Run the program as a user of a machine, with a home and a cache of their own."""
+    home = tmp_path / f"home of {user} on {host}"
     home.mkdir()
     cache = str(home / "cache")
     done = run_module(
         "tests.runtime.machine_program",
         host,
+        user,
         session.store,
         session.id,
         HOME=str(home),
@@ -56,9 +57,9 @@ def test_a_killed_run_goes_on_elsewhere_with_its_files(
     with monkeypatch.context() as patched:
         patched.setattr(socket, "gethostname", lambda: "first")
         session = Session("Take notes.", store=address).to("local", repo)
-    assert work_on("first", session, tmp_path) != 0
+    assert work_on("first", "ann", session, tmp_path) != 0
     shutil.rmtree(repo)  # the other machine does not have it
-    assert work_on("second", session, tmp_path) == 0
+    assert work_on("second", "bob", session, tmp_path) == 0
     after = session.reload()
     assert after.status == "finished" and after.files.text("notes") == "zero\none\ntwo\n"
     changes = [event for event in after.events if isinstance(event.body, PlacementChanged)]
@@ -73,6 +74,18 @@ def test_a_killed_run_goes_on_elsewhere_with_its_files(
         assert moved.placement.detail["left out"] == ["node_modules"]
         assert text.endswith(", without node_modules")
     assert replay(after, Notes()).head == after.head
+
+
+@pytest.mark.long
+def test_another_user_goes_on_with_a_copy_of_their_own(address: str, tmp_path: Path) -> None:
+    repo = filled_folder(tmp_path / "repo", {"notes": "zero\n"})
+    session = Session("Take notes.", store=address).to("local", repo)
+    assert work_on(socket.gethostname(), "ann", session, tmp_path) != 0
+    assert work_on(socket.gethostname(), "bob", session, tmp_path) == 0
+    after = session.reload()
+    assert after.status == "finished" and after.files.text("notes") == "zero\none\ntwo\n"
+    last = [event for event in after.events if isinstance(event.body, PlacementChanged)][-1]
+    assert event_text(last).endswith(f"sandbox {session.short}, made anew")
 
 
 def test_a_store_elsewhere_has_a_lasting_folder_for_copies(

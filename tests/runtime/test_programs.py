@@ -259,6 +259,14 @@ def test_what_a_log_names_is_looked_at_before_it_is_imported(
     assert not mark.exists() and module not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["gone", 5_000 * "x"])  # the system refuses to look for the second
+def test_a_file_that_is_not_here_is_named(name: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{name}.py"
+    with pytest.raises(NeedsWorkflow, match="no file .* can be read here") as refused:
+        resume(started("gone:Flow", {"file": str(file), "name": "Flow"}))
+    assert str(file) in str(refused.value) and "resume(session, Flow(…))" in str(refused.value)
+
+
 @pytest.mark.parametrize("name", GOOD)
 @pytest.mark.parametrize("by", ["file", "module"])
 def test_a_workflow_that_a_log_names_is_found(

@@ -139,7 +139,7 @@ def test_verbs_cost_as_much_with_a_long_log(wire: WireCounts) -> None:
         cost["post again"] = trips(wire, partial(here.inbox.signal, "go on"))
         costs.append(cost)
     short, long = costs
-    short["read"] += 1  # a second page
+    short["read"] += 2  # a second page, and a look for a snapshot
     assert all(long[verb] <= short[verb] for verb in short), costs
     assert short["fork"] <= 4 and short["open"] <= 4, costs
 
@@ -158,6 +158,38 @@ def test_a_long_recording_is_read_by_pages(wire: WireCounts) -> None:
         reads = [text for text in wire.texts if "unnest($1::int8[], $2::int4[]" in text]
         assert len([text for text in reads if "e.kind = ANY" not in text]) <= 10
     assert costs[1] <= costs[0] + 4, costs
+
+
+def test_no_verb_takes_more_statements_in_a_larger_store(wire: WireCounts) -> None:
+    most = {"open": 2, "list": 2, "resume": 9, "start": 12, "turn": 38}
+    found: list[dict[str, int]] = []
+    store = open_store(wire.address)
+    for size in (1, 150, 450):  # the first fills caches, and makes this process a holder
+        for number in range(size):
+            Session(f"session {number}", store=store)
+        session = Session("go", store=store)
+        with pytest.raises(KeyboardInterrupt):
+            Steps()(session, size, fails=True)
+        verbs = {
+            "open": partial(Session.open, session.id, store=store),
+            "list": partial(Session.list, store=store, limit=100),
+            "resume": partial(resume, session, Steps(), size, False),
+            "start": lambda at=session: Steps()(at.reload(), 0),
+            "turn": lambda at=session: at.reload().turn("again", Steps()),
+        }
+        costs: dict[str, int] = {}
+        for verb, act in verbs.items():
+            fold_all(store)
+            costs[verb] = trips(wire, act)
+        found.append(costs)
+    assert found[2] == found[1], found
+    assert all(found[1][verb] <= most[verb] for verb in most), found
+
+
+def fold_all(store: Store) -> None:
+    """Fold what came meanwhile."""
+    for each in store.attached():
+        store.rows(each.name, each.tables[0].name, limit=1)
 
 
 def test_a_deep_fork_costs_as_much_as_a_flat_one(wire: WireCounts) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from plait import Agent, ScriptedModel, Session, ToolCall, resume, tool
+from plait import Agent, ScriptedModel, Session, ToolCall, open_store, resume, tool
 from plait.runtime import ask_model, effect_loop, unwritten
-from plait.store.memory.events import MemoryEvents
 from tests.support import kinds
 
 MODULES = {str(module.__file__) for module in (ask_model, effect_loop, unwritten)}
@@ -76,12 +75,13 @@ def test_interrupted_at_any_line_the_outcome_is_written_once() -> None:
 
 def test_the_outcome_and_the_next_ask_are_one_append(monkeypatch: pytest.MonkeyPatch) -> None:
     appends: list[list[str]] = []
-    write = MemoryEvents.append
+    store = open_store("memory:")
+    write = type(store).append
 
     def noted(self: Any, log: Any, events: Any, **kwargs: Any) -> Any:
         appends.append([event.kind for event in events])
         return write(self, log, events, **kwargs)
 
-    monkeypatch.setattr(MemoryEvents, "append", noted)
-    agent()(Session("go", store="memory:"))
+    monkeypatch.setattr(type(store), "append", noted)
+    agent()(Session("go", store=store))
     assert ["ToolReturned", "ModelAsked"] in appends

@@ -100,6 +100,13 @@ class TestPostgres16(TestPostgres):
 
 
 @pytest.mark.ci
+class TestPostgres15(TestPostgres):
+    """The oldest server, and one whose text does not sort by its bytes by itself."""
+
+    version = 15
+
+
+@pytest.mark.ci
 class TestPgbouncer(TestPostgres):
     """Behind a pooler that lends connections per transaction: a lock dies with its lease."""
 

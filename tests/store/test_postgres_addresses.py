@@ -225,11 +225,9 @@ def test_a_server_that_cannot_be_relied_on_is_refused() -> None:
 def test_a_refusal_names_the_next_step(text: str, why: str) -> None:
     from psycopg import OperationalError
 
-    from plait.store.postgres.faults import is_lost_at_connect, refused_connection
+    from plait.store.postgres.faults import refused_connection
 
-    error = OperationalError(text)
-    assert not is_lost_at_connect(error)
-    refused = refused_connection(PLACE, error)
+    refused = refused_connection(PLACE, OperationalError(text), None)
     assert isinstance(refused, StoreDenied) and why in str(refused)
     assert "Nothing was written" in str(refused)
 

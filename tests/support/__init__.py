@@ -22,6 +22,7 @@ from tests.support.interrupting import InterruptedLines
 from tests.support.keeper import has_ended, remove_if_unused
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, echo_last_words, scripted_model, speaker, turn_text
+from tests.support.network import NetworkLink, linked
 from tests.support.postgres import (
     POSTGRES_VERSIONS,
     PostgresServer,
@@ -87,6 +88,7 @@ __all__ = [
     "InterruptedLines",
     "Later",
     "Messages",
+    "NetworkLink",
     "PostgresServer",
     "PromptModel",
     "Proxy",
@@ -119,6 +121,7 @@ __all__ = [
     "install_redirection",
     "kinds",
     "locked",
+    "linked",
     "missing_program",
     "module_command",
     "name_test_run",

@@ -164,6 +164,7 @@ class PostgresServer:
     folder: Path
     port: int
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    language: str = ""  # of its messages, if it has the translation; else English
 
     @property
     def data(self) -> Path:
@@ -227,7 +228,8 @@ class PostgresServer:
         for name, value in options.items():
             command += ["-c", f"{name}={value}"]
         logged = len(self.log_text())
-        start_kept(command, self.folder)
+        language = {"LC_ALL": "C.UTF-8", "LANGUAGE": self.language} if self.language else {}
+        start_kept(command, self.folder, environment=language)
         end = "database system is shut down"
         wait_until(
             lambda: self._is_ready() or end in self.log_text()[logged:], evidence=self.log_text
@@ -290,7 +292,12 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def start_kept(command: list[str], folder: Path, identity: Mapping[str, Any] | None = None) -> None:
+def start_kept(
+    command: list[str],
+    folder: Path,
+    identity: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
     """Start a program in the background, for as long as the run lives. `identity` is of the user
     that it runs as; None: the server's.
     """
@@ -301,20 +308,24 @@ def start_kept(command: list[str], folder: Path, identity: Mapping[str, Any] | N
         "log": str(folder / "log"),
         "owner": int(name_test_run().partition("-")[0]),
         "identity": _identity() if identity is None else identity,
-        "environment": _environment(),
+        "environment": {**_environment(), **(environment or {})},
     }
     started = [sys.executable, "-I", "-S", keeper.__file__, json.dumps(job)]
     subprocess.run(started, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def _new_server(
-    version: int, name: str, settings: Mapping[str, str], parent: Path | None = None
+    version: int,
+    name: str,
+    settings: Mapping[str, str],
+    parent: Path | None = None,
+    language: str = "",
 ) -> PostgresServer:
     """Make the data of a server, and start it."""
     if postgres_programs(version) is None:
         missing_program(f"PostgreSQL {version}", "PLAIT_REQUIRE_POSTGRES")
     folder = _own_folder(name, parent)
-    made = PostgresServer(version, folder, free_port(), {**_SETTINGS, **settings})
+    made = PostgresServer(version, folder, free_port(), {**_SETTINGS, **settings}, language)
     # The wheels have no ICU. Where there is one, text does not sort by its bytes by itself.
     locale = ["--locale=C.UTF-8"]
     if version not in _WHEEL_FOLDERS:
@@ -368,7 +379,7 @@ def locked(path: Path) -> Generator[None]:
 
 @contextmanager
 def private_postgres(
-    version: int = 18, *, parent: Path | None = None, **settings: str
+    version: int = 18, *, parent: Path | None = None, language: str = "", **settings: str
 ) -> Generator[PostgresServer]:
     """A server of the test's own, with these settings, that it may kill, stop and restart.
 
@@ -376,7 +387,7 @@ def private_postgres(
     certificate for localhost; the wheels cannot do that, 15 can.
     """
     name = f"private-{os.getpid()}-{next(_NUMBERS)}"
-    made = _new_server(version, name, settings, parent)
+    made = _new_server(version, name, settings, parent, language)
     try:
         yield made
     finally:

@@ -89,6 +89,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.StoreUnsettled: RETRY,
     errors.DiskFull: RETRY,
     errors.StoreUnreachable: RETRY,
+    errors.EventsLost: RETRY,
     errors.OutcomeUnknown: RETRY,
 }
 

@@ -8,6 +8,7 @@ from plait import migrate_store
 from plait.cli.report import Check
 from plait.cli.store_report import count_check, failed_check
 from plait.errors import NotMigrated, PlaitError, SchemaTooNew, StoreError, StoreFailed
+from plait.errors.store_servers import migrate_command
 from plait.runtime.live import Live
 from plait.store import inspect_at
 
@@ -58,7 +59,7 @@ def _schema_check(address: str, version: int) -> Check:
     due = migrate_store(address, dry_run=True)
     if due is not None and due.statements:
         detail = f"{version}, but rows of this Plait have no tables yet"
-        return Check("schema", "fail", detail, f"Run `plait migrate {address}`.")
+        return Check("schema", "fail", detail, f"Run `{migrate_command(address)}`.")
     return Check("schema", "ok", f"{version}, the latest this Plait knows")
 
 

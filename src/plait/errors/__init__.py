@@ -116,6 +116,7 @@
         ├── StoreDenied          its server refuses this user
         ├── StoreReadOnly        its server takes no writes
         ├── NotMigrated          its tables are not there, or too old
+        ├── EventsLost           a crash or a failover took back the end of a log
         ├── StoreReplaced        another server answers than when the store was opened
         ├── StoreRestored        restored from a dump: transaction ids began anew
         ├── StoreClosed          used after close()
@@ -267,6 +268,7 @@ from plait.errors.setup import (
     ToolChanged,
 )
 from plait.errors.store_servers import (
+    EventsLost,
     NotMigrated,
     StoreDenied,
     StoreReadOnly,
@@ -305,6 +307,7 @@ from plait.errors.stores import (
 )
 
 __all__ = (
+    "EventsLost",
     "LeavesRecord",
     "AlreadyAnswered",
     "AmbiguousMemory",

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import shlex
+
 from plait.errors.stores import StoreError
 
 
-class StoreUnreachable(StoreError):
-    """The server of a store does not answer."""
+def migrate_command(address: str) -> str:
+    """Return the command that makes or upgrades the tables of a store, as a shell takes it: the
+    parameters of an address have characters that a shell reads otherwise.
+    """
+    return f"plait migrate {shlex.quote(address)}"
 
-    def __init__(self, address: str, why: str, waited_s: float) -> None:
-        self.address, self.why, self.waited_s = address, why, waited_s
+
+class StoreUnreachable(StoreError):
+    """The server of a store does not answer. `is_new`: it never did, to this process."""
+
+    def __init__(self, address: str, why: str, waited_s: float, is_new: bool = False) -> None:
+        self.address, self.why, self.waited_s, self.is_new = address, why, waited_s, is_new
+        writes = (
+            "Nothing was written."
+            if is_new
+            else "A write that was on its way may stand or not: `plait resume` finds out when the"
+            " server is back."
+        )
         super().__init__(
-            f"the store {address} could not be reached for {waited_s:g} s: {why}. A write that was"
-            " on its way may stand or not: `plait resume` finds out when the server is back. Check"
+            f"the store {address} could not be reached for {waited_s:g} s: {why}. {writes} Check"
             " the address and the server; PLAIT_STORE_WAIT_S sets how long to wait."
         )
 
@@ -43,8 +57,8 @@ class NotMigrated(StoreError):
         self.address, self.found, self.known = address, found, known
         tables = "has no tables" if not found else f"has tables of version {found}, not {known}"
         super().__init__(
-            f"the store {address} {tables}. Nothing was written; run `plait migrate {address}` as a"
-            " user that may create tables."
+            f"the store {address} {tables}. Nothing was written; run"
+            f" `{migrate_command(address)}` as a user that may create tables."
         )
 
 
@@ -56,7 +70,7 @@ class StoreRestored(StoreError):
         super().__init__(
             f"the store {address} was restored from a dump into a server whose transaction ids are"
             " lower: new events would have the numbers of old ones. Nothing was written; run"
-            f" `plait migrate {address}`, which goes on counting after them."
+            f" `{migrate_command(address)}`, which goes on counting after them."
         )
 
 
@@ -68,4 +82,17 @@ class StoreReplaced(StoreError):
         super().__init__(
             f"another server than before answers for the store {address}: the database was restored"
             " or moved. Nothing was written there; start the program again, which looks at it anew."
+        )
+
+
+class EventsLost(StoreError):
+    """Events that were acknowledged are gone from the end of a log."""
+
+    def __init__(self, log: str, seq: int, tip: int) -> None:
+        self.log, self.seq, self.tip = log, seq, tip
+        super().__init__(
+            f"session {log[-12:-4] or log} has lost event {seq}, which was written; it ends with"
+            f" event {tip}. A crash of the server takes back async events that are not on its disk,"
+            " and a failover those that the standby did not have. Nothing was written; reload() the"
+            " session, or resume its run, which goes on from there."
         )

@@ -14,8 +14,10 @@ from threading import Lock
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
+from plait.session.value import SessionValue, store_of_session
 from plait.store import Log, Store
 
+_FORKS = frozenset({k.ForkedFrom.__name__})
 _CHANGES = frozenset({k.ChangeAccepted.__name__})
 _ASKED, _ANSWERED = k.QuestionAsked.__name__, k.QuestionAnswered.__name__
 _REQUESTED = k.ToolRequested.__name__
@@ -81,33 +83,44 @@ def branches_of(store: Store, root: LogId, run: str) -> Iterator[LogId]:
 
 def children_of(store: Store, parent: LogId, run: str) -> Iterator[Log]:
     """Yield the branches that a run forked from a log."""
-    for row in store.rows("session", "session", {"parent": parent}, limit=2**31):
-        log = store.log(LogId(str(row["log"])))
+    wanted = {"parent": parent}
+    rows = store.rows("session", "session", wanted, limit=2**31, kinds=_FORKS)
+    children = [LogId(str(row["log"])) for row in rows]
+    for log in store.heads(children).values() if children else ():
         first = next(store.read(log.id, log.place + 1, log.place + 1))
         if first.header.run == run:
             yield log
 
 
-def read_abandoned(store: Store, root: LogId, run: str) -> AbandonedCalls:
-    """Return the calls that the accepted changes of a run left behind."""
-    logs = [root, *branches_of(store, root, run)]
-    spans: dict[LogId, list[range]] = {}
-    for log in logs:
-        about = store.log(log)
-        found = spans[log] = [
-            range(event.body.at, event.seq)
-            for event in store.read(log, about.place + 1, about.tip, kinds=_CHANGES)
-            if isinstance(event.body, k.ChangeAccepted) and event.body.run == run
-        ]
+def read_abandoned(
+    root: SessionValue, run: str, branches: Sequence[LogId] | None = None
+) -> AbandonedCalls:
+    """Return the calls that the accepted changes of a run left behind, up to where the value of
+    its root stands.
+
+    `branches`: those of the run, if they are known.
+    """
+    store = store_of_session(root)
+    if branches is None:
+        branches = list(branches_of(store, root.id, run))
+    first = store.lineage(root.id)[-1].first
+    changes = store.read(root.id, first, root.seq, kinds=_CHANGES)
+    spans = {root.id: _abandoned_spans(changes, run)}
+    tips = {root.id: (first, root.seq)}
+    for about in store.heads(branches).values() if branches else ():
+        log, first = about.id, about.place + 1
+        tips[log] = first, about.tip
+        changes = store.read(log, first, about.tip, kinds=_CHANGES)
+        found = spans[log] = _abandoned_spans(changes, run)
         above = spans.get(about.parent, ()) if about.parent is not None else ()
-        if log != root and any(about.place in span for span in above):
+        if any(about.place in span for span in above):
             found.append(range(about.place + 1, about.tip + 1))
     if not any(spans.values()):
         return AbandonedCalls()
     calls: dict[tuple[LogId, str], list[Event]] = {}
     used = list[Digest]()
-    for log in logs:
-        for event in store.read(log, store.log(log).place + 1, kinds=_KINDS):
+    for log, (first, tip) in tips.items():
+        for event in store.read(log, first, tip, kinds=_KINDS):
             if event.header.run != run:
                 continue
             used += _uses(event)
@@ -115,6 +128,15 @@ def read_abandoned(store: Store, root: LogId, run: str) -> AbandonedCalls:
                 calls.setdefault((log, event.header.call or event.id), []).append(event)
     whole = [events for events in calls.values() if _is_whole(events)]
     return AbandonedCalls(whole, used)
+
+
+def _abandoned_spans(changes: Iterable[Event], run: str) -> list[range]:
+    """Return the places of a log that accepted changes of a run cut off."""
+    return [
+        range(event.body.at, event.seq)
+        for event in changes
+        if isinstance(event.body, k.ChangeAccepted) and event.body.run == run
+    ]
 
 
 def _uses(event: Event) -> tuple[Digest, ...]:

@@ -49,19 +49,23 @@ class RunFence:
     @property
     def fences(self) -> tuple[Fence, ...]:
         outer = self.outer if self._outer is not None else None
-        is_same = outer is not None and outer.home == self.home
+        is_same = outer is not None and self._is_home(outer.home)
         return (*self._own, *outer.fences) if outer is not None and is_same else self._own
+
+    def _is_home(self, address: str) -> bool:
+        """True if an address leads to the store of the run; a server's store has many."""
+        return address == self.home or self._store(address).id == self._store(self.home).id
 
     def fences_in(self, address: str) -> tuple[Fence, ...]:
         """Return the fences of a write to this store.
 
         Runs that began in another store are checked now: no transaction spans two stores.
         """
-        if address != self.home:
+        if not self._is_home(address):
             self.check()
             return ()
         if self._outer is not None and (outer := self.outer) is not None:
-            if outer.home != self.home:
+            if not self._is_home(outer.home):
                 outer.check()
         return self.fences
 
@@ -72,7 +76,7 @@ class RunFence:
         """
         if self.is_lost:
             self.check_going()
-        if (outer := self.outer) is not None and outer.home != self.home:
+        if (outer := self.outer) is not None and not self._is_home(outer.home):
             outer.check()
         if not (fences := self.fences):
             return

@@ -6,7 +6,7 @@ begins with the steps of its source, followed by those that the branch repeats w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from plait.errors import NothingToResume
@@ -21,7 +21,7 @@ from plait.session import Session
 from plait.session.ports import Position, store_at
 from plait.session.session import session_at
 from plait.session.value import counted_logs, position_of
-from plait.store import Store
+from plait.store import Log, Store
 from plait.store.epochs import EPOCH_KINDS
 
 _STARTS = frozenset({k.RunStarted.__name__, k.RunBranched.__name__})
@@ -82,10 +82,10 @@ class RecordedRun(NamedTuple):
 def last_run(at: Session | Position) -> RecordedRun | None:
     """Return the run that was started last in this log, not in its ancestors."""
     store = store_at(at.store)
-    log = store.log(at.id)
+    first = store.lineage(at.id)[-1].first
     run: RecordedRun | None = None
     epoch = 0
-    for epoch, event in enumerate(store.read(log.id, log.place + 1, at.seq, kinds=EPOCH_KINDS), 1):
+    for epoch, event in enumerate(store.read(at.id, first, at.seq, kinds=EPOCH_KINDS), 1):
         if event.kind in _STARTS:
             run = RecordedRun(event, event, 0, epoch)
         elif run is not None and event.header.run == run.id:
@@ -97,11 +97,11 @@ def last_run(at: Session | Position) -> RecordedRun | None:
 def root_session(session: Session) -> Session:
     """Return the session where the run of a branch began; the session itself if it is no branch."""
     store = store_at(session.store)
-    log = store.log(session.id)
-    first = next(store.read(log.id, log.place + 1, log.place + 1))
-    run, at = first.header.run, log
+    place = store.lineage(session.id)[-1].first
+    run = next(store.read(session.id, place, place)).header.run
     if run is None or last_run(session) is not None:
         return session
+    at = store.log(session.id)
     while at.parent is not None:
         at = store.log(at.parent)
         for event in store.read(at.id, at.place + 1, at.tip, kinds=_STARTS):
@@ -164,9 +164,20 @@ def start_of(session: Session, run: RecordedRun) -> Session:
 
 def unmerged_branches(session: Session, run: str) -> Iterator[LogId]:
     """Yield the branches of a run that are not merged yet, and theirs."""
-    store, covers = store_at(session.store), counted_logs(session)
-    for log in branches_of(store, session.id, run):
-        if covers.get(log, 0) < store.log(log).tip:
+    branches = list(branches_of(store_at(session.store), session.id, run))
+    for log in unmerged_heads(session, branches):
+        yield log.id
+
+
+def unmerged_heads(session: Session, branches: Sequence[LogId]) -> Iterator[Log]:
+    """Yield those of these branches that have events which a session does not cover, as they
+    stand now.
+    """
+    if not branches:
+        return
+    covers = counted_logs(session)
+    for log in store_at(session.store).heads(branches).values():
+        if covers.get(log.id, 0) < log.tip:
             yield log
 
 

@@ -6,6 +6,7 @@ they are near to it, and all are ranked by both measures (vectors.py).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from threading import Lock
 
@@ -58,21 +59,25 @@ class StoreVectors:
         self.cache = VectorCache(embedder, folder_of(store.address))
         self._store = store
         self._owned: dict[str, list[tuple[int, str]]] = {}
-        self._number = -1  # of the last memory that was taken in
+        self._number = -1  # memories up to this one are taken in: it is settled
 
     def fill(self) -> None:
-        """Take in the memories that are new."""
+        """Take in the memories that are new. Beyond the settled number an older one may yet appear:
+        those are looked at again the next time.
+        """
+        settled, last = self._store.number, self._number
         while True:
-            page = self._store.rows(
-                "memory", ITEM, order="number", before=self._number, limit=_PAGE
-            )
+            page = self._store.rows("memory", ITEM, order="number", before=last, limit=_PAGE)
             texts = {str(row["id"]): _spoken_text(row) for row in page}
             self.cache.fill(texts, texts.__getitem__)
             for row in page:
-                self._number = int(str(row["number"]))
-                owned = self._owned.setdefault(str(row["owner"]), [])
-                owned.append((self._number, str(row["id"])))
+                last = int(str(row["number"]))
+                owned, item = self._owned.setdefault(str(row["owner"]), []), (last, str(row["id"]))
+                place = bisect_left(owned, item)
+                if owned[place : place + 1] != [item]:
+                    owned.insert(place, item)
             if len(page) < _PAGE:
+                self._number = max(self._number, settled)
                 return
 
     def ids_of(self, regions: Sequence[Region] | None, upto: int | None) -> list[str]:

@@ -224,7 +224,7 @@ def effects_left(session: Session) -> list[tuple[Event, Event | None]]:
     if recorded is None:
         return []
     left: list[tuple[Event, Event | None]] = []
-    for events in read_abandoned(store_at(session.store), session.id, recorded.id).untaken():
+    for events in read_abandoned(session, recorded.id).untaken():
         if isinstance(events[0].body, k.ToolRequested):
             calls = LastingCalls(events)
             outcomes: list[Event | None] = [*calls.outcomes()]

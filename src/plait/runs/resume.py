@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.errors import NothingToResume
+from plait.ids import inbox_of
 from plait.runs.take_up import aresume_run, resume_run
 from plait.runs.turn_drivers import aanswer_queue, answer_queue
 from plait.runtime.attendants import Watch
@@ -53,6 +54,8 @@ def resume(
         if not _takes_up_queue(session):
             raise
         after = session
+    if not _has_inbox(session, after):
+        return after
     # a branch may have messages of its own, and no run
     return answer_queue(session if _has_left_turns(session) else after, workflow, watch)
 
@@ -72,6 +75,8 @@ async def aresume_session(
         if not await run_in_thread(lambda: _takes_up_queue(session)):
             raise
         after = session
+    if not await run_in_thread(lambda: _has_inbox(session, after)):
+        return after
     is_left = await run_in_thread(lambda: _has_left_turns(session))
     return await aanswer_queue(session if is_left else after, workflow, watch)
 
@@ -82,6 +87,12 @@ def _takes_up_queue(session: Session) -> bool:
     if is_paused(core_of(now)) and now.inbox.queued:
         now.unpause(reason="resumed")
     return _has_left_turns(session)
+
+
+def _has_inbox(*sessions: Session) -> bool:
+    """True if anything was ever posted to one of these sessions of one store."""
+    inboxes = [inbox_of(session.id) for session in sessions]
+    return bool(store_at(sessions[0].store).heads(inboxes))
 
 
 def _has_left_turns(session: Session) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from plait.errors import NothingToAccept, NothingToResume, ReplayDiverged, RunHeld, StaleEpoch
 from plait.event import kinds as k
-from plait.ids import LogId
-from plait.journal.abandoned import read_abandoned
+from plait.ids import LogId, house_of, inbox_of
+from plait.journal.abandoned import branches_of, read_abandoned
 from plait.journal.recorded_run import (
     RecordedRun,
     check_start_stands,
@@ -19,7 +22,7 @@ from plait.journal.recorded_run import (
     last_run,
     root_session,
     start_of,
-    unmerged_branches,
+    unmerged_heads,
 )
 from plait.program import ProgramCall, check_workflow, find_program_call
 from plait.runs.changes import Change, check_reason, find_change, write_change
@@ -37,9 +40,11 @@ from plait.session import Session
 from plait.session.moves import check_arrived, check_moved
 from plait.session.pauses import check_not_paused, is_paused
 from plait.session.ports import Act, Draft, Position, store_at
-from plait.session.value import core_of, reload
-from plait.store import Store
+from plait.session.value import core_of, next_value, position_of
+from plait.store import Log, Store
 from plait.workflow import Workflow, acall_again, call_again
+
+_AHEAD_MAX = 2560  # events of a log that are read in one go, whether they are all needed or not
 
 
 def resume_run(
@@ -154,59 +159,81 @@ def take_run(
     lift = _lift_pause if lifts_pause else _check_not_paused
     if accept is not None:
         check_reason(accept)
-    session = root_session(outside(session).reload())
-    check_moved(core_of(session), "be resumed")
-    check_arrived(store_at(session.store), [session.id])
-    recorded = last_run(session)
-    if recorded is None:
-        raise NothingToResume(session.short, "no run was ever started in it")
-    if recorded.is_finished and accept is not None:
-        raise NothingToAccept(session.short, recorded.id, is_finished=True)
-    if recorded.is_finished:
-        return lift(session)
-    check_workflow(workflow)
-    ended = recorded.last.body
-    if isinstance(ended, k.RunCancelled) and ended.by:
-        raise NothingToResume(
-            session.short, f"{ended.by} cancelled its run", "start another: workflow(session)"
-        )
-    check_start_stands(session, recorded)
-    call = find_program_call(session, recorded, workflow, args, kwargs)
-    if is_going_on(recorded.id):
-        raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
-    lock = store_at(session.store).lock(recorded.id, session.short)
-    try:
-        change = None
-        if accept is not None:
-            change = find_change(session, recorded, call, difference)
-        run, start = _take_up(
-            lift(session), recorded, watch, waiter, on_start, change, accept or ""
-        )
-        run.lock = lock
-    # the log has changed since it was read: another process took the run first, or ended it
-    except StaleEpoch:
-        lock.release()
-        now = last_run(session.reload())
-        if now is not None and now.id == recorded.id:
-            body = now.last.body
-            if isinstance(body, k.RunResumed):
-                raise RunHeld(session.short, recorded.id, body.holder) from None
-        return take_run(
-            session,
-            workflow,
-            args,
-            kwargs,
-            watch,
-            waiter,
-            on_start,
-            accept,
-            difference,
-            lifts_pause=lifts_pause,
-        )
-    except BaseException:
-        lock.release()
-        raise
-    return TakenRun(call, run, start)
+    with ExitStack() as ahead:
+        session, heads = _look(outside(session), ahead)
+        has_inbox = inbox_of(session.id) in heads
+        check_moved(core_of(session), "be resumed")
+        check_arrived(store_at(session.store), [session.id], heads)
+        recorded = last_run(session)
+        if recorded is None:
+            raise NothingToResume(session.short, "no run was ever started in it")
+        if recorded.is_finished and accept is not None:
+            raise NothingToAccept(session.short, recorded.id, is_finished=True)
+        if recorded.is_finished:
+            return lift(session, has_inbox)
+        check_workflow(workflow)
+        ended = recorded.last.body
+        if isinstance(ended, k.RunCancelled) and ended.by:
+            raise NothingToResume(
+                session.short, f"{ended.by} cancelled its run", "start another: workflow(session)"
+            )
+        check_start_stands(session, recorded)
+        call = find_program_call(session, recorded, workflow, args, kwargs)
+        if is_going_on(recorded.id):
+            raise RunHeld(session.short, recorded.id, f"this process, {os.getpid()}")
+        lock = store_at(session.store).lock(recorded.id, session.short)
+        try:
+            change = None
+            if accept is not None:
+                change = find_change(session, recorded, call, difference)
+            run, start = _take_up(
+                lift(session, has_inbox), recorded, watch, waiter, on_start, change, accept or ""
+            )
+            run.lock = lock
+        # the log has changed since it was read: another process took the run first, or ended it
+        except StaleEpoch:
+            lock.release()
+            now = last_run(session.reload())
+            if now is not None and now.id == recorded.id:
+                body = now.last.body
+                if isinstance(body, k.RunResumed):
+                    raise RunHeld(session.short, recorded.id, body.holder) from None
+            return take_run(
+                session,
+                workflow,
+                args,
+                kwargs,
+                watch,
+                waiter,
+                on_start,
+                accept,
+                difference,
+                lifts_pause=lifts_pause,
+            )
+        except BaseException:
+            lock.release()
+            raise
+        run.ahead = ahead.pop_all()
+        return TakenRun(call, run, start)
+
+
+def _look(session: Session, ahead: ExitStack) -> tuple[Session, Mapping[LogId, Log]]:
+    """Return the session in which the run of a session began, as it is now, and how its log, its
+    inbox and the house log stand. Its events are read ahead, unless they are many.
+    """
+    store = store_at(session.store)
+    while True:
+        here = position_of(session)
+        heads = store.heads([here.id, inbox_of(here.id), house_of(store.id)])
+        log = heads.get(here.id) or store.log(here.id)  # which raises
+        if log.head != here.head:
+            session = next_value(session, _end_of(store, log, here.run))
+        if log.tip - log.place <= _AHEAD_MAX:
+            ahead.enter_context(store.read_ahead(log.id, log.place + 1, log.tip))
+        root = root_session(session)
+        if root.id == session.id:
+            return session, heads
+        session = root
 
 
 def call_program(call: ProgramCall, run: Run, start: Session, watch: Watch) -> Session:
@@ -249,17 +276,22 @@ def _take_up(
     if on_start is not None:
         on_start(run)
     run.journal.fence.hold(recorded.epoch)
-    write_resumed(run, store, session.id, times)
+    end = write_resumed(run, store, session.id, times, at=position_of(session))
     run.journal.fence.hold(recorded.epoch + 1)
     informed = set[LogId]()
-    while new := [log for log in unmerged_branches(session, run.id) if log not in informed]:
+    branches = list(branches_of(store, session.id, run.id))
+    while new := [log for log in unmerged_heads(session, branches) if log.id not in informed]:
         for log in new:
-            write_resumed(run, store, log, times, branch=True)
-        informed.update(new)
+            at = _end_of(store, log, run.id)
+            write_resumed(run, store, log.id, times, branch=True, at=at)
+        informed.update([log.id for log in new])
+        branches = list(branches_of(store, session.id, run.id))
+    now = next_value(session, msgspec.structs.replace(end, run=position_of(session).run))
     if change is not None and change.cuts:
-        write_change(run, session.reload(), change, reason)
-    follow_recording(run.journal, session.reload(), recorded, start)
-    run.journal.abandoned = read_abandoned(store, session.id, run.id)
+        write_change(run, now, change, reason)
+        now = now.reload()
+    follow_recording(run.journal, now, recorded, start)
+    run.journal.abandoned = read_abandoned(now, run.id, branches)
     apply_recorded_overrides(run, recorded)
     if session.budget.limits is not None:  # the amounts spent are only added up under a budget
         budget = run_budget(session, run, held_seconds_of(session, recorded.started))
@@ -270,18 +302,28 @@ def _take_up(
     return run, start
 
 
-def write_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: bool = False) -> None:
-    """Write to a log of the run that it has a new holder.
+def write_resumed(
+    run: Run,
+    store: Store,
+    log: LogId,
+    times: int,
+    *,
+    branch: bool = False,
+    at: Position | None = None,
+) -> Position:
+    """Write to a log of the run that it has a new holder; return the position after it. `at`: the
+    end of the log, if it is known.
 
     Once this is in its root, the old holder can write no more.
     """
     drafts = [Draft(k.RunResumed(run.holder, times, branch), Act(run.taker, "program"))]
-    end = store.log(log)
+    if at is None:
+        at = _end_of(store, store.log(log), run.id)
     if run.journal.on_write is not None:
         run.journal.on_write("before", drafts)
     try:
-        append_around_run(
-            Position(store.address, log, end.tip, end.head, run.id),
+        after = append_around_run(
+            msgspec.structs.replace(at, run=run.id),
             drafts,
             run.journal.fence.fences_in(store.address),
         )
@@ -291,15 +333,20 @@ def write_resumed(run: Run, store: Store, log: LogId, times: int, *, branch: boo
         raise
     if run.journal.on_write is not None:
         run.journal.on_write("after", drafts)
+    return after
 
 
-def _lift_pause(session: Session) -> Session:
+def _end_of(store: Store, log: Log, run: str | None) -> Position:
+    return Position(store.address, log.id, log.tip, log.head, run)
+
+
+def _lift_pause(session: Session, has_inbox: bool) -> Session:
     """Lift the pause of a session: to resume it is to want it to go on."""
-    is_resting = is_paused(core_of(reload(session)))
+    is_resting = is_paused(core_of(session), has_inbox=has_inbox)
     return outside(session).unpause(reason="resumed") if is_resting else session
 
 
-def _check_not_paused(session: Session) -> Session:
+def _check_not_paused(session: Session, has_inbox: bool) -> Session:
     """Raise if a session is paused: a message does not lift the pause that a person wants."""
-    check_not_paused(core_of(reload(session)), "take turns")
+    check_not_paused(core_of(session), "take turns", has_inbox=has_inbox)
     return session

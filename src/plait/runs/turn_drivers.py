@@ -21,7 +21,7 @@ from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp, Wa
 from plait.runs.turns import TurnClient
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
-from plait.runtime.interrupts import handle_interrupts, held_interrupts
+from plait.runtime.interrupts import handle_interrupts, held_interrupts, next_item
 from plait.runtime.invoke import EnteredCall, ainvoke, invoke
 from plait.runtime.process import THIS_PROCESS
 from plait.runtime.workers import start_lasting_work
@@ -316,7 +316,7 @@ class LocalTurns:
                 client = TurnClient.post(session, content, workflow, key, actor, heard)
                 clients.append(client)
                 _drive_apart(client, end)
-            while (item := items.get()) is not _END:
+            while (item := next_item(items)) is not _END:
                 yield item
         finally:
             if handler is not None:

@@ -70,12 +70,15 @@ def append_to_call(
     return session
 
 
-def append_around_run(at: Position, drafts: Sequence[Draft], fences: Sequence[Fence] = ()) -> None:
-    """Append where a log ends by now, around its run: for what decides which process has it."""
+def append_around_run(
+    at: Position, drafts: Sequence[Draft], fences: Sequence[Fence] = ()
+) -> Position:
+    """Append where a log ends by now, around its run: for what decides which process has it.
+    Returns the position after it.
+    """
     writer = direct_writer()
     while True:  # each time around another writer was first
         try:
-            writer.write(at, drafts, fences=fences)
-            return
+            return writer.write(at, drafts, fences=fences)[0]
         except StaleHead:
             at = writer.latest(at)

@@ -178,6 +178,7 @@ def end_unheld(session: Session, reason: str) -> None:
 def let_go(run: Run) -> None:
     """Close a run in this process, and release its lock."""
     close_run(run)
+    run.ahead.close()
     if run.lock is not None:
         run.lock.release()
 

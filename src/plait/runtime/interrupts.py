@@ -13,13 +13,31 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 # The functions that `signal` wraps. Each wrapper looks for an enum of the handler, and learns by an
 # error that there is none: that made 1 % of a short run.
 _signals: Any = sys.modules.get("_signal", signal)
 _SIGINT = int(signal.SIGINT)
+
+
+_LISTEN_S = 0.5  # at the longest, until a thread that waits hears Ctrl-C
+T = TypeVar("T")
+
+
+def next_item(items: SimpleQueue[T]) -> T:
+    """Wait for the next item of a queue, and let Ctrl-C be heard.
+
+    A signal that comes right before a thread begins to wait does not end the wait, and Python calls
+    its handler only after it. So each wait is short.
+    """
+    while True:
+        try:
+            return items.get(timeout=_LISTEN_S)
+        except Empty:
+            continue
 
 
 class _SignalHandler:

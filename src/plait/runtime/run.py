@@ -7,6 +7,7 @@ thread or context; a session finds its run by the id that it carries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any
@@ -54,6 +55,8 @@ class Run:
         self.settings = Settings(behalf)
         self.reads = Reads()  # shared with the runs that its code starts
         self.lock: RunLock | None = None  # None in a replay, which locks nothing
+        # the events of its recording that were read ahead, until it is let go of
+        self.ahead = ExitStack()
         self.holder = ""  # this process, as its RunResumed names it; "": the run was begun here
         self.taker = writer.principal()  # the principal that resumes it
         # the seq of its inbox up to which wishes to cancel were for a run before it

@@ -126,9 +126,17 @@ def _placement_text(body: k.PlacementChanged) -> str:
     left_out = _left_out(body.placement)
     return (
         f"placed in {place_text(body.placement)}"
-        + (f", in the place of {short_sandbox(body.replaced)}" if body.replaced else "")
+        + _replacement_text(body)
         + (f", without {', '.join(left_out)}" if left_out else "")
     )
+
+
+def _replacement_text(body: k.PlacementChanged) -> str:
+    if not body.replaced:
+        return ""
+    if body.replaced == body.placement.sandbox:
+        return ", made anew"  # it was gone, or another user has it
+    return f", in the place of {short_sandbox(body.replaced)}"
 
 
 def _left_out(placement: k.Placement) -> list[str]:

@@ -176,7 +176,9 @@ class Folds:
             if at and (best is None or places[at - 1] > best.place):
                 best = self._states[holder, places[at - 1]]
                 break
-        if self._cached and (best is None or place - best.place > SNAPSHOT_EVERY):
+        # the first snapshot is not kept before this place
+        begun = 0 if best is None else best.place
+        if self._cached and place - begun >= SNAPSHOT_EVERY:
             snapshot = self._snapshot_state(log, place)
             if snapshot is not None and (best is None or snapshot.place > best.place):
                 best = snapshot

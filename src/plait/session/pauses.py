@@ -23,16 +23,18 @@ _ALL = 2**31
 _STEP = "take it up again: session.unpause(), or resume(session)"
 
 
-def life_now(core: Core) -> Life:
-    """Return the life of a session as it is: its events, and then the word in its inbox."""
-    if (word := _word_of(core)) is None:
+def life_now(core: Core, *, has_inbox: bool = True) -> Life:
+    """Return the life of a session as it is: its events, and then the word in its inbox.
+    `has_inbox` False: it is known that nothing was ever posted there.
+    """
+    if not has_inbox or (word := _word_of(core)) is None:
         return core.life
     return life_with_word(core.store, core.position.id, core.life, word, core.state)
 
 
-def is_paused(core: Core) -> bool:
+def is_paused(core: Core, *, has_inbox: bool = True) -> bool:
     """True if a session is paused, by its events and its inbox."""
-    return life_now(core).status == "paused"
+    return life_now(core, has_inbox=has_inbox).status == "paused"
 
 
 def has_unheard_word(core: Core) -> bool:
@@ -41,11 +43,11 @@ def has_unheard_word(core: Core) -> bool:
     return row is not None and not _is_heard(core.store, core.position.id, row, core.state)
 
 
-def check_not_paused(core: Core, verb: str) -> None:
+def check_not_paused(core: Core, verb: str, *, has_inbox: bool = True) -> None:
     """Raise WrongStatus if a session is paused. A value of a run that goes on is judged by its
     events alone, as a replay finds them.
     """
-    life = core.life if is_bound(core.position.run) else life_now(core)
+    life = core.life if is_bound(core.position.run) else life_now(core, has_inbox=has_inbox)
     if life.status == "paused":
         raise WrongStatus(core.short, "paused", verb, _STEP)
 

@@ -9,6 +9,7 @@ write one.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -206,6 +207,10 @@ class EventStore(Protocol):
         """The events of a log from first to last, through the logs it was forked from."""
         ...
 
+    def read_ahead(self, log: LogId, first: int, last: int) -> AbstractContextManager[None]:
+        """Let reads of these events need no question of their own until the context ends."""
+        ...
+
     def event(self, id: Digest) -> Event: ...
 
     def number_of(self, id: Digest) -> int | None:
@@ -330,10 +335,11 @@ class RowStore(Protocol):
         descending: bool = False,
         before: Scalar = None,
         limit: int = 100,
+        kinds: Collection[str] | None = None,
     ) -> list[Row]:
         """Rows with these values, in the table's own order or that of a column; `before` is the
         last value of the previous page. A frozenset of texts or of integers asks for rows that
-        have one of these.
+        have one of these. `kinds`: no event of another kind need be folded for the caller.
 
         Raises `RowsBroken` if an event could not be folded.
 

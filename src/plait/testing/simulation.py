@@ -50,6 +50,7 @@ from plait.session.content import Content, text_of
 from plait.session.inbox import all_waiting
 from plait.session.ports import Draft, store_at
 from plait.session.views import Waiting
+from plait.store import canonical_address
 from plait.testing.seeded import Seeded
 from plait.testing.writing import new_log
 from plait.tool import Happened
@@ -102,7 +103,7 @@ class Simulation:
 
     def session(self, *content: Content) -> Session:
         """A session in a memory store of its own, with the seed's clock and chance."""
-        address = f"memory:simulation-{new_log()}"
+        address = canonical_address(f"memory:simulation-{new_log()}")
         self._addresses.append(address)
         direct_writer().bind_source(address, Seeded(self.seed))
         return Session(*(content or ("Begin.",)), store=address, user=USER)

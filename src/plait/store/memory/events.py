@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count, islice
 
 from plait.errors import (
@@ -227,6 +228,9 @@ class MemoryEvents(MemoryBlobs):
         ordered = reversed(found) if reverse else iter(found)
         # one by one: the caller may want the last of a kind, and no more
         return ordered if kinds is None else (event for event in ordered if event.kind in kinds)
+
+    def read_ahead(self, log: LogId, first: int, last: int) -> AbstractContextManager[None]:
+        return nullcontext()  # a read asks no server
 
     def event(self, id: Digest) -> Event:
         with self._open():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -89,6 +89,7 @@ class MemoryStore(MemoryEvents):
         descending: bool = False,
         before: Scalar = None,
         limit: int = 100,
+        kinds: Collection[str] | None = None,
     ) -> list[Row]:
         check_limit(limit)
         if projection not in self._rows:

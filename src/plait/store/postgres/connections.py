@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import select
 import threading
 import time
@@ -22,12 +23,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import generators, pq, waiting
+from psycopg.adapt import Transformer
+from psycopg.conninfo import make_conninfo
 
 from plait.errors import (
     BadSettings,
     PlaitError,
     StoreBusy,
     StoreClosed,
+    StoreDenied,
     StoreReplaced,
     StoreUnreachable,
 )
@@ -37,10 +41,11 @@ from plait.store.postgres.faults import (
     check_server,
     is_collision,
     is_lost,
-    is_lost_at_connect,
     refused_connection,
     refused_statement,
+    unknown_outcome,
 )
+from plait.store.postgres.refusals import ask_refusal
 from plait.store.process import STORES
 
 T = TypeVar("T")
@@ -50,7 +55,7 @@ CONNECTIONS_MAX = 8  # unless PLAIT_STORE_CONNECTIONS says otherwise
 _BUSY_S = 30.0  # a thread waits this long for a connection
 _FORK_WAIT_S = 10.0
 _LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
-_IDLE_MAX = 2  # connections that are kept when nothing happens
+_IDLE_MAX = 1  # connections that are kept when nothing happens, beside that of the heartbeat
 _IDLE_S = 30.0
 _COLLISIONS_MAX = 20  # deadlocks and the like in a row, before it is said
 IDLE_S = (
@@ -92,6 +97,7 @@ class ServerConnection:
     def __init__(self, connection: psycopg.Connection[Any], facts: ServerFacts) -> None:
         self._connection = connection
         self._prepared: set[bytes] = set()
+        self._transformer = Transformer(connection)
         self.facts = facts
         self.used_at = 0.0
 
@@ -137,6 +143,16 @@ class ServerConnection:
                 self._prepared.add(name)
             self.pgconn.send_query_prepared(name, values, formats, 1)
         return self._result()
+
+    def load(
+        self, result: pq.abc.PGresult, oids: Sequence[int], make_row: Callable[[Sequence[Any]], T]
+    ) -> list[T]:
+        """Return the rows of a result, whose columns are read by these types: text may be kept as
+        bytes.
+        """
+        self._transformer.set_pgresult(result, set_loaders=False)
+        self._transformer.set_loader_types(oids, pq.Format.BINARY)
+        return self._transformer.load_rows(0, result.ntuples, make_row)
 
     def copy(self, sql: str, chunks: Iterable[bytes]) -> None:
         """Bring in rows, in the binary form of COPY."""
@@ -237,10 +253,12 @@ class ServerConnections:
 
     def run(self, work: Callable[[ServerConnection], T]) -> T:
         """Run work that may be repeated, until it has an answer or the server is away for long."""
-        lost_at, collisions = None, 0
+        lost_at, collisions, is_cut = None, 0, False
         while True:
+            has_begun = False
             try:
                 with self._lending() as db:
+                    has_begun = True
                     return work(db)
             except psycopg.Error as error:
                 if is_collision(error) and collisions < _COLLISIONS_MAX:
@@ -248,8 +266,15 @@ class ServerConnections:
                     time.sleep(0.001 * collisions * (1 + os.getpid() % 7))
                     continue
                 if not is_lost(error):
-                    raise refused_statement(self.address, error) from error
+                    # what was cut off before may stand
+                    refuse = unknown_outcome if is_cut else refused_statement
+                    raise refuse(self.address, error) from error
+                is_cut |= has_begun
                 lost_at = self._wait(lost_at, error)
+            except StoreDenied as error:
+                if not is_cut or has_begun:
+                    raise
+                raise StoreUnreachable(self.address, error.why, self.wait_s) from error
 
     def _wait(self, lost_at: float | None, error: Exception) -> float:
         """Wait a moment for a server that is away; returns since when it is."""
@@ -258,7 +283,8 @@ class ServerConnections:
             self._drop_idle()
             return now
         if now - lost_at >= self.wait_s:
-            raise StoreUnreachable(self.address, _text(str(error)), self.wait_s) from error
+            why, is_new = _text(str(error)), self._identity is None
+            raise StoreUnreachable(self.address, why, self.wait_s, is_new) from error
         time.sleep(min(0.05 + (now - lost_at) / 5, 1.0))
         return lost_at
 
@@ -322,17 +348,14 @@ class ServerConnections:
         given: dict[str, Any] = {**self._defaults}
         if (password := PASSWORDS.find(self.address)) is not None:
             given["password"] = password
+        address = make_conninfo(self._driver_address, **given)
         try:
-            connection = psycopg.connect(
-                self._driver_address,
-                autocommit=True,
-                cursor_factory=psycopg.RawCursor,
-                **given,
-            )
+            connection = psycopg.connect(address, autocommit=True, cursor_factory=psycopg.RawCursor)
         except psycopg.Error as error:
-            if is_lost_at_connect(error):
-                raise psycopg.OperationalError(_text(str(error))) from error
-            raise refused_connection(self.address, error) from error
+            is_late = isinstance(error, psycopg.errors.ConnectionTimeout)
+            refusal = None if is_late else ask_refusal(address)
+            denied = refused_connection(self.address, error, refusal)
+            raise denied or psycopg.OperationalError(_text(str(error))) from error
         try:
             check_encryption(self.address, connection.pgconn)
             row = connection.execute(_FACTS.encode(), prepare=False, binary=True).fetchone()
@@ -455,4 +478,6 @@ def _setting(name: str, default: float, *, least: float) -> float:
 
 
 def _text(message: str) -> str:
-    return " ".join(message.split()) or "the connection broke"
+    """Return the text of a lost connection in one line, without the driver's question."""
+    told = re.sub(r"\s*Is the server running [^?]*\?", "", message)
+    return " ".join(told.split()) or "the connection broke"

@@ -13,9 +13,11 @@ from plait.errors import (
     StoreRestored,
     UnknownLog,
 )
+from plait.errors.store_servers import migrate_command
 from plait.event import KINDS
 from plait.ids import LogId, parse_log_id
 from plait.store.lineage import Lineage, extend_lineage
+from plait.store.postgres.ahead import EventWindows
 from plait.store.postgres.connections import ServerConnection, ServerConnections
 from plait.store.postgres.schema import SCHEMA_VERSION, quote_name
 from plait.store.records import to_bytes, to_id
@@ -45,6 +47,7 @@ class PostgresCore:
         self._known: dict[LogId, LogFacts] = {}
         self._names: dict[int, str] = {}  # of kinds, by their code
         self._codes: dict[str, int] = {}
+        self._windows = EventWindows()
         self._hot: dict[bytes, bytes] = {}  # statements of the hot path, by name
         self._bucket_asked = bucket
         try:
@@ -97,7 +100,7 @@ class PostgresCore:
         asked, address = self._bucket_asked, self._connections.address
         if asked and not found:
             why = f"it keeps no blobs in {asked} so far"
-            raise StoreDenied(address, why, f"run `plait migrate {address}` first")
+            raise StoreDenied(address, why, f"run `{migrate_command(address)}` first")
         if asked and asked != found:
             raise StoreDenied(address, f"its large blobs are in {found}", f"say blobs={found}")
 

@@ -6,12 +6,14 @@ connection is lent while a caller looks at a page.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
-from itertools import chain, zip_longest
+from itertools import chain, repeat, zip_longest
 from typing import Any, NamedTuple
 
-from plait.errors import PlaitError, StoreCorrupt, UnknownEvent, UnknownLog
+from plait.errors import PlaitError, StoreBusy, StoreCorrupt, UnknownEvent, UnknownLog
 from plait.event import Event
 from plait.event.codec import EVENT_TAG
 from plait.ids import Digest, LogId, parse_digest, parse_log_id
@@ -19,6 +21,8 @@ from plait.store import packing
 from plait.store.arguments import check_kinds, check_limit, check_number, check_prefix, check_read
 from plait.store.base import Log, StoredRecord
 from plait.store.lineage import Lineage, LineageSpan, cut_lineage
+from plait.store.postgres.ahead import EventWindow
+from plait.store.postgres.connections import ServerConnection
 from plait.store.postgres.core import SEQ_MAX
 from plait.store.postgres.heads import HEADS, heads_in, to_log
 from plait.store.postgres.wire import pack_byteas
@@ -26,6 +30,7 @@ from plait.store.postgres.writing import PostgresWriting
 from plait.store.records import COLUMNS, content_of, short_of, to_bytes, to_event, to_id
 
 _PAGES = (512, 2048, 8192)  # events fetched at a time: a first page, and later ones
+_SAFE_S = 60.0  # the server brings lazy commits to its disk much sooner
 _E_COLUMNS = "e.seq, e.codec, e.salt, e.header, e.body"
 _LOG = """
 SELECT p.id, l.place, l.head, l.tip, l.lazy, l.epoch
@@ -47,10 +52,20 @@ CROSS JOIN LATERAL (
 _FIRST_PAGE = f"""
 SELECT l.tip, e.* FROM {{s}}.log l LEFT JOIN LATERAL ({_PAGE}
 ) e ON true WHERE l.key = $5::int8"""
+# True for an event that a crash of the server may take back: its log is written lazily, and the
+# disk, or a standby that commits wait for, is behind. What a standby shows is on its own disk.
+_IS_VOLATILE = """
+CASE WHEN (SELECT CASE WHEN pg_is_in_recovery() THEN false
+        WHEN current_setting('synchronous_standby_names') <> '' THEN true
+        ELSE pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() END)
+    THEN (SELECT l.lazy FROM {s}.log l WHERE l.key = e.log) ELSE false END"""
 _FEED = f"""
-SELECT {_E_COLUMNS}, e.number, e.kind FROM {{s}}.event e
+SELECT {_E_COLUMNS}, e.number, e.kind, {{volatile}} FROM {{s}}.event e
 WHERE e.number > $1::int8 AND e.number < least($2::int8, {{bound}}){{only}}
 ORDER BY e.number {{order}} LIMIT $3::int8"""
+_NUMBER = f"""
+SELECT e.number, {_IS_VOLATILE} FROM {{s}}.event e WHERE e.number < {{settled}}
+ORDER BY e.number DESC LIMIT 1"""
 _RECORDS = f"""
 SELECT {_E_COLUMNS}, e.number, e.kind, e.short,
     ARRAY(SELECT a.blob FROM {{s}}.attachment a WHERE a.event = e.number ORDER BY a.blob)
@@ -153,6 +168,8 @@ class PostgresEvents(PostgresWriting):
         first, last = max(first, 1), SEQ_MAX if last is None else min(last, SEQ_MAX)
         if first > last:
             return iter(())
+        if (window := self._windows.find(log, first, last)) is not None:
+            return window.select(first, last, kinds, reverse)
         page = _LogPage(known.lineage, first, last, kinds is None, reverse, _PAGES[0])
         if reverse and last == SEQ_MAX:
             # The tip is not known yet, so the page ends at the beginning of the log itself.
@@ -165,6 +182,21 @@ class PostgresEvents(PostgresWriting):
             return chain(self._pages(head, kinds, rows), self._pages(rest, kinds, None))
         tip, rows = self._first_page(known.key, page, kinds)
         return self._pages(page._replace(last=min(last, tip)), kinds, rows)
+
+    @contextmanager
+    def read_ahead(self, log: LogId, first: int, last: int) -> Generator[None]:
+        check_read(first, last, None, self._codes)
+        page = _LogPage(self._find(log).lineage, first, last, True, False, _PAGES[-1])
+        window: EventWindow | None = None
+        with suppress(StoreCorrupt):  # those who read the events say so
+            events = list(self._pages(page, None, None, repeat(_PAGES[-1])))
+            window = EventWindow(log, first, events)
+            self._windows.add(window)
+        try:
+            yield
+        finally:
+            if window is not None:
+                self._windows.remove(window)
 
     def event(self, id: Digest) -> Event:
         sql = self._sql(f"SELECT {COLUMNS} FROM {{s}}.event WHERE short = $1::int8")
@@ -199,6 +231,7 @@ class PostgresEvents(PostgresWriting):
             _FEED.replace("{bound}", bound)
             .replace("{only}", only)
             .replace("{order}", "DESC" if reverse else "ASC")
+            .replace("{volatile}", "false" if reverse else _IS_VOLATILE)
         )
         return self._feed_pages(sql, after, codes, 2**62 if limit is None else limit, reverse)
 
@@ -211,7 +244,7 @@ class PostgresEvents(PostgresWriting):
             if page <= 0:
                 return
             asked = after, before, page, *codes
-            rows = self._run(lambda db, asked=asked: db.rows(sql, *asked))
+            rows = self._run(lambda db, asked=asked: self._safe_rows(db, sql, *asked))
             for row in rows:
                 yield row[5], to_event(row, self.get_blob, self._names.get(row[6]))
             if len(rows) < page:
@@ -221,8 +254,32 @@ class PostgresEvents(PostgresWriting):
 
     @property
     def number(self) -> int:
-        sql = self._sql("SELECT max(number) FROM {s}.event WHERE number < {settled}")
-        return self._run(lambda db: db.get(sql)) or 0
+        rows = self._run(lambda db: self._safe_rows(db, self._sql(_NUMBER)))
+        return rows[0][0] if rows else 0
+
+    def _safe_rows(self, db: ServerConnection, sql: str, *values: Any) -> list[Any]:
+        """Return rows whose last column says if they are volatile, when all of them are on disk. A
+        follower goes on from the last number it got; a crash that took it back would give that
+        number away again.
+        """
+        rows = db.rows(sql, *values)
+        if any(row[-1] for row in rows):
+            # in one transaction: after a crash in between, the rows are read again
+            with db.transaction():
+                rows = db.rows(sql, *values)
+                self._make_safe(db)
+        return rows
+
+    def _make_safe(self, db: ServerConnection) -> None:
+        """Return when all that can be seen is on disk, or will be with this transaction."""
+        if self._may_write(db):
+            return self._sync(db)
+        # The server brings lazy commits to the disk by itself, within moments.
+        end, until = db.get("SELECT pg_current_wal_insert_lsn()::text"), time.monotonic() + _SAFE_S
+        while not db.get("SELECT pg_current_wal_flush_lsn() >= $1::text::pg_lsn", end):
+            if time.monotonic() > until:
+                raise StoreBusy(self._connections.address, _SAFE_S, "does not write to its disk")
+            time.sleep(0.02)
 
     def event_count(self, upto: int) -> int:
         check_number("upto", upto)
@@ -264,13 +321,17 @@ class PostgresEvents(PostgresWriting):
         return rows[0][0], [row[1:] for row in rows if row[1] is not None]
 
     def _pages(
-        self, page: _LogPage, kinds: Collection[str] | None, rows: list[Any] | None
+        self,
+        page: _LogPage,
+        kinds: Collection[str] | None,
+        rows: list[Any] | None,
+        sizes: Iterator[int] | None = None,
     ) -> Iterator[Event]:
         """Yield the events of a lineage from one seq to another; `rows` are those of the first
         page.
         """
         sql, codes = self._page_sql(_PAGE, kinds, 5, page.reverse)
-        sizes = _page_sizes()
+        sizes = sizes or _page_sizes()
         while page.first <= page.last:
             page = page._replace(size=next(sizes))
             if rows is None:

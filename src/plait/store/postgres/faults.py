@@ -7,13 +7,14 @@ transactions collide, so that it is repeated at once; else which sentence tells 
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import psycopg
 from psycopg import pq
 
 from plait.errors import (
     DiskFull,
+    OutcomeUnknown,
     PlaitError,
     StoreBusy,
     StoreCorrupt,
@@ -23,6 +24,7 @@ from plait.errors import (
     StoreUnsafe,
 )
 from plait.store.postgres.address import is_local_host
+from plait.store.postgres.refusals import ConnectRefusal
 
 VERSION_MIN = 150_000
 
@@ -31,60 +33,89 @@ _COLLISION = frozenset({"40001", "40P01", "55P03"})
 _DISK_FULL = frozenset({"53100"})
 _CORRUPT = frozenset({"XX001", "XX002"})
 _READ_ONLY = frozenset({"25006"})
+_ENDS = frozenset({"FATAL", "PANIC"})  # severities with which a connection ends
 _NOT_SAFE = frozenset({"off", "local", "remote_write"})
 
 _LOG = "look into the log of the server"
 
-_NO_TLS = (
+
+class Denial(NamedTuple):
+    """A lasting refusal of a connection: the codes of the server for it, the texts of the driver
+    or of a pooler, and the sentences for people.
+    """
+
+    codes: tuple[str, ...]  # the state of the error; or the state and the routine
+    texts: str
+    why: str
+    step: str
+
+
+_NO_TLS = Denial(
+    (),
     r"server does not support SSL|SSL is not enabled|SSL was required",
     "it does not speak TLS, which is required over a network",
     "switch TLS on in the server, or add sslmode=disable to the address if the network is safe",
 )
-# The driver gives no code for a connection that the server refused, only a text.
+# Servers speak in their own language: their texts are not looked at. Drivers and poolers speak
+# English, and have no codes.
 _DENIALS = (
-    (
+    Denial(
+        ("28P01",),
         r"password authentication failed|no password supplied|SCRAM|fe_sendauth",
         "the user or the password is wrong",
         "give the password with PGPASSWORD, a password file or the address",
     ),
-    (
+    Denial(
+        ("3D000",),
         r"database .* does not exist|no such database",
         "there is no such database",
         "create it, or name another one in the address",
     ),
-    (
-        r"role .* does not exist|no such user",
-        "there is no such user",
-        "create the user, or name another one",
+    Denial(
+        ("28000/InitializeSessionUserId",),
+        r"role .* does not exist|no such user|is not permitted to log in",
+        "there is no such user, or it may not log in",
+        "create the user with the right LOGIN, or name another one",
     ),
-    (
-        r"permission denied for database|is not permitted to log in",
+    Denial(
+        ("42501",),
+        r"permission denied for database",
         "this user may not connect to it",
-        "have the user given the rights LOGIN and CONNECT, or name another one",
+        "have the user given the right CONNECT, or name another one",
     ),
-    (
+    Denial(
+        ("28000",),
         r"no pg_hba.conf entry|pg_hba.conf rejects",
         "the server does not let this user in from here",
         "add a line to its pg_hba.conf",
     ),
     _NO_TLS,
-    (r"certificate|SSL error", "the TLS connection failed", "check the certificates, and sslmode"),
-    (
+    Denial(
+        (),
+        r"certificate|SSL error",
+        "the TLS connection failed",
+        "check the certificates, and sslmode",
+    ),
+    Denial(
+        (),
         r"invalid \w+ value|invalid value for|invalid connection option|invalid integer value",
         "a parameter of the address has a value that the driver does not know",
         "correct the parameter",
     ),
-    (
+    Denial(
+        (),
         r"service .* not found|service file",
         "there is no such service",
         "name one of your service file",
     ),
-    (
+    Denial(
+        (),
         r"could not translate host name|Name or service not known",
         "the host is not known",
         "check the host in the address",
     ),
 )
+_POOLER = "08P01"  # poolers refuse with it, whatever the reason
 
 
 class SafetySettings(Protocol):
@@ -97,16 +128,17 @@ class SafetySettings(Protocol):
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """True if the connection broke, or the server ended it: the work may be repeated."""
+    """True if the connection broke, or the server ended it: the work may be repeated.
+
+    A server whose own log has no room goes down with the code of a full disk. That is the end of
+    the connection, and nothing is known about the work.
+    """
     state = error.sqlstate
-    if state is not None:
-        return state in _AWAY or state.startswith("08")
-    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-
-
-def is_lost_at_connect(error: psycopg.Error) -> bool:
-    """True if the server may answer later; False if it refuses this address."""
-    return not any(re.search(pattern, str(error)) for pattern, _, _ in _DENIALS)
+    if state is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    if error.diag.severity_nonlocalized in _ENDS:
+        return True
+    return state in _AWAY or state.startswith("08")
 
 
 def is_collision(error: psycopg.Error) -> bool:
@@ -114,11 +146,28 @@ def is_collision(error: psycopg.Error) -> bool:
     return error.sqlstate in _COLLISION
 
 
-def refused_connection(address: str, error: psycopg.Error) -> PlaitError:
-    for pattern, why, step in _DENIALS:
-        if re.search(pattern, str(error)):
-            return StoreDenied(address, f"{why} ({_first_line(error)})", step)
-    return StoreFailed(address, _first_line(error), _LOG)
+def refused_connection(
+    address: str, error: psycopg.Error, refusal: ConnectRefusal | None
+) -> StoreDenied | None:
+    """Return the error for a connection that failed. None: the server may answer later."""
+    denial = _by_text(str(error)) if refusal is None else _by_code(refusal, str(error))
+    if denial is None:
+        return None
+    return StoreDenied(address, f"{denial.why} ({_first_line(error)})", denial.step)
+
+
+def _by_text(text: str) -> Denial | None:
+    return next((each for each in _DENIALS if re.search(each.texts, text)), None)
+
+
+def _by_code(refusal: ConnectRefusal, text: str) -> Denial | None:
+    if refusal.state == _POOLER:
+        return _by_text(text)
+    for code in (f"{refusal.state}/{refusal.routine}", refusal.state):
+        for each in _DENIALS:
+            if code in each.codes:
+                return each
+    return None
 
 
 def refused_statement(address: str, error: psycopg.Error) -> PlaitError:
@@ -138,6 +187,11 @@ def refused_statement(address: str, error: psycopg.Error) -> PlaitError:
     return StoreFailed(address, why, _LOG)
 
 
+def unknown_outcome(address: str, error: psycopg.Error) -> PlaitError:
+    """Return the error for work that was cut off, and then refused when it was repeated."""
+    return OutcomeUnknown(address, f"the connection broke, and then {_first_line(error)}")
+
+
 def check_encryption(address: str, connection: pq.abc.PGconn) -> None:
     """Raise if a network lies between this process and the server, and what is sent is not
     encrypted, unless the address or its service says sslmode=disable.
@@ -146,8 +200,7 @@ def check_encryption(address: str, connection: pq.abc.PGconn) -> None:
         return
     said = {option.keyword: option.val for option in connection.info}
     if said.get(b"sslmode") != b"disable" and said.get(b"gssencmode") != b"require":
-        _, why, step = _NO_TLS
-        raise StoreDenied(address, why, step)
+        raise StoreDenied(address, _NO_TLS.why, _NO_TLS.step)
 
 
 def check_server(address: str, version: int, encoding: str, settings: SafetySettings) -> None:

@@ -99,8 +99,7 @@ class Fold:
 
     def run(self, db: ServerConnection) -> None:
         """Fold what is visible now. Returns when another reader has done it meanwhile, too."""
-        with db.transaction():
-            db.run_script("SET LOCAL synchronous_commit = off")
+        with db.transaction("BEGIN; SET LOCAL synchronous_commit = off"):
             row = db.row(
                 _STATE.replace("{s}", self._schema).replace("{offset}", str(self._offset)),
                 self._projection.name,
@@ -134,8 +133,8 @@ class Fold:
         )
 
     def _clear(self, db: ServerConnection) -> None:
-        for name in all_names(self._projection):
-            db.run(f"DELETE FROM {self._schema}.{quote_name(name)}")
+        names = [quote_name(name) for name in all_names(self._projection)]
+        db.run_script("; ".join([f"DELETE FROM {self._schema}.{name}" for name in names]))
 
     def _fold_page(
         self, db: ServerConnection, rows: RowWriter, state: FoldState, own: int, limit: int

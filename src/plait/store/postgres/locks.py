@@ -32,6 +32,7 @@ from plait.store.process import STORES
 
 LEASE_S = 45.0  # unless PLAIT_STORE_LEASE_S says otherwise; a third of it is between heartbeats
 _LOOK_S = 1.0  # between looks if the connection of the heartbeat is cut
+_LINE_WAIT_S = 2.0  # for a heartbeat that waits for the server
 
 # The key of a holder's advisory lock, in this life of the server.
 _KEY = """hashtextextended(encode({id}, 'hex') ||
@@ -63,10 +64,15 @@ RETURNING holder"""
 _HOLDER = f"""
 SELECT h.name, h.id FROM {{s}}.hold JOIN {{s}}.holder h ON h.id = hold.holder
 WHERE hold.run = $1::bytea AND {_IS_THERE}"""
+# A holder that has lost a run has lost its row, too: the one that took the run removed it.
+_RENEW = """
+UPDATE {s}.holder SET until = clock_timestamp() + make_interval(secs => $2) WHERE id = $1::bytea"""
 _BEAT = """
 INSERT INTO {s}.holder AS old (id, name, until, advisory)
 VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
 ON CONFLICT (id) DO UPDATE SET until = excluded.until, advisory = excluded.advisory"""
+_RELEASE = "DELETE FROM {s}.hold WHERE run = $1::bytea AND holder = $2::bytea"
+_LEAVE = "DELETE FROM {s}.holder WHERE id = $1::bytea"
 _RUNS = "SELECT run FROM {s}.hold WHERE holder = $1::bytea"
 _GONE = f"""
 DELETE FROM {{s}}.holder h WHERE h.until < clock_timestamp() - interval '1 hour' AND NOT
@@ -90,51 +96,63 @@ class RunLocks:
 
     def _start(self) -> None:
         """Begin without runs."""
+        # Never held while the server is asked: a server that is away stalls no other thread.
         self._guard = threading.RLock()
-        self._holder: bytes | None = None  # None: no row of ours is there
-        self._runs: set[bytes] = set()
+        self._holder: bytes | None = None  # None: this process has no row, or gives it up
+        self._runs: dict[bytes, object] = {}  # each with a token of its own: it may be taken again
         self._wanted: set[bytes] = set()  # runs that are being taken
-        self._line: ServerConnection | None = None  # the connection of the heartbeat
-        self._advisory: int | None = None  # the lock that it has; None: the lease decides
-        self._stop = threading.Event()
+        self._released: set[bytes] = set()  # runs whose rows are not removed yet
         self._lease_until = 0.0  # by this process's own clock, which is behind the server's
+        self._stop = threading.Event()
+        # Of the connection of the heartbeat. It is taken before the guard, if both are needed.
+        self._line_lock = threading.RLock()
+        self._line: ServerConnection | None = None
+        self._row: bytes | None = None  # the holder whose row is written by it
+        self._advisory: int | None = None  # the lock that it has; None: the lease decides
 
     def take(self, run: str, session: str) -> RunHold:
         name = _name_of(run)
         with self._guard:
-            if name in self._runs | self._wanted:
+            if name in self._runs or name in self._wanted:
                 raise RunHeld(session, run, f"this process, {os.getpid()}")
             self._wanted.add(name)
-        # The server may be away for long: other threads release runs and close stores meanwhile.
         try:
+            if name in self._released:
+                self._take_back(name)
             holder = self._holder
             if holder is None or time.monotonic() > self._lease_until:
                 holder = self._connections.run(self._become_holder)
             taken = self._connections.run(lambda db, by=holder: self._take(db, name, by))
+            with self._guard:
+                if taken is None:
+                    self._runs[name] = object()
+        except BaseException:
+            with self._guard:  # the answer that it was taken may have been lost
+                self._released.add(name)
+            raise
+        else:
             if taken is not None:
                 raise RunHeld(session, run, taken)
-            with self._guard:
-                self._runs.add(name)
             return RunHold(self, name)
         finally:
             with self._guard:
                 self._wanted.discard(name)
-                if self._connections.is_closed:
-                    self.close()
+            if self._connections.is_closed:
+                self.close()
 
     def release(self, name: bytes) -> None:
         with self._guard:
-            if self._holder is None:
-                return
-            sql = self._sql("DELETE FROM {s}.hold WHERE run = $1::bytea AND holder = $2::bytea")
-            if name in self._runs:
-                self._runs.discard(name)
-                # On the connection of the heartbeat: the store may be closed. If the server is
-                # away, the lease ends by itself.
-                with suppress(PlaitError, psycopg.Error):
-                    self._run_on_line(sql, name, self._holder)
-            if self._connections.is_closed and not self._runs | self._wanted:
-                self._leave(self._holder)
+            if self._runs.pop(name, None) is not None and self._holder is not None:
+                self._released.add(name)
+        # On the connection of the heartbeat: the store may be closed. If the heartbeat waits for a
+        # server that is away, it removes the row when it is back, or the lease ends by itself.
+        if name in self._released and self._line_lock.acquire(timeout=_LINE_WAIT_S):
+            try:
+                self._remove_released()
+            finally:
+                self._line_lock.release()
+        if self._connections.is_closed:
+            self.close()
 
     def is_taken(self, run: str) -> bool:
         name = _name_of(run)
@@ -143,22 +161,56 @@ class RunLocks:
 
     def is_lost(self, name: bytes) -> bool:
         """True if the lease of this process is over: another process may have taken the run."""
-        # Without the guard: a heartbeat that waits for a server that is away has it.
         return name not in self._runs or time.monotonic() > self._lease_until
 
     def close(self) -> None:
         """Let go of everything when the last run is released: a lock outlives a closed store."""
         with self._guard:
-            if self._holder is not None and not self._runs | self._wanted:
-                self._leave(self._holder)
+            if self._holder is None or self._runs or self._wanted:
+                return
+            self._holder = None
+            self._stop.set()
+        # Else the heartbeat has it, and does the same when it ends.
+        if self._line_lock.acquire(timeout=_LINE_WAIT_S):
+            try:
+                self._drop_line()
+            finally:
+                self._line_lock.release()
 
-    def _leave(self, holder: bytes) -> None:
-        self._stop.set()
+    def _take_back(self, name: bytes) -> None:
+        """See to it that the row of a released run is gone, or is ours for good."""
+        with self._line_lock:
+            self._remove_released()
+            with self._guard:
+                self._released.discard(name)
+
+    def _remove_released(self) -> None:
+        """Remove the rows of released runs, on the connection of the heartbeat."""
+        with self._guard:
+            left, holder = tuple(self._released), self._row
+        if holder is None:
+            return
+        for name in left:
+            try:
+                if self._line is None or self._line.has_news():
+                    self._beat(holder)
+                assert self._line is not None
+                self._line.run(self._sql(_RELEASE), name, holder)
+            except (PlaitError, psycopg.Error):
+                return
+            with self._guard:
+                self._released.discard(name)
+
+    def _drop_line(self) -> None:
+        """Remove the row of this process, and close the connection of the heartbeat."""
         if self._line is not None:
-            with suppress(psycopg.Error):
-                self._line.run(self._sql("DELETE FROM {s}.holder WHERE id = $1::bytea"), holder)
+            if self._row is not None:
+                with suppress(psycopg.Error):
+                    self._line.run(self._sql(_LEAVE), self._row)
             self._line.close()
-        self._line = self._holder = self._advisory = None
+        self._line = self._row = self._advisory = None
+        with self._guard:
+            self._released.clear()
 
     def _take(self, db: ServerConnection, name: bytes, holder: bytes) -> str | None:
         """Take a run. Returns the name of the holder that has it; None: it is ours."""
@@ -172,19 +224,23 @@ class RunLocks:
     def _become_holder(self, db: ServerConnection) -> bytes:
         """Make the row of this process, and begin to renew its lease."""
         new: bytes = db.get("SELECT uuid_send(gen_random_uuid())")
-        with self._guard:
-            if self._holder is None:
+        with self._line_lock:
+            holder = self._holder
+            if holder is None:
                 return self._begin_lease(new)
             if time.monotonic() > self._lease_until:  # others may have removed the row
-                self._beat(self._holder)
-            return self._holder
+                self._beat(holder)
+            return holder
 
     def _begin_lease(self, holder: bytes) -> bytes:
-        self._stop = threading.Event()
+        if self._row is not None:  # of a lease that was given up
+            self._drop_line()
         self._beat(holder)
-        self._holder = holder
+        stop = threading.Event()
+        with self._guard:
+            self._holder, self._stop = holder, stop
         beats = threading.Thread(
-            target=self._keep_alive, args=(holder, self._stop), name="plait-lease", daemon=True
+            target=self._keep_alive, args=(holder, stop), name="plait-lease", daemon=True
         )
         beats.start()
         return holder
@@ -195,13 +251,17 @@ class RunLocks:
         while not stop.wait(min(_LOOK_S, beat_s)):
             if time.monotonic() < due and not self._is_cut():
                 continue
-            with self._guard:
-                if stop.is_set() or self._holder != holder:
-                    return
+            with self._line_lock:
+                if stop.is_set() or self._row != holder:
+                    break
                 # The server may be away: the next look tries again, and the lease runs out.
                 with suppress(PlaitError, psycopg.Error):
                     self._beat(holder)
+                    self._remove_released()
                     due = time.monotonic() + beat_s
+        with self._line_lock:
+            if self._row == holder:
+                self._drop_line()
 
     def _is_cut(self) -> bool:
         """True if the connection of the heartbeat broke, or has no lock yet."""
@@ -213,40 +273,52 @@ class RunLocks:
     def _beat(self, holder: bytes) -> None:
         """Renew the lease, on the connection that has the advisory lock."""
         begun = time.monotonic()
-        line = self._standing_line()
-        if self._advisory is None and not line.facts.is_pooled:
-            # A session of ours that the server does not know to be gone may have it still. Then
-            # the lease decides.
-            row = line.row(_OWN_KEY, holder)
-            self._advisory = row[0] if row is not None and row[1] else None
-        name = f"process {os.getpid()} on {socket.gethostname()}"
-        line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
+        if not self._renew(holder):
+            self._write_row(holder)
         self._lease_until = begun + self._lease_s
-        # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
-        self._runs &= {run for (run,) in line.rows(self._sql(_RUNS), holder)}
-        line.run(self._sql(_GONE))
 
-    def _run_on_line(self, sql: str, *values: object) -> None:
-        """Run a statement that may be repeated on the connection of the heartbeat."""
-        if self._line is not None:
-            try:
-                self._line.run(sql, *values)
-                return
-            except psycopg.Error:  # it broke: the next one stands
-                pass
-        self._standing_line().run(sql, *values)
+    def _renew(self, holder: bytes) -> bool:
+        """Renew the lease by one statement. False: the row has to be written anew."""
+        line = self._line
+        if line is None or (self._advisory is None and not line.facts.is_pooled):
+            return False
+        try:
+            return line.run(self._sql(_RENEW), holder, self._lease_s) == 1
+        except psycopg.Error:
+            self._lose_line()
+            return False
 
-    def _standing_line(self) -> ServerConnection:
-        """Return the connection of the heartbeat, made anew if it broke."""
+    def _write_row(self, holder: bytes) -> None:
+        """Write the row of this process, and see which runs it still has."""
+        with self._guard:
+            before = dict(self._runs)
+        if self._line is None:
+            self._line = self._connections.connect()
+        line = self._line
+        try:
+            if self._advisory is None and not line.facts.is_pooled:
+                # A session of ours that the server does not know to be gone may have it still. Then
+                # the lease decides.
+                row = line.row(_OWN_KEY, holder)
+                self._advisory = row[0] if row is not None and row[1] else None
+            name = f"process {os.getpid()} on {socket.gethostname()}"
+            line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
+            self._row = holder
+            # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
+            found = {run for (run,) in line.rows(self._sql(_RUNS), holder)}
+            line.run(self._sql(_GONE))
+        except psycopg.Error:
+            self._lose_line()
+            raise
+        with self._guard:
+            for run in before.keys() - found:
+                if self._runs.get(run) is before[run]:
+                    del self._runs[run]
+
+    def _lose_line(self) -> None:
         if self._line is not None:
-            try:
-                self._line.get("SELECT 1")
-                return self._line
-            except psycopg.Error:
-                self._line.close()
-                self._line = self._advisory = None
-        self._line = self._connections.connect()
-        return self._line
+            self._line.close()
+        self._line = self._advisory = None
 
     def _sql(self, text: str) -> str:
         return text.replace("{s}", self._schema)

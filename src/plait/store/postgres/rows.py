@@ -7,12 +7,13 @@ that may only read, and a standby, fold them in memory for their own answer.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 from plait.errors import StoreDenied, UnknownRows
+from plait.errors.store_servers import migrate_command
 from plait.store.arguments import check_limit
 from plait.store.postgres.blobs import PostgresBlobs
 from plait.store.postgres.connections import ServerConnection
@@ -20,14 +21,19 @@ from plait.store.postgres.fold import Fold
 from plait.store.postgres.fold_tables import (
     all_names,
     create_tables,
-    order_sql,
-    quote_names,
     table_name,
-    to_column,
-    to_rows,
+)
+from plait.store.postgres.row_query import (
+    LOOK,
+    LOOK_FAR,
+    RowQuery,
+    WantedRows,
+    row_query,
+    stale_sql,
 )
 from plait.store.postgres.row_reader import ReadOnlyFold
 from plait.store.postgres.schema import quote_name
+from plait.store.postgres.wire import pack_int8
 from plait.store.postgres.words import PostgresWords
 from plait.store.projection import Projection, Row, Scalar, Table, Wanted
 from plait.store.rows import check_columns, check_names, check_where, order_of
@@ -36,26 +42,7 @@ from plait.store.word_search import search_words
 
 T = TypeVar("T")
 
-_LOOK = 200  # events that a question passes over, before the state of the fold is moved on
-
-# The number of events that no fold has passed, and if one is of the kinds of the projection.
-_STALE = """
-SELECT count(*) >= {look} OR coalesce(bool_or(news.kind = ANY($3::int2[])), false)
-    OR (SELECT high FROM fold) < 0
-FROM (
-    SELECT later.kind FROM (
-        SELECT e.kind FROM {s}.event e
-        WHERE e.number >= greatest((SELECT high FROM fold) << 16, 1)
-        ORDER BY e.number LIMIT {look}
-    ) AS later
-    UNION ALL
-    SELECT e.kind FROM fold CROSS JOIN LATERAL unnest(fold.open) AS open (xid)
-    CROSS JOIN LATERAL (
-        SELECT kind FROM {s}.event WHERE number >= open.xid << 16 AND number < (open.xid + 1) << 16
-        ORDER BY number LIMIT 65536
-    ) AS e
-) AS news""".replace("{look}", str(_LOOK))
-_FOLD_STATE = "SELECT high, open FROM {s}.projection WHERE name = $1::text AND version = $2::int4"
+_QUERIES_MAX = 1000  # forms of questions that are kept
 
 
 class PostgresRows(PostgresBlobs):
@@ -67,6 +54,8 @@ class PostgresRows(PostgresBlobs):
         self._projections: dict[str, Projection] = {}
         self._folds: dict[str, Fold] = {}
         self._readers: dict[str, ReadOnlyFold] = {}
+        self._queries: dict[Hashable, RowQuery] = {}  # by their forms
+        self._query_numbers = count()
 
     def rows(
         self,
@@ -78,6 +67,7 @@ class PostgresRows(PostgresBlobs):
         descending: bool = False,
         before: Scalar = None,
         limit: int = 100,
+        kinds: Collection[str] | None = None,
     ) -> list[Row]:
         check_limit(limit)
         shape, kept = self._shape(projection, table), self._projections.get(projection)
@@ -90,11 +80,11 @@ class PostgresRows(PostgresBlobs):
         if (reader := self._readers.get(projection)) is not None:
             in_memory = self._run(reader.rows)
             return in_memory.scan(table, wanted, order, descending, before, limit)
-        page = self._rows_sql(kept, shape, wanted, order, descending, before)
-        if page is None:
+        asked = WantedRows(shape, wanted, order, descending, before)
+        if not asked.is_possible:
             return []
-        sql, values = page
-        return self._read_page(kept, shape, sql, [*values, limit])
+        query = self._query_of(kept, shape, asked.forms, (order, descending), kinds)
+        return self._read_page(kept, query, [*asked.values, pack_int8(limit)])
 
     def search(
         self,
@@ -134,12 +124,17 @@ class PostgresRows(PostgresBlobs):
         return list(self._projections.values())
 
     def attach(self, projections: Sequence[Projection]) -> None:
+        wanted: list[Projection] = []
         for projection in projections:
             check_names(projection)
             kept = self._projections.get(projection.name)
-            if kept is not None and kept.version >= projection.version:
-                continue
-            can_fold = self._run(partial(self._make_tables, projection))
+            if kept is None or kept.version < projection.version:
+                wanted.append(projection)
+        there = self._run(partial(self._tables_there, wanted)) if wanted else {}
+        for projection in wanted:
+            can_fold = there.get((projection.name, projection.version))
+            if can_fold is None:
+                can_fold = self._run(partial(self._make_tables, projection))
             codes = partial(self._fold_codes, projection)
             if can_fold:
                 self._folds[projection.name] = Fold(
@@ -167,40 +162,71 @@ class PostgresRows(PostgresBlobs):
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
+    def _query_of(
+        self,
+        kept: Projection,
+        shape: Table,
+        forms: Sequence[str],
+        order: tuple[str, bool],
+        kinds: Collection[str] | None,
+    ) -> RowQuery:
+        """Return the statements of a form of question, made when it is asked first."""
+        codes = self._fold_codes(kept) if kinds is None else self._codes_of(kinds) or []
+        form = kept.name, kept.version, shape.name, *forms, order, kinds is None, *codes
+        found = self._queries.get(form)
+        if found is None:
+            stale = stale_sql(kept, codes, LOOK if kinds is None else LOOK_FAR)
+            name = f"rows{next(self._query_numbers)}".encode()
+            found = row_query(name, kept, shape, forms, order, stale)
+            found = found._replace(
+                plain=self._sql(found.plain.decode()).encode(),
+                fresh=self._sql(found.fresh.decode()).encode(),
+            )
+            if len(self._queries) >= _QUERIES_MAX:
+                self._queries.clear()
+            self._queries[form] = found
+        return found
+
     def _read_page(
-        self, kept: Projection, shape: Table, sql: str, values: Sequence[Any]
+        self, kept: Projection, query: RowQuery, values: list[bytes | None]
     ) -> list[Row]:
         """Read rows in one statement that first looks if they are up to date."""
-        fresh = self._sql(
-            f"WITH fold AS ({_FOLD_STATE}), stale (is_stale) AS ({_STALE})"
-            " SELECT stale.*, page.* FROM"
-            f" stale LEFT JOIN LATERAL (SELECT true AS there, found.* FROM ({sql}) AS found)"
-            " AS page ON NOT stale.is_stale"
-        )
-        name = kept.name, kept.version, self._fold_codes(kept)
-        rows = self._run(lambda db: db.rows(fresh, *name, *values))
-        if not rows[0][0]:
-            return to_rows(shape, [row[2:] for row in rows if row[1]])
-        fold, plain = self._folds[kept.name], self._sql(_shifted(sql, -3))
+        columns, there, stale = query.columns, len(query.columns), len(query.columns) + 1
 
-        def fold_and_read(db: ServerConnection) -> list[tuple[Any, ...]]:
+        def make_row(values: Sequence[Any]) -> Row:
+            return dict(zip(columns, values, strict=False))
+
+        def read(db: ServerConnection) -> list[Row] | None:
+            result = db.run_prepared(query.name, query.fresh, values)
+            if result.get_value(0, stale) == b"\1":
+                return None
+            if result.get_value(0, there) is None:
+                return []
+            return db.load(result, query.oids, make_row)
+
+        rows = self._run(read)
+        if rows is not None:
+            return rows
+        fold = self._folds[kept.name]
+
+        def fold_and_read(db: ServerConnection) -> list[Row]:
             # Without a second look, so as not to run after other writers. On one connection: a
             # server that crashes may lose a fold, and then both are done again.
             fold.run(db)
-            return db.rows(plain, *values)
+            result = db.run_prepared(query.name + b"p", query.plain, values)
+            return db.load(result, query.oids[:-2], make_row)
 
-        return to_rows(shape, self._run(fold_and_read))
+        return self._run(fold_and_read)
 
     def _read_fresh(self, kept: Projection, read: Callable[[ServerConnection], T]) -> T:
         """Read in one transaction in which the rows are up to date, folding them before if need
         be.
         """
-        look = self._sql(f"WITH fold AS ({_FOLD_STATE}) {_STALE}")
-        name = kept.name, kept.version, self._fold_codes(kept)
+        look = self._sql(stale_sql(kept, self._fold_codes(kept)))
 
         def attempt(db: ServerConnection, is_folded: bool) -> tuple[bool, T | None]:
             with db.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
-                if not is_folded and db.get(look, *name):
+                if not is_folded and db.get(look):
                     return False, None
                 return True, read(db)
 
@@ -223,67 +249,33 @@ class PostgresRows(PostgresBlobs):
         name = table_name(kept, table.name)
         return PostgresWords(db, self._schema, name, table).fault()
 
-    def _rows_sql(
-        self,
-        kept: Projection,
-        shape: Table,
-        where: Mapping[str, Wanted],
-        order: str,
-        descending: bool,
-        before: Scalar,
-    ) -> tuple[str, list[Any]] | None:
-        """The query for a page of rows, whose values begin at $4. None: no row can be wanted."""
-        conditions: list[str] = []
-        values: list[Any] = []
-        for column, wanted in where.items():
-            kind = shape.columns[column]
-            name = quote_name(column)
-            if wanted is None:
-                conditions.append(f"{name} IS NULL")
-            elif isinstance(wanted, frozenset):
-                values.append([to_column(kind, each) for each in wanted if _is_of(kind, each)])
-                conditions.append(f"{name} = ANY(${len(values) + 3}::{_TYPES[kind]}[])")
-            elif _is_of(kind, wanted):
-                values.append(to_column(kind, wanted))
-                conditions.append(f"{name} = ${len(values) + 3}::{_TYPES[kind]}")
-            else:
-                return None
-        if before is not None:
-            kind = shape.columns[order]
-            if not _is_of(kind, before):
-                return None
-            values.append(to_column(kind, before))
-            sign = "<" if descending else ">"
-            conditions.append(f"{quote_name(order)} {sign} ${len(values) + 3}::{_TYPES[kind]}")
-        return (
-            f"SELECT {quote_names(shape.columns)} FROM"
-            f" {{s}}.{quote_name(table_name(kept, shape.name))}"
-            f" WHERE {' AND '.join(conditions) or 'true'}"
-            f" ORDER BY {order_sql(shape, order, descending)}"
-            f" LIMIT ${len(values) + 4}::int8"
-        ), values
-
     # ── tables ───────────────────────────────────────────────────────────────────────────────
 
-    def _make_tables(self, projection: Projection, db: ServerConnection) -> bool:
-        """Make the tables of a projection if they are not there. Returns if this user can fold."""
+    def _tables_there(
+        self, projections: Sequence[Projection], db: ServerConnection
+    ) -> dict[tuple[str, int], bool]:
+        """Return the projections whose tables are there, and if this user can fold them."""
         if db.facts.is_read_only:
-            return False
-        there = db.get(
-            f"SELECT 1 FROM {self._schema}.projection WHERE name = $1::text AND version = $2::int4",
-            projection.name,
-            projection.version,
+            return {(each.name, each.version): False for each in projections}
+        made = set(db.rows(f"SELECT name, version FROM {self._schema}.projection"))
+        there = [each for each in projections if (each.name, each.version) in made]
+        names = [
+            (number, f"{self._schema}.{quote_name(name)}")
+            for number, each in enumerate(there)
+            for name in ("projection", *all_names(each))
+        ]
+        rows = db.rows(
+            "SELECT asked.n, bool_and(has_table_privilege(asked.name, each))"
+            " FROM unnest($1::int4[], $2::text[]) AS asked (n, name),"
+            " unnest('{INSERT,UPDATE,DELETE}'::text[]) AS each GROUP BY asked.n",
+            [number for number, _ in names],
+            [name for _, name in names],
         )
-        if there:
-            tables = ["projection", *all_names(projection)]
-            names = [f"{self._schema}.{quote_name(name)}" for name in tables]
-            return bool(
-                db.get(
-                    "SELECT bool_and(has_table_privilege(name, each)) FROM unnest($1::text[]) AS"
-                    " name, unnest('{INSERT,UPDATE,DELETE}'::text[]) AS each",
-                    names,
-                )
-            )
+        found: dict[int, bool] = dict(rows)
+        return {(there[n].name, there[n].version): can_fold for n, can_fold in found.items()}
+
+    def _make_tables(self, projection: Projection, db: ServerConnection) -> bool:
+        """Make the tables of a projection. Returns if this user can fold."""
         if not self._may_write(db):
             return False
         if not db.get("SELECT has_schema_privilege($1, 'CREATE')", self._schema.strip('"')):
@@ -291,7 +283,7 @@ class PostgresRows(PostgresBlobs):
                 self._connections.address,
                 f"the rows {projection.name!r} (version {projection.version}) have no tables yet,"
                 " and this user may not make them",
-                f"run `plait migrate {self._connections.address}` as a user that may, with"
+                f"run `{migrate_command(self._connections.address)}` as a user that may, with"
                 " `--projections FILE.py:NAME` if they are rows of your own",
             )
         with db.transaction():
@@ -308,22 +300,3 @@ class PostgresRows(PostgresBlobs):
                 return shape
         tables = ", ".join(shape.name for shape in self._projections[projection].tables)
         raise UnknownRows(f"{projection}.{table}", f"the tables are {tables}")
-
-
-_TYPES = {"text": "bytea", "integer": "int8", "real": "float8", "blob": "bytea"}
-
-
-def _is_of(kind: str, value: object) -> bool:
-    """True if a column of this kind can hold the value: else no row has it."""
-    if kind == "text":
-        return isinstance(value, str)
-    if kind == "blob":
-        return isinstance(value, bytes)
-    if kind == "integer":
-        return isinstance(value, int) and -(2**63) <= value < 2**63
-    return isinstance(value, (int, float))
-
-
-def _shifted(sql: str, by: int) -> str:
-    """Return a query with the numbers of its values moved."""
-    return re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + by}", sql)

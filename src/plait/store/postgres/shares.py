@@ -1,15 +1,25 @@
-"""An act over several logs, as what it brings to each of them."""
+"""An act over several logs, as what it brings to each of them, and where that may stand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from plait.errors import LogExists, StaleHead, UnknownLog
+from plait.errors import (
+    EventsLost,
+    InvalidValue,
+    LogExists,
+    PlaitError,
+    StaleHead,
+    TooLarge,
+    UnknownLog,
+)
 from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.base import LogAppend
+from plait.store.postgres.core import EVENTS_MAX
 from plait.store.postgres.statements import Places
+from plait.store.prepare import Prepared
 
 
 class LockedLog(NamedTuple):
@@ -19,6 +29,14 @@ class LockedLog(NamedTuple):
     head: Digest
     tip: int
     epoch: int
+
+
+class KeptEvent(NamedTuple):
+    """An event that was acknowledged, and how many connections had broken when it was last seen."""
+
+    seq: int
+    id: Digest
+    losses: int
 
 
 class LogShare(NamedTuple):
@@ -54,4 +72,26 @@ def check_free(part: LogShare, found: LockedLog | None) -> None:
     elif found is None:
         raise UnknownLog(part.log)
     elif found.head != part.after:
-        raise StaleHead(part.log, part.after, found.head, found.tip)
+        raise _stale_head(part.log, part.after, part.events[0].seq - 1, found.head, found.tip)
+
+
+def _stale_head(log: LogId, after: Digest, seq: int, head: str, tip: int) -> PlaitError:
+    """Return the error for an append after an event that is not the head. `seq` is that event's."""
+    return EventsLost(log, seq, tip) if seq > tip else StaleHead(log, after, head, tip)
+
+
+def check_count(events: int) -> None:
+    if events > EVENTS_MAX:
+        raise TooLarge("the events of one act", events, EVENTS_MAX)
+
+
+def check_head(log: LogId, after: Digest, prepared: Prepared, head: bytes, tip: int) -> None:
+    """Raise unless the head is the one that events come after, and they follow its seq."""
+    if head.hex() != after:
+        raise _stale_head(log, after, prepared.first.seq - 1, head.hex(), tip)
+    if prepared.first.seq != tip + 1:
+        raise InvalidValue(
+            "seq",
+            f"event {prepared.last.seq} does not follow place {tip}",
+            "seal it at the next place",
+        )

@@ -43,10 +43,21 @@ class PostgresSnapshots(PostgresCore):
         row = self._run(lambda db: db.row(self._sql(_KEEP), key, asked, frame))
         if row is None:
             raise UnknownLog(log)
+        self._windows.forget_snapshots()
         check_own(log, seq, row[1], row[2])
 
     def nearest_snapshot(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         check_place("upto", upto)
+        windows = self._windows.of_log(log)
+        for window in windows:
+            if window.snapshot is not None and window.snapshot[0] <= upto:
+                return window.snapshot[1]  # there may be a nearer one by now: it is a cache
+        found = self._nearest_snapshot(log, upto)
+        for window in windows:
+            window.snapshot = upto, found
+        return found
+
+    def _nearest_snapshot(self, log: LogId, upto: int) -> tuple[LogId, int, bytes] | None:
         lineage, sql = self._find(log).lineage, self._sql(_NEAREST)
         while upto > 0:
             spans = cut_lineage(lineage, 1, min(upto, SEQ_MAX))
@@ -75,6 +86,7 @@ class PostgresSnapshots(PostgresCore):
                 return db.run(self._sql("DELETE FROM {s}.snapshot"))
             return db.run(self._sql("DELETE FROM {s}.snapshot WHERE log = $1::int8"), key)
 
+        self._windows.forget_snapshots()
         return self._run(drop)
 
 

@@ -141,14 +141,15 @@ def begin_write(
     fences: Sequence[LogFence],
     *,
     is_lazy_log: bool,
-    lazy: bool,
     places: Places = 0,
     era: int | None = None,
 ) -> Write:
-    """Return the statement that begins a log. `is_lazy_log`: later appends need not be synced;
-    `lazy`: this one need not.
+    """Return the statement that begins a log. `is_lazy_log`: later appends need not be synced.
+
+    This one is, always: processes keep the keys of logs in memory, and a crash that took a log back
+    would give its key to another one.
     """
-    values = _event_values(prepared, codes, lazy, places)
+    values = _event_values(prepared, codes, False, places)
     values += [
         log,
         None if parent is None else pack_int8(parent),

@@ -11,12 +11,15 @@ from struct import Struct
 
 _INT2, _INT4, _INT8 = 21, 23, 20
 _BYTEA = 17
+_FLOAT8 = 701
 _ARRAY = Struct("!iiiii")  # dimensions, any NULL, type of an element, length, first index
 _EMPTY = Struct("!iii")
 _SIZE = Struct("!i")
 _NULL = _SIZE.pack(-1)
 _long = Struct("!q")
 _int = Struct("!i")
+_double = Struct("!d")
+_of_double = Struct("!id")
 _of_long = Struct("!iq")
 _of_int = Struct("!ii")
 _of_short = Struct("!ih")
@@ -26,6 +29,7 @@ COPY_END = b"\xff\xff"
 
 pack_int8 = _long.pack
 pack_int4 = _int.pack
+pack_float8 = _double.pack
 
 
 def pack_bool(value: bool) -> bytes:
@@ -42,6 +46,10 @@ def pack_int4s(values: Sequence[int]) -> bytes:
 
 def pack_int2s(values: Sequence[int]) -> bytes:
     return _head(_INT2, len(values)) + b"".join([_of_short.pack(2, value) for value in values])
+
+
+def pack_float8s(values: Sequence[float]) -> bytes:
+    return _head(_FLOAT8, len(values)) + b"".join([_of_double.pack(8, value) for value in values])
 
 
 def pack_byteas(values: Sequence[bytes | None]) -> bytes:

@@ -14,11 +14,9 @@ from typing import TypeVar
 import psycopg
 
 from plait.errors import (
-    InvalidValue,
+    EventsLost,
     LogExists,
-    StaleHead,
     StaleReading,
-    TooLarge,
     UnknownBlob,
     UnknownEvent,
     UnknownLog,
@@ -30,11 +28,20 @@ from plait.store.chain import check_chain, check_fork, check_parts, first_parent
 from plait.store.epochs import Fence, ReadMark, TipsMark, check_epoch
 from plait.store.lineage import Lineage, cut_lineage, extend_lineage
 from plait.store.postgres.blobs import PostgresBlobs
-from plait.store.postgres.connections import ServerConnection
-from plait.store.postgres.core import EVENTS_MAX, LogFacts
+from plait.store.postgres.connections import ServerConnection, ServerConnections
+from plait.store.postgres.core import LogFacts
+from plait.store.postgres.faults import is_collision, is_lost, unknown_outcome
 from plait.store.postgres.heads import heads_in
 from plait.store.postgres.large import ERA_PASSED, EraPassed, large_of
-from plait.store.postgres.shares import LockedLog, LogShare, check_free, shares_of
+from plait.store.postgres.shares import (
+    KeptEvent,
+    LockedLog,
+    LogShare,
+    check_count,
+    check_free,
+    check_head,
+    shares_of,
+)
 from plait.store.postgres.statements import LogFence, Write, append_write, begin_write
 from plait.store.postgres.wire import unpack_int8
 from plait.store.prepare import PackedBlob, Prepared, prepare
@@ -42,11 +49,15 @@ from plait.store.records import COLUMNS, short_of, to_bytes, to_event
 
 T = TypeVar("T")
 
+KEPT_MAX = 10_000  # logs whose last event of this process is in memory
+
+_AT = f"SELECT {COLUMNS} FROM {{s}}.event WHERE log = $1::int8 AND seq = $2::int4"
 _LOCKED = """
 SELECT l.id, l.key, l.head, l.tip, l.epoch FROM {s}.log l WHERE id = ANY($1::bytea[])
 ORDER BY key FOR UPDATE"""
-# Waits for all appends that are on their way, and lets none begin until the act is over.
-_ALONE = "LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
+# Waits for all appends that are on their way, and lets none begin until the act is over. Appends
+# queue behind it meanwhile, so it lets them pass after a second, and is tried again.
+_ALONE = "SET LOCAL lock_timeout = '1s'; LOCK TABLE {s}.event IN SHARE ROW EXCLUSIVE MODE"
 _AFTER = """
 SELECT 1 FROM {s}.event WHERE number > $1::int8 AND kind = ANY($2::int2[])
     AND NOT number = ANY($3::int8[]) LIMIT 1"""
@@ -57,6 +68,10 @@ JOIN {s}.event e ON e.log = l.key AND e.seq > read.tip AND e.kind = ANY($3::int2
 
 class PostgresWriting(PostgresBlobs):
     """Logs and their ends."""
+
+    def __init__(self, connections: ServerConnections, schema: str, bucket: str = "") -> None:
+        super().__init__(connections, schema, bucket)
+        self._kept: dict[int, KeptEvent] = {}
 
     def begin(
         self,
@@ -69,16 +84,14 @@ class PostgresWriting(PostgresBlobs):
     ) -> Digest:
         parse_log_id(log)
         check_chain(log, events, first_parent(events), begins=True)
-        _check_count(len(events))
+        check_count(len(events))
         key, lineage, lazy = self._check_fork(events[0], parent)
         self._check_merged([events])
         prepared, keyed = self._prepare(events, blobs), self._keyed(fences)
 
         def write_in(era: int | None) -> int | None:
             codes, name = self._codes_for(events), to_bytes(log)
-            write = begin_write(
-                prepared, codes, name, key, keyed, is_lazy_log=lazy, lazy=lazy, era=era
-            )
+            write = begin_write(prepared, codes, name, key, keyed, is_lazy_log=lazy, era=era)
             return self._run(
                 partial(self._begin, log=log, write=write, prepared=prepared, fences=fences)
             )
@@ -102,7 +115,7 @@ class PostgresWriting(PostgresBlobs):
         question: HeadsQuestion | None = None,
     ) -> Digest:
         check_chain(log, events, after)
-        _check_count(len(events))
+        check_count(len(events))
         known = self._find(log)
         self._check_merged([events])
         prepared = self._prepare(events, blobs)
@@ -127,7 +140,10 @@ class PostgresWriting(PostgresBlobs):
                 )
             )
 
-        return self._with_uploads(prepared.blobs, write_in)
+        head = self._with_uploads(prepared.blobs, write_in)
+        self._windows.extend(log, events)
+        self._note_kept(known.key, prepared.last)
+        return head
 
     def append_all(
         self,
@@ -140,7 +156,7 @@ class PostgresWriting(PostgresBlobs):
         check_parts(parts)
         if len(parts) == 1 and reading is None:
             return [self._append_part(parts[0], blobs, fences)]
-        _check_count(sum(len(part.events) for part in parts))
+        check_count(sum(len(part.events) for part in parts))
         self._check_merged([part.events for part in parts])
         shares = shares_of(parts)
         prepared = [
@@ -161,6 +177,8 @@ class PostgresWriting(PostgresBlobs):
         for share, key, is_lazy in zip(shares, begun, lazy, strict=True):
             if key is not None:
                 self._remember(share.log, LogFacts(key, extend_lineage((), 0, share.log), is_lazy))
+            else:
+                self._note_kept(self._find(share.log).key, share.events[-1])
         return [part.events[-1].id for part in parts]
 
     def _append_part(
@@ -176,12 +194,19 @@ class PostgresWriting(PostgresBlobs):
         self._run(self._sync)
 
     def _sync(self, db: ServerConnection) -> None:
-        """Commit something that waits for the disk, and for standbys.
-
-        Also before events are acknowledged that were found to stand: the commit that wrote them may
-        have been cut off while it waited, and then it is visible without being safe.
-        """
+        """Commit something that waits for the disk, and for standbys."""
         db.run(self._sql("UPDATE {s}.store SET synced = synced + 1"))
+
+    def _sync_standing(self, db: ServerConnection) -> None:
+        """Make events safe that were found to stand, before they are acknowledged: the commit that
+        wrote them may have been cut off while it waited, and then it is visible without being safe.
+        """
+        try:
+            self._sync(db)
+        except psycopg.Error as error:
+            if is_lost(error) or is_collision(error):
+                raise
+            raise unknown_outcome(self._connections.address, error) from error
 
     # ── before the statement ─────────────────────────────────────────────────────────────────
 
@@ -285,7 +310,7 @@ class PostgresWriting(PostgresBlobs):
         if key is None:  # refused by a fence that is right again
             return self._begin(db, log, write, prepared, fences)
         if self._is_appended(db, key, prepared.last):
-            self._sync(db)
+            self._sync_standing(db)
             return None
         raise LogExists(log)
 
@@ -300,6 +325,7 @@ class PostgresWriting(PostgresBlobs):
         fences: Sequence[LogFence],
         question: HeadsQuestion | None,
     ) -> Digest:
+        self._check_kept(db, log, key)
         while self._write(db, write, prepared, question) is None:
             last = prepared.last
             stands = self._is_appended(db, key, last)
@@ -307,13 +333,34 @@ class PostgresWriting(PostgresBlobs):
                 raised = prepared.raised if stands and at == key else 0
                 check_epoch(fence, self._epoch_of(db, fence), raised)
             if stands:
-                self._sync(db)
+                self._sync_standing(db)
                 return last.id
             row = db.row(self._sql("SELECT head, tip FROM {s}.log WHERE key = $1::int8"), key)
             if row is None:
                 raise UnknownLog(log)
-            _check_head(log, after, prepared, *row)
+            check_head(log, after, prepared, *row)
         return prepared.last.id
+
+    def _note_kept(self, key: int, last: Event) -> None:
+        """Remember the last event of a log that this process got acknowledged."""
+        if len(self._kept) > KEPT_MAX:
+            self._kept.clear()
+        self._kept[key] = KeptEvent(last.seq, last.id, self._connections.losses)
+
+    def _check_kept(self, db: ServerConnection, log: LogId, key: int) -> None:
+        """Raise if the connection broke, and what this process wrote before is gone: the server has
+        crashed, or another one has taken over. A thread whose value is older would go on as if it
+        had never been there.
+        """
+        kept, losses = self._kept.get(key), self._connections.losses
+        if kept is None or kept.losses == losses:
+            return
+        there = self._event_at(db, key, kept.seq)
+        if there is None or there.id != kept.id:
+            self._kept.pop(key, None)
+            tip = db.get(self._sql("SELECT tip FROM {s}.log WHERE key = $1::int8"), key)
+            raise EventsLost(log, kept.seq, tip or 0)
+        self._kept[key] = kept._replace(losses=losses)
 
     def _act(
         self,
@@ -349,7 +396,7 @@ class PostgresWriting(PostgresBlobs):
                 ]
                 check_epoch(fence, logs[fence.log].epoch, sum(raised))
             if stands:
-                self._sync(db)
+                self._sync_standing(db)
                 return [None for _ in shares]
             if isinstance(reading, ReadMark):
                 self._check_reading(db, reading)
@@ -369,6 +416,7 @@ class PostgresWriting(PostgresBlobs):
         era: int | None,
     ) -> list[int | None]:
         begun: list[int | None] = []
+        need_not_sync = all(lazy) and all(share.after is not None for share in shares)
         for share, ready, is_lazy in zip(shares, prepared, lazy, strict=True):
             codes, at = self._codes_for(share.events), share.places
             named = era if large_of(ready.blobs) else None
@@ -380,20 +428,19 @@ class PostgresWriting(PostgresBlobs):
                     None,
                     (),
                     is_lazy_log=is_lazy,
-                    lazy=all(lazy),
                     places=at,
                     era=named,
                 )
             else:
                 key, after = logs[share.log].key, share.after
                 write = append_write(
-                    ready, codes, key, after, (), lazy=all(lazy), places=at, era=named
+                    ready, codes, key, after, (), lazy=need_not_sync, places=at, era=named
                 )
             key = self._write(db, write, ready)
             if key is None:  # the log began meanwhile, or the first event does not follow its tip
                 found = self._locked_logs(db, [share.log])[share.log]
                 check_free(share, found)
-                _check_head(share.log, found.head, ready, bytes.fromhex(found.head), found.tip)
+                check_head(share.log, found.head, ready, bytes.fromhex(found.head), found.tip)
             begun.append(key if share.after is None else None)
         return begun
 
@@ -442,10 +489,7 @@ class PostgresWriting(PostgresBlobs):
         return there is not None and there.id == event.id
 
     def _event_at(self, db: ServerConnection, key: int, seq: int) -> Event | None:
-        sql = self._sql(
-            f"SELECT {COLUMNS} FROM {{s}}.event WHERE log = $1::int8 AND seq = $2::int4"
-        )
-        row = db.row(sql, key, seq)
+        row = db.row(self._sql(_AT), key, seq)
         return None if row is None else to_event(row, self.get_blob)
 
 
@@ -454,20 +498,3 @@ def _missing_ref(error: psycopg.Error, prepared: Prepared) -> Digest:
     named = re.search(r"\\x([0-9a-f]{64})", error.diag.message_detail or "")
     refs = [ref for event in prepared.events for ref in event.refs]
     return Digest(named[1]) if named else refs[0]
-
-
-def _check_count(events: int) -> None:
-    if events > EVENTS_MAX:
-        raise TooLarge("the events of one act", events, EVENTS_MAX)
-
-
-def _check_head(log: LogId, after: Digest, prepared: Prepared, head: bytes, tip: int) -> None:
-    """Raise unless the head is the one that events come after, and they follow its seq."""
-    if head.hex() != after:
-        raise StaleHead(log, after, head.hex(), tip)
-    if prepared.first.seq != tip + 1:
-        raise InvalidValue(
-            "seq",
-            f"event {prepared.last.seq} does not follow place {tip}",
-            "seal it at the next place",
-        )

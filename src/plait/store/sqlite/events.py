@@ -6,6 +6,7 @@ Reads take a connection of their own, in pages, so that no reader holds the writ
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from itertools import zip_longest
 from typing import Any
@@ -203,6 +204,9 @@ class SqliteEvents(SqliteBlobs):
             tip = self._log(db, log).tip
         spans = cut_lineage(known.lineage, max(first, 1), tip if last is None else min(last, tip))
         return self._read_spans(list(reversed(spans)) if reverse else spans, kinds, reverse)
+
+    def read_ahead(self, log: LogId, first: int, last: int) -> AbstractContextManager[None]:
+        return nullcontext()  # a read asks no server
 
     def event(self, id: Digest) -> Event:
         with self._reader() as db:

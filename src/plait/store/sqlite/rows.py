@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -45,6 +45,7 @@ class SqliteRows(SqliteCore):
         descending: bool = False,
         before: Scalar = None,
         limit: int = 100,
+        kinds: Collection[str] | None = None,
     ) -> list[Row]:
         check_limit(limit)
         shape = self._shape(projection, table)

@@ -56,6 +56,31 @@ class ReadContract(DurablePart):
         ] == [1, 11]
         assert [event.seq for event in store.read(child, kinds=())] == []
 
+    def test_reading_ahead_changes_no_answer(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, *(message(str(i)) for i in range(2, 21)))
+        child = fork(store, log, 10)
+        extend(store, child, *(message(str(i)) for i in range(12, 31)))
+
+        def answers() -> list[list[Digest]]:
+            spans: list[tuple[int, int | None]] = [(1, None), (5, 25), (3, 3), (28, 99), (-5, 2)]
+            kinds = (None, {"ForkedFrom", "SessionOpened"}, ())
+            return [
+                [event.id for event in store.read(child, *span, kinds=only, reverse=reverse)]
+                for span in spans
+                for only in kinds
+                for reverse in (False, True)
+            ]
+
+        before = answers()
+        with store.read_ahead(child, 4, 30), store.read_ahead(child, 8, 12):
+            assert answers() == before
+            extend(store, child, message("31"))
+            extend(store, child, *(message(str(i)) for i in range(32, 90)))
+            during = answers()
+            assert during[0] == [event.id for event in store.read(child)] and during != before
+        assert answers() == during
+
     def test_odd_questions_are_typed_errors(self, opened: Opened) -> None:
         store = opened(Tally())
         log: Any = begin(store)

@@ -43,6 +43,17 @@ class RowContract(DurablePart):
         extend(store, two, ScratchSet("b", None))
         assert store.rows("tally", "count", {"key": "b"}) == []
 
+    def test_rows_that_events_of_some_kinds_make(self, opened: Opened) -> None:
+        store = opened(Tally())
+        log = begin(store, ScratchSet("a", 1))
+        for times in (1, 2, 3):
+            rows = store.rows("tally", "count", {"log": log}, kinds={"ScratchSet"})
+            assert [row["times"] for row in rows] == [times]
+            extend(store, log, ScratchSet("a", times))
+        # no event of that kind is there, so an answer from before the others will do
+        rows = store.rows("tally", "count", {"log": log}, kinds={"ForkedFrom"})
+        assert [row["times"] for row in rows] in ([3], [4])
+
     def test_any_lowercase_word_names_a_column(self, opened: Opened) -> None:
         store = opened(Words())
         log = begin(store, ScratchSet("a", 1), ScratchSet("b", 1), ScratchSet("gone", 1))
