@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from plait import Agent, Event, Parked, PlaitError, Session, Workflow, tool
+from plait import Agent, Event, Parked, PlaitError, Session, Workflow, ask_human, tool
 from plait.errors import InvalidInput, SessionError, UnknownRevision
 from plait.event.kinds import ToolRequested
 from plait.model.base import Restarted, TextDelta
@@ -30,7 +30,8 @@ class Desk(Workflow):
     policy = Policy(Ask("refund"))  # a person has to agree to each refund
 
     def __init__(self) -> None:
-        self.clerk = Agent("You answer the customers of a shop.", tools=[refund])
+        # the agent can ask a person who works in the shop, too
+        self.clerk = Agent("You answer the customers of a shop.", tools=[refund, ask_human])
 
     def forward(self, session: Session) -> Session:
         return self.clerk(session)
@@ -80,6 +81,7 @@ def sent(name: str, data: Any) -> str:
 def open_asks(chat: Session) -> list[dict[str, Any]]:
     return [
         {"id": ask.event, "kind": ask.kind, "tool": ask.tool, "arguments": ask.arguments}
+        | ({"question": ask.question, "choices": ask.choices} if ask.kind == "question" else {})
         for ask in chat.inbox.waiting
     ]
 
@@ -96,6 +98,21 @@ async def show(request: Request) -> Response:
 async def approve(request: Request) -> Response:
     chat, ask = await opened(request), request.path_params["ask"]
     await to_thread(chat.inbox.approve, ask, actor="human:ann")  # as logged in
+    return Response(status_code=204)
+
+
+async def deny(request: Request) -> Response:
+    """Refuse a call. The agent is told the reason, and goes on."""
+    chat, ask = await opened(request), request.path_params["ask"]
+    reason = (await request.body()).decode()
+    await to_thread(chat.inbox.deny, ask, reason, actor="human:ann")
+    return Response(status_code=204)
+
+
+async def answer_question(request: Request) -> Response:
+    """Answer a question of the agent, or of the workflow: any JSON value."""
+    chat, ask = await opened(request), request.path_params["ask"]
+    await to_thread(chat.inbox.answer, ask, await request.json(), actor="human:ann")
     return Response(status_code=204)
 
 
@@ -122,6 +139,8 @@ app = Starlette(
         Route("/chats/{chat:uuid}", show),
         Route("/chats/{chat:uuid}/messages", say, methods=["POST"]),
         Route("/chats/{chat:uuid}/asks/{ask}/approve", approve, methods=["POST"]),
+        Route("/chats/{chat:uuid}/asks/{ask}/deny", deny, methods=["POST"]),
+        Route("/chats/{chat:uuid}/asks/{ask}/answer", answer_question, methods=["POST"]),
         Route("/chats/{chat:uuid}/asks/{ask}/resolve", resolve, methods=["POST"]),
     ],
     exception_handlers={

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 import msgspec
 
@@ -209,6 +209,7 @@ class Agent(Workflow):
         returns: Any = None,
         takes: Takes = "answer",
         arguments: Any = None,
+        **unknown: Never,
     ) -> WorkflowTool:
         agent = self.returns(returns) if returns is not None else self
         return super(Agent, agent).as_tool(
@@ -217,6 +218,7 @@ class Agent(Workflow):
             returns=returns if returns is not None else self._type,
             takes=takes,
             arguments=arguments,
+            **unknown,
         )
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ only when it has changed.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import linecache
@@ -18,9 +19,9 @@ import os
 import stat
 import sys
 import sysconfig
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -33,6 +34,7 @@ from plait.errors import InvalidValue, NeedsWorkflow, PlaitError
 from plait.fingerprint import source_file
 from plait.ids import digest
 from plait.journal.recorded_run import RecordedRun, first_run
+from plait.runtime.start import MAIN, check_forward
 from plait.runtime.tracebacks import raised_text
 from plait.secrets import stand_ins
 from plait.session import Session
@@ -40,6 +42,8 @@ from plait.session.ports import store_at
 from plait.tool import Tool
 from plait.workflow import Workflow, name_target, original, target_of
 
+_AGENT = "plait.agent:Agent"
+_GUARD = 'if __name__ == "__main__":'
 PRIVATE = "@"  # between the name of a file and the digest of its path, in the name of its module
 
 
@@ -117,8 +121,25 @@ def recorded_program(
     where, name = environment.get("file") or "", environment.get("name") or ""
     if not where:
         where, _, name = workflow.partition(":")
-    missing = partial(NeedsWorkflow, session, workflow, verb=verb, name=environment.get("name", ""))
+    main = environment.get("main") or ""
+    missing = partial(
+        NeedsWorkflow,
+        session,
+        workflow,
+        verb=verb,
+        name=environment.get("name", ""),
+        file=os.path.relpath(main) if main else "",
+    )
     try:
+        if workflow.startswith(MAIN) and where == MAIN[:-1] and _objection(where, name):
+            if why := _objection_to_main(main):
+                raise missing(why)
+            if not _has_main_guard(main):
+                why = f"it was started by `python {os.path.relpath(main)}`, which would start again"
+                raise missing(why, step=f"Put what starts it under {_GUARD}, and try again")
+            where = main
+        elif workflow == _AGENT and not environment.get("file"):
+            raise missing("an Agent(…) that no class makes has no name to be found by")
         if why := _objection(where, name):
             raise missing(why)
         found = _value_named(
@@ -144,6 +165,32 @@ def recorded_program(
     if (instruction := environment.get("instruction")) and isinstance(made, Instructed):
         made.instruct(instruction)  # `plait chat --instruction`
     return made
+
+
+def _objection_to_main(file: str) -> str:
+    """Return why the file that `python` was started with is not loaded for a program in it."""
+    if not file:
+        return "it was started by `python FILE.py`, or typed in: its file is not on record"
+    started = f"it was started by `python {os.path.relpath(file)}`"
+    try:
+        ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"{started}, which cannot be read: {type(error).__name__}: {error}"
+    return ""
+
+
+def _has_main_guard(file: str) -> bool:
+    """True if a file does its work under `if __name__ == "__main__"`, so that it can be loaded."""
+    body = ast.parse(Path(file).read_bytes()).body
+    tests = [each.test for each in body if isinstance(each, ast.If)]
+    return any({"__name__", "'__main__'"} <= _operands(test) for test in tests)
+
+
+def _operands(test: ast.expr) -> set[str]:
+    """Return the two sides of a comparison, as source."""
+    if not isinstance(test, ast.Compare):
+        return set()
+    return {ast.unparse(each) for each in (test.left, *test.comparators)}
 
 
 def check_workflow(workflow: object) -> None:
@@ -212,24 +259,7 @@ def find_program_call(
 
 def check_arguments(program: Workflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Raise if the `forward` of a program cannot be called with these besides the session."""
-    if misfit := _misfit(original(type(program)), len(args), tuple(kwargs)):
-        raise InvalidValue(
-            type(program).__qualname__,
-            f"its forward does not take that: {misfit}",
-            "pass what forward takes besides the session",
-        )
-
-
-@lru_cache(256)  # every turn asks
-def _misfit(forward: Callable[..., Any], count: int, names: tuple[str, ...]) -> str:
-    """Return why a forward does not take so many arguments, and those of these names, besides the
-    session; "" if it does.
-    """
-    try:
-        inspect.signature(forward).bind(*[None] * (2 + count), **dict.fromkeys(names))
-    except TypeError as error:
-        return str(error)
-    return ""
+    check_forward(program, original(type(program)), args, kwargs)
 
 
 def _recorded_arguments(

@@ -17,6 +17,7 @@ from plait.runtime import loop
 from plait.runtime.attendants import Watch
 from plait.runtime.collecting import is_collecting_here
 from plait.runtime.drivers.on_loop import await_to_end
+from plait.runtime.interrupts import next_item
 from plait.runtime.invoke import EnteredCall, Invocation, ainvoke, invoke
 from plait.runtime.run import Run
 from plait.session import Session
@@ -53,7 +54,7 @@ def stream_work(
     future = loop.spawn(lambda: work(put), "plait-stream")
     future.add_done_callback(lambda _: items.put(_END))
     try:
-        while (item := items.get()) is not _END:
+        while (item := next_item(items)) is not _END:
             yield item
         yield future.result()
     finally:

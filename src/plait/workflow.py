@@ -11,13 +11,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, Self, cast, get_args, overload
+from typing import Any, Literal, Never, Self, cast, get_args, overload
 
 import msgspec
 
 from plait import streaming
 from plait.errors import InvalidValue
-from plait.errors.spelling import answer_other_names
+from plait.errors.spelling import TOOL_NAMES, answer_other_names, check_argument_names
 from plait.event import Event
 from plait.event.kinds import Purpose
 from plait.fingerprint import TARGET, WRAPPED_FORWARD
@@ -303,12 +303,15 @@ class Workflow(Nested):
         returns: Any = None,  # the type that its answer must have. None: any
         takes: Takes = "answer",
         arguments: Any = None,  # a struct. None: the task in words
+        **unknown: Never,
     ) -> WorkflowTool:
         """Return a tool whose calls this workflow carries out, each in a branch of the session.
 
         `takes` says what of the branch the caller takes: its "answer" alone, its "facts" or its
         "files" besides, or "all" of it, as a merge.
         """
+        known = Workflow.as_tool.__kwdefaults__ or ()
+        check_argument_names("as_tool()", unknown, known, TOOL_NAMES)
         return WorkflowTool(
             self,
             name=name,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Shell, program_folder, shell
+from tests.support import run_forked
 
 __all__ = ["shell"]
 
@@ -251,3 +253,50 @@ def test_an_error_in_a_branch_is_of_the_program_and_a_failed_tool_is_not(
     file.write_text(source.replace("    with Path", "    raise OSError('no')\n    with Path"))
     _ran(shell, 1, "run", "letters.py:Letters", "-i", "Write.")
     assert "goes on" in _ran(shell, 0, "check", "letters.py:Letters")[0]
+
+
+SCRIPT = """
+from plait import Session, Workflow
+
+
+class Greet(Workflow):
+    def forward(self, session):
+        return session.fact("greeting", "Dear").ask("Shall it be sent?")
+
+
+def main():
+    try:
+        Greet()(Session("Greet them."))
+    except BaseException as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_run_that_python_started_is_checked(shell: Shell, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f'{SCRIPT}\n\nif __name__ == "__main__":\n    main()\n')
+    done = run_forked([sys.executable, str(script)], cwd=tmp_path)
+    assert done.stdout == "Parked\n", done.stderr
+    for target in ((), ("script.py",), ("script",), ("script.py:Greet",)):
+        assert "1 open run checked, 0 would not go on" in shell("check", *target)
+    assert "0 open runs" in shell("check", "pathlib")
+    script.write_text(script.read_text().replace("Dear", "Hello"))
+    assert "diverges at event" in shell("check", code=1)
+    script.write_text(script.read_text().replace("Hello", "Dear"))
+    shell("answer", shell.open("@").inbox.waiting[0].event, "yes")
+    shell("resume", "@")
+    assert shell.open("@").status == "finished"
+
+
+def test_a_script_that_would_start_again_is_not_loaded(shell: Shell, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{SCRIPT}\n\nmain()\n")
+    done = run_forked([sys.executable, str(script)], cwd=tmp_path)
+    assert done.stdout == "Parked\n", done.stderr
+    told = shell("check", code=1)
+    assert "started by `python script.py`" in told and 'if __name__ == "__main__":' in told
+    assert 'if __name__ == "__main__":' in shell.error(1, "resume", "@")
+    assert len(shell.json("ls", "--all")["sessions"]) == 1, "it was not started again"
+    script.unlink()
+    told = shell("check", code=1)
+    assert "cannot be read" in told and "plait check script.py:Greet" in told

@@ -14,7 +14,7 @@ from tests.cli.dialogue import dialogue
 from tests.cli.shell import COMMAND, Shell, harmless, program_folder, shell
 from tests.providers.chat_server import ChatServer
 from tests.providers.wire import Answer, Asked
-from tests.support import import_in_server, run_forked, said_texts
+from tests.support import ForkedProgram, import_in_server, run_forked, said_texts
 
 __all__ = ["shell"]
 
@@ -179,6 +179,52 @@ def test_a_chat_in_a_pipe(shell: Shell, folder: Path) -> None:
     assert piped("broken", session.short).returncode == 1
 
 
+@pytest.mark.parametrize(
+    "lines, code, sent, unsent",
+    [
+        ("one\nrefund\nthree\n\n four", 4, ["one", "ok one", "refund"], ["three", "four"]),
+        ("one\nbroken\nthree\n", 1, ["one", "ok one", "broken"], ["three"]),
+        ("one\nrefund\n", 4, ["one", "ok one", "refund"], []),
+        ("one\n/cost\ntwo", 0, ["one", "ok one", "/cost", "ok /cost", "two", "ok two"], []),
+    ],
+)
+def test_a_pipe_names_the_lines_that_were_not_sent(
+    shell: Shell, folder: Path, lines: str, code: int, sent: list[str], unsent: list[str]
+) -> None:
+    done = piped(lines, "shop.py:Desk")
+    session = shell.open("@")
+    assert done.returncode == code and not session.inbox.queued
+    assert list(filter(None, said_texts(session))) == sent
+    assert not unsent or f"not sent: {len(unsent)} line" in done.stderr
+    assert [line for line in ("three", "four") if f"  {line}\n" in done.stderr] == unsent
+
+
+def test_a_pipe_names_a_line_that_an_open_run_is_before(shell: Shell, folder: Path) -> None:
+    assert piped("refund", "shop.py:Desk").returncode == 4
+    session = shell.open("@")
+    done = piped("two\nthree\n", session.short)
+    assert done.returncode == 4 and "not sent: 2 lines\n  two\n  three\n" in done.stderr
+    assert said_texts(session.reload()) == ["refund", ""] and not session.inbox.queued
+    shell("approve", session.inbox.waiting[0].event)
+    done = piped("two\nthree\n", session.short)
+    assert (done.returncode, "not sent" in done.stderr) == (0, False)
+    assert said_texts(session.reload())[-4:] == ["two", "ok two", "three", "ok three"]
+
+
+def test_a_pipe_that_stays_open_is_not_waited_for(shell: Shell, folder: Path) -> None:
+    command = [*COMMAND, "chat", "shop.py:Desk"]
+    with ForkedProgram(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdin is not None and program.stdout is not None
+        program.stdin.write("one\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "ok one\n"
+        program.stdin.write("refund\nthree\n")
+        program.stdin.flush()
+        assert program.wait(60) == 4
+
+
 @pytest.mark.parametrize("encoding", ["utf-8:surrogateescape", "utf-8:strict"])
 def test_a_line_that_is_no_text_writes_nothing(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
@@ -205,7 +251,8 @@ def test_a_chat_in_lines_of_json(shell: Shell, folder: Path) -> None:
     seqs = [line["seq"] for line in lines if line["type"] == "event"]
     assert seqs == [event.seq for event in session.events[1:]]
     assert session.at(answer["session"]["place"]).text == "ok one"
-    assert lines[-1]["type"] == "waiting" and lines[-1]["waiting"][0]["tool"] == "refund"
+    assert lines[-2]["type"] == "waiting" and lines[-2]["waiting"][0]["tool"] == "refund"
+    assert lines[-1] == {"type": "unsent", "lines": ["never"]}
     failed = piped("broken\n", "shop.py:Desk", "--jsonl")
     assert failed.returncode == 1 and json.loads(failed.stderr)["error"]["type"] == "LookupError"
 

@@ -38,8 +38,9 @@ EXPECTED = {
         " AmbiguousMemory NoEvidence NotEvidence NoOwner EndsAgree NotPortable"
     ),
     3: (
-        "UnknownRevision UnknownPlace UnknownKey UnknownAsk NoPrompt UnknownLog UnknownEvent"
-        " NoStore NotMigrated NotPlaced NoSuchFile SandboxGone UnknownMemory UnknownWorker"
+        "UnknownRevision UnknownPlace UnknownKey UnknownAsk WrongAskKind NoPrompt UnknownLog"
+        " UnknownEvent NoStore NotMigrated NotPlaced NoSuchFile SandboxGone UnknownMemory"
+        " UnknownWorker"
     ),
     5: "BudgetExceeded",
     7: "ReplayDiverged",

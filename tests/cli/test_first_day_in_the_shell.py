@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,20 @@ def test_a_session_without_files_says_how_to_place_it(shell: Shell) -> None:
     session = shell.open(shell.new("x"))
     told = shell.error(3, "files", session.id)
     assert session.id not in told and f"plait to {session.short} local FOLDER" in told
+
+
+def test_python_m_plait_is_plait(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "flow.py").write_text(
+        "from plait import Workflow\nclass Flow(Workflow):\n    def forward(self, session):\n"
+        "        return session.say('Done.', role='assistant')\n"
+    )
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "plait", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    done = run("run", "flow:Flow", "-i", "x")
+    assert done.returncode == 0 and "Done." in done.stdout
+    assert run("show", "@").stdout == shell("show", "@")
+    refused = run("shwo")
+    assert refused.returncode == 2 and "Usage: plait " in refused.stderr

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from plait import Memory, Session
+from plait import Memory, Session, open_store
 from plait.event import Json
 from plait.event.kinds import (
     ApprovalRequested,
+    Failure,
     QuestionAsked,
+    RunFailed,
     RunStarted,
     TimerSet,
     ToolRequested,
     ToolUnknown,
+    VerdictAwaited,
 )
 from plait.ids import Digest, inbox_of
 from plait.session.safe_text import clean, visible
@@ -170,6 +173,11 @@ def test_what_does_not_wait_for_people_is_shown_only_if_asked_for(shell: Shell) 
     )
     assert "nothing waits" in on_a_terminal("inbox")
     shell("send", session.short, "Hello?")
+    (line,) = shell("find", "Hello?").splitlines()
+    assert line.startswith(f"{session.short} inbox 1 ")
+    (found,) = shell.json("find", "Hello?")["events"]
+    assert (found["session"], found["inbox"]) == (session.id, inbox_of(session.id))
+    assert shell.json("find", "Clean up.")["events"][0]["inbox"] is None
     assert "human:ana" in shell("inbox", session.short, "--all") and "Hello?" in shell(
         "inbox", session.short, "--all"
     )
@@ -243,8 +251,43 @@ def test_who_may_not_and_what_is_not_there(shell: Shell) -> None:
     assert "has expired" in shell.error(1, "approve", id[:8])
     assert "called that" in shell.error(3, "approve", "feedfeed")
     assert "at least 4 characters" in shell.error(3, "approve", id[:3])
-    assert "waits for an answer" in shell.error(3, "answer", id[:8], "yes")
+    told = shell.error(3, "answer", id[:8], "yes")
+    assert "it is a call that waits for an approval, not a question" in told
+    assert f"plait approve {id[:8]}" in told and f"plait deny {id[:8]}" in told
     assert session.inbox.events == []
+
+
+@pytest.mark.parametrize("command", ["approve", "deny", "answer", "resolve"])
+def test_an_ask_of_another_kind_names_its_own_command(shell: Shell, command: str) -> None:
+    session = ask(held(shell), {})
+    session = record_for_ana(session, QuestionAsked("Which?", ()), call="call-2")
+    request = ToolRequested("pay", {"sum": 3}, "at_most_once")
+    session = record_for_ana(session, request, call="call-3")
+    session = record_for_ana(session, ToolUnknown(session.events[-1].id, "killed"), call="call-3")
+    timers = TimerSet(None, "paid order"), VerdictAwaited("quality check", "human:eva")
+    session = record_for_ana(session, *timers, call="call-4")
+    kinds = {each.kind: each.event[:8] for each in session.inbox.waiting}
+    right = {
+        "approval": f"plait approve {kinds['approval']}",
+        "question": f"plait answer {kinds['question']}",
+        "unknown": f"plait resolve {kinds['unknown']} happened|did-not-happen|compensated",
+        "timer": f"plait signal {session.short} 'paid order'",
+        "verdict": f"plait validate {session.short} 'quality check' passed|failed",
+    }
+    own = {"answer": "question", "resolve": "unknown"}.get(command, "approval")
+    more = {"answer": ["yes"], "resolve": ["happened"]}.get(command, [])
+    assert kinds.keys() == right.keys()
+    for kind in kinds.keys() - {own}:
+        assert right[kind] in shell.error(3, command, kinds[kind], *more)
+    assert session.inbox.events == []
+    assert f"plait inbox {session.short}" in shell.error(3, command, session.short, *more)
+
+
+def test_a_memory_that_waits_is_approved_by_another_command(shell: Shell) -> None:
+    session = shell.open(shell.new("x"))
+    session = Memory(store=shell.address).remember(session, "Ship on Fridays.")
+    name = next(each.id[:8] for each in session.events if each.kind == "MemoryProposed")
+    assert f"plait memory approve {name}" in shell.error(3, "approve", name)
 
 
 def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:
@@ -346,3 +389,27 @@ def test_a_paused_session_that_has_its_answer_is_not_taken_up_as_due(shell: Shel
     shell("approve", session.inbox.waiting[0].event[:8])
     assert "nothing is due" in shell("resume", "--due", "--interrupted")
     assert "paused" in shell("ls") and "due" not in shell("ls")
+
+
+# ── the words after `send` ───────────────────────────────────────────────────────────────────
+
+
+def test_a_message_says_who_hears_it(shell: Shell) -> None:
+    def told(session: Session) -> str:
+        return str(shell.json("send", session.short, "Hello?")["next"])
+
+    idle, left = shell.open(shell.new("x")), held(shell)
+    chat = f"the next run or turn hears it first: plait chat {idle.short}"
+    assert told(idle) == f"no run is open: {chat}"
+    assert told(left) == f"no process has the run, which hears it after plait resume {left.short}"
+    lock = open_store(shell.address).lock("run-1", left.short)
+    assert told(left).startswith("the run that is open hears it before its next effect")
+    lock.release()
+    for session in (left, idle):
+        shell("pause", session.short)
+        assert "paused" in told(session) and f"plait resume {session.short}" in told(session)
+    failed = record_for_ana(held(shell), RunFailed(Failure("LookupError", "no stock")))
+    assert f"no run is open: plait resume {failed.short} takes the failed run up" in told(failed)
+    waits = ask(held(shell), {})
+    steps = f"plait inbox {waits.short}, then plait resume {waits.short}"
+    assert told(waits) == f"the run waits, and hears it when it goes on: {steps}"

@@ -625,7 +625,7 @@ def test_find(family: tuple[Shell, str]) -> None:
     assert shell.jsonl("find", "--since", "1h", "--until", "1h") == []
     assert shell("find", "nowhere to be found") == ""
     assert shell.jsonl("find", "strict")[0]["kind"] == "ForkedFrom"
-    assert shell.jsonl("find", "clamp")[0].keys() == EVENT
+    assert shell.jsonl("find", "clamp")[0].keys() == EVENT | {"inbox"}
 
 
 def test_find_in_long_texts_and_quotes(shell: Shell) -> None:

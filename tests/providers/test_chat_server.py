@@ -49,8 +49,12 @@ def _last_words(body: dict[str, Any]) -> str:
 
 
 def _reply(body: dict[str, Any]) -> Reply:
-    if _last_words(body) == "refund" and body["messages"][-1]["role"] != "tool":
+    if _last_words(body) in ("refund", "no refund") and body["messages"][-1]["role"] != "tool":
         return [("refund", {"order": 17, "euros": 40})]
+    if _last_words(body) == "late?" and body["messages"][-1]["role"] != "tool":
+        return [("ask_human", {"question": "Is it late?", "choices": ["yes", "no"]})]
+    if body["messages"][-1]["role"] == "tool" and _last_words(body) in ("late?", "no refund"):
+        return f"told: {body['messages'][-1]['content']}"
     return f"you said {_last_words(body)}"
 
 
@@ -172,6 +176,31 @@ def test_an_approval_in_the_middle_of_a_chat(chat: _Chat) -> None:
     assert chat.say("bye")[-1] == ("done", "you said bye"), "and answers what stood before"
     assert chat.texts()[-4:] == ["still there?", "you said still there?", "bye", "you said bye"]
     assert chat.counts()["ToolReturned"] == 1 and chat.shown()["waiting"] == []
+
+
+def test_a_refusal_in_the_middle_of_a_chat(chat: _Chat) -> None:
+    (ask,) = chat.say("no refund", key="r-1")[-1][1]
+    deny = f"{chat.url}/chats/{chat.id}/asks/{ask['id']}/deny"
+    assert httpx.post(deny, content="It was delivered.", timeout=60).status_code == 204
+    name, text = chat.say("no refund", key="r-1")[-1]
+    assert name == "done" and "It was delivered." in text
+    assert httpx.post(deny, timeout=60).status_code == 409, "it was answered"
+    assert chat.counts()["ToolReturned"] == 0 and chat.shown()["waiting"] == []
+
+
+def test_a_question_in_the_middle_of_a_chat(chat: _Chat) -> None:
+    name, (ask,) = chat.say("late?", key="r-1")[-1]
+    assert (name, ask["kind"], ask["question"]) == ("waiting", "question", "Is it late?")
+    assert ask["choices"] == ["yes", "no"] and chat.shown()["waiting"] == [ask]
+    post = f"{chat.url}/chats/{chat.id}/asks/{ask['id']}"
+    approval = httpx.post(f"{post}/approve", timeout=60)
+    assert approval.status_code == 409 and "it is a question" in approval.text
+    for wrong in ('"perhaps"', "yes"):  # not a choice, and not JSON
+        assert httpx.post(f"{post}/answer", content=wrong, timeout=60).status_code == 409
+    assert httpx.post(f"{post}/answer", json="no", timeout=60).status_code == 204
+    name, text = chat.say("late?", key="r-1")[-1]
+    assert name == "done" and text.startswith("told: ") and "no" in text
+    assert httpx.post(f"{post}/answer", json="no", timeout=60).status_code == 409
 
 
 def test_a_worker_that_is_killed(chat: _Chat) -> None:

@@ -43,6 +43,53 @@ def count(words: str) -> int:
     return len(words.split())
 
 
+def _called(*args: Any, **names: Any) -> object:
+    return Agent("x", model=ScriptedModel(["y"]))(_session(), *args, **names)
+
+
+def _turned(**names: Any) -> object:
+    return _session().turn("Hi", Agent("x", model=ScriptedModel(["y"])), **names)
+
+
+def _streamed(**names: Any) -> Any:
+    return Agent("x", model=ScriptedModel(["y"])).stream_turn(_session(), "Hi", **names)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("model_settings", 'parameters={"temperature"'),
+        ("temperature", 'parameters={"temperature"'),
+        ("max_tokens", 'parameters={"max_tokens"'),
+        ("hooks", "on_event="),
+        ("context", "session.fact(NAME, value)"),
+        ("deps_type", "session.fact(NAME, value)"),
+        ("system_prompt", "the instruction first"),
+        ("response_format", "returns="),
+        ("mcp_servers", "tools=[MCPServer.stdio(…)]"),
+        ("retries", "guard_retries="),
+        ("middleware", "on_event="),
+        ("interrupt_before", 'Policy(Ask("TOOL"))'),
+        ("checkpointer", "Session("),
+        ("history_processors", "compactor="),
+        ("handoff_description", "description="),
+        ("usage_limits", "Budget("),
+    ],
+)
+def test_an_argument_of_another_library_names_ours(name: str, words: str) -> None:
+    with pytest.raises(InvalidValue) as found:
+        Agent("x", **{name: 3})  # type: ignore[call-arg]
+    assert found.value.where == name and words in found.value.step
+
+
+def test_an_argument_that_forward_does_not_take_begins_no_run() -> None:
+    agent, session = Agent("x", model=ScriptedModel(["y"])), _session()
+    for act in (lambda: agent(session, hooks=3), lambda: session.turn("Hi", agent, hooks=3)):
+        with pytest.raises(InvalidValue, match="on_event="):
+            act()
+    assert session.reload() == session and not session.inbox.events
+
+
 def _call(model: str) -> Callable[[], object]:
     return lambda: Agent("x", model=model)(Session("x", store="memory:"))
 
@@ -56,6 +103,18 @@ def _call(model: str) -> Callable[[], object]:
         (lambda: Agent("x", modle="local"), InvalidValue, "write model"),  # type: ignore[call-arg]
         (lambda: Agent("x", model=3), InvalidValue, "a int is not a model"),  # type: ignore[arg-type]
         (lambda: cast("Any", tool)(retries=3), InvalidValue, "write attempts="),
+        (
+            lambda: cast("Any", Agent("x")).as_tool(tool_name="y"),
+            InvalidValue,
+            "write name=",
+        ),
+        (lambda: Agent("openai:gpt-5"), InvalidValue, 'model="openai:gpt-5"'),
+        (lambda: _called(context=3), InvalidValue, r"session\.fact\(NAME, value\)"),
+        (lambda: _called(config={}), InvalidValue, r"Session\.open\(ID\)"),
+        (lambda: _called("Hi"), InvalidValue, r"session\.turn\(TEXT, workflow\)"),
+        (lambda: _turned(max_turns=3), InvalidValue, "steps_max"),
+        (lambda: list(_streamed(deps=3)), InvalidValue, r"session\.fact\(NAME, value\)"),
+        (lambda: _session().turn(Agent("x"), "Hi"), InvalidValue, "the text first"),
         (
             lambda: cast("Any", Session)(thread_id="7", store="memory:"),
             InvalidValue,

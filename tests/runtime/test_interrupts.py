@@ -137,3 +137,8 @@ def test_ctrl_c_that_forward_catches_stops_the_next_effect() -> None:
     assert used == [] and signal.getsignal(signal.SIGINT) is before
     used.append("")
     assert resume(session.reload(), Stubborn()).result == "seen"
+
+
+def test_a_program_that_ctrl_c_stops_while_a_turn_starts_comes_to_its_end() -> None:
+    done = run_module("tests.runtime.interrupted_starts", timeout=120)
+    assert done.returncode == 0 and int(done.stdout.split()[0]) > 20, done.stderr

@@ -21,6 +21,7 @@ from plait import (
     ToolCall,
     Workflow,
     aresume,
+    open_store,
     resume,
     stream_resume,
     tool,
@@ -45,9 +46,12 @@ from plait.session import verify
 from plait.session.ports import store_at
 from tests.runtime.test_turns import session, wire
 from tests.support import said_texts
+from tests.support.interrupting import InterruptedLines
 from tests.support.processes import wait_until
 
 __all__ = ["session"]
+
+RUNS = "/plait/runs/"
 
 
 class Clerk(Workflow):
@@ -535,3 +539,31 @@ def test_the_queue_can_be_read(session: Session) -> None:
     client.release()
     resume(session)
     assert session.inbox.queued == [] and session.fork("b").inbox.queued == []
+
+
+@pytest.mark.parametrize("form", ["turn", "stream_turn"])
+def test_ctrl_c_between_any_two_lines_leaves_no_message_without_a_client(form: str) -> None:
+    def send_turn() -> None:
+        if form == "turn":
+            session.turn("two", Clerk())
+        else:
+            list(Clerk().stream_turn(session, "two"))
+
+    lines = InterruptedLines(0, RUNS)
+    session = Session("hello", store=open_store("memory:every-line"))
+    with lines:
+        send_turn()
+    assert lines.count > 50
+    for stop_at in range(1, lines.count + 1):
+        session = Session("hello", store=open_store("memory:every-line"))
+        lines = InterruptedLines(stop_at, RUNS)
+        try:
+            with lines:
+                send_turn()
+        except KeyboardInterrupt:
+            assert lines.is_stopped
+        if session.reload().status == "interrupted":
+            resume(session, Clerk())
+        found = said_texts(session.reload())
+        assert found in (["hello"], ["hello", "two", "ok two"]), (stop_at, lines.where)
+        assert len(session.inbox.events) == len(found) // 2, (stop_at, lines.where)

@@ -18,6 +18,7 @@ from tests.support.forked import (
     run_module,
     serve_programs,
 )
+from tests.support.interrupting import InterruptedLines
 from tests.support.keeper import has_ended, remove_if_unused
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, echo_last_words, scripted_model, speaker, turn_text
@@ -85,6 +86,7 @@ __all__ = [
     "Cut",
     "CutMoment",
     "ForkedProgram",
+    "InterruptedLines",
     "Later",
     "Messages",
     "NetworkLink",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +18,9 @@ from plait.cli.common import (
     Options,
     approve_option,
     command_line,
+    lines_left,
     read_line,
+    store_of,
     talking,
     text_or_file,
 )
@@ -27,9 +30,13 @@ from plait.cli.documents import place_document
 from plait.cli.exits import INTERRUPTED, WAITING, ShellError
 from plait.cli.lines import LineProgress, print_line
 from plait.cli.loading import import_from_here, load_workflow, rebind_model
-from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out
-from plait.errors import InvalidValue, NeedsWorkflow, NoModel, PlaitError, RunHeld
+from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
+from plait.errors import InvalidValue, NeedsWorkflow, NoModel, PlaitError, RunHeld, UnknownLog
+from plait.event.kinds import TurnPosted
+from plait.ids import inbox_of
 from plait.session import Session
+from plait.session.content import text_of, unpack
+from plait.session.inbox import inbox_events
 from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
@@ -150,6 +157,7 @@ class Chat:
         progress = LineProgress() if self._prints_lines else None
         self._attendant = RunAttendant(given, mode, quiet=False, progress=progress)
         self._session = session  # None: nothing was said yet
+        self._unsent = ""  # the line at hand, until it stands in the queue
         self._out = Out(stderr=True)
         on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         self._is_interactive = on_terminal and not self._prints_lines
@@ -166,6 +174,10 @@ class Chat:
                     self._do(line)
                 elif line.strip():
                     self._answer(line.strip())
+        except BaseException:
+            if not self._is_interactive:
+                self._tell_unsent()
+            raise
         finally:
             self._leave()
 
@@ -209,19 +221,35 @@ class Chat:
         go_on = command_line(self._given, "chat", self._session.short)
         self._out.line(Cell(self._session.short, ACCENT), f"  is kept; go on: {go_on}")
 
+    def _tell_unsent(self) -> None:
+        """Name the lines of a pipe that were not sent: the chat ends before them."""
+        lines = [line for line in (self._unsent, *lines_left()) if line]
+        if self._prints_lines and lines:
+            print_line({"type": "unsent", "lines": lines})
+        elif lines:
+            self._out.line(Cell(f"not sent: {count_text(len(lines), 'line')}", BAD))
+            for line in lines:
+                self._out.line(f"  {clean(line)}")
+
     # ── a line ───────────────────────────────────────────────────────────────────────────────
 
     def _answer(self, text: str) -> None:
         """Say a line, and show the answer. What was not finished before is finished first."""
+        self._unsent = text
         try:
             session = self._session = self._session or self._new_session(text)
             if not self._finish_before(session, text):
                 return
-            self._attend(
-                lambda watch: session.turn(
-                    text, self._program, actor=self._given.actor_name, **watch
+            end = _inbox_end(session)
+            try:
+                self._attend(
+                    lambda watch: session.turn(
+                        text, self._program, actor=self._given.actor_name, **watch
+                    )
                 )
-            )
+            finally:
+                if _is_posted(session, text, end):
+                    self._unsent = ""
         except (PlaitError, ShellError) as error:
             if not self._is_interactive:
                 raise
@@ -347,6 +375,21 @@ class Chat:
         where = ["--store", address] if address is not None else []
         root = click.get_current_context().find_root().command
         root.main([*words, *where], standalone_mode=False)
+
+
+def _inbox_end(session: Session) -> int:
+    """Return the place of the last event in the inbox of a session."""
+    with suppress(UnknownLog):
+        return store_of(session).log(inbox_of(session.id)).tip
+    return 0
+
+
+def _is_posted(session: Session, text: str, after: int) -> bool:
+    """True if a message of these words was put into the queue after this place of the inbox."""
+    store = store_of(session)
+    bodies = [event.body for event in inbox_events(store, session.id, after)]
+    parts = [body.parts for body in bodies if isinstance(body, TurnPosted)]
+    return any(text_of(unpack(each, store.get_blob)) == text for each in parts)
 
 
 def _place_before(session: Session, words: list[str]) -> int:

@@ -64,6 +64,7 @@ def _document(checked: CheckedRun) -> Document:
         "recorded": checked.recorded or None,
         "now": checked.now or None,
         "why": checked.why,
+        "target": checked.target or None,
         "after": checked.after or None,
         "raised": _error_document(checked.raised) if checked.raised is not None else None,
     }
@@ -85,6 +86,11 @@ def _print_checked(given: Options, found: list[CheckedRun], unsafe: int) -> None
         elif checked.why:
             out.line(*head, Cell("cannot be checked", BAD))
             out.line(f"  {checked.why}")
+            if checked.step:
+                out.line(Cell(f"  {checked.step}", DIM))
+            elif checked.target:
+                check = command_line(given, "check", checked.target)
+                out.line(Cell(f"  name the program: {check}", DIM))
         elif checked.raised is not None:
             text = f"raises an error after event {checked.after}"
             out.line(*head, Cell(text, BAD), GAP, Cell(_code_text(checked), DIM))

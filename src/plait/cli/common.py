@@ -11,7 +11,8 @@ import functools
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -369,16 +370,41 @@ def text_of(text: str) -> str:
 
 
 def read_line() -> str:
-    """Return the next line of standard input; "" at its end."""
-    line = ""
+    """Return the next line of standard input; "" at its end.
+
+    It is read as bytes, so that no line is in a buffer where `lines_left` would not see it.
+    """
     try:
-        line = sys.stdin.readline()
-        line.encode()  # Python puts lone surrogates in the place of other bytes, in some locales
+        return sys.stdin.buffer.readline().decode(sys.stdin.encoding)
     except UnicodeDecodeError as error:
         raise _input_error("a line") from error
-    except UnicodeEncodeError as error:
-        raise _input_error(f"byte {len(line[: error.start].encode())} of a line") from error
-    return line
+
+
+def lines_left() -> list[str]:
+    """Read the lines that stand in standard input by now, without waiting for more."""
+    if sys.stdin.isatty():
+        return []
+    data: bytes | None = None
+    with _unblocked_input():
+        data = sys.stdin.buffer.read()
+    text = (data or b"").decode(sys.stdin.encoding, "replace")
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+@contextmanager
+def _unblocked_input() -> Generator[None]:
+    """Let reads of standard input return the bytes that are there."""
+    try:
+        number = sys.stdin.fileno()
+    except OSError:  # a file in memory: nothing is to come
+        yield
+        return
+    before = os.get_blocking(number)
+    os.set_blocking(number, False)
+    try:
+        yield
+    finally:
+        os.set_blocking(number, before)
 
 
 def _input_error(why: str, step: str = "send text") -> InvalidValue:

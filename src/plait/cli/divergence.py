@@ -111,7 +111,7 @@ def _wrap_cells(text: str, width: int) -> list[str]:
 
 
 def missing_program_error(given: Options, error: NeedsWorkflow) -> ShellError:
-    named = f"--workflow FILE.py:{error.name or 'NAME'}"
+    named = f"--workflow {error.file or 'FILE.py'}:{error.name or 'NAME'}"
     step = f"Name it: {command_line(given, error.verb, error.session)} {named}"
     cause = error.__cause__
     if cause is not None and not isinstance(cause, PlaitError) and raised_at(cause) is not None:

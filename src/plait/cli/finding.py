@@ -11,12 +11,12 @@ import click
 
 from plait.cli.calls import print_calls
 from plait.cli.common import Options, filters, listing
-from plait.cli.documents import event_document, print_json, print_jsonl
+from plait.cli.documents import Document, event_document, print_json, print_jsonl
 from plait.cli.history import Filter
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import FactRecorded, MessageSaid, ModelReplied
-from plait.ids import LogId, short
+from plait.ids import LogId, inbox_of, short
 from plait.session import Session
 from plait.session.arguments import is_named
 from plait.session.content import text_of, unpack
@@ -33,6 +33,7 @@ from plait.session.ports import store_at
 from plait.session.run_branches import branches_of_runs, logs_with_branches
 from plait.store import Store
 
+_ALL = 2**31
 FOUND = 50  # on a terminal, unless a number is given
 
 
@@ -67,7 +68,8 @@ def find(
 
     The newest come first; capitals do not matter. With --tool, --path or --outcome, tool calls are
     searched instead, by index: one line for each, with the paths that it changed. --actor may be
-    the end of a path: coder is agent:lead/coder.
+    the end of a path: coder is agent:lead/coder. `S inbox K` is an event in the inbox of S, which
+    `plait inbox S --all` shows.
     """
     store = store_at(given.store)
     value = given.open(session) if session is not None else None
@@ -106,12 +108,14 @@ def find(
         if wanted(event) and _contains(store, event, text.casefold())
     )
     found = islice(hits, FOUND if limit is None and given.form == "text" and Out().tty else limit)
+    owners = _InboxOwners(store)
+    documents = (_event_document(owners, event) for event in found)
     if given.form == "jsonl":
-        print_jsonl(map(event_document, found))
+        print_jsonl(documents)
     elif given.form == "json":
-        print_json({"text": text, "events": [event_document(event) for event in found]})
+        print_json({"text": text, "events": list(documents)})
     else:
-        _print_found(store, found, text)
+        _print_found(store, owners, found, text)
         if wanted.actor is not None and not any(is_named(each, wanted.actor) for each in actors):
             Out().hint(f"{wanted.actor!r} wrote none of them: {', '.join(sorted(actors))} did.")
 
@@ -153,15 +157,45 @@ def _full_text(store: Store, event: Event) -> str:
     return ""
 
 
-def _print_found(store: Store, events: Iterable[Event], text: str) -> None:
+class _InboxOwners:
+    """The sessions that inboxes belong to: the id of an inbox follows from that of its session."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[LogId, LogId | None] = {}
+        self._is_complete = False  # True: it has every inbox
+
+    def owner_of(self, log: LogId) -> LogId | None:
+        """Return the session that a log is the inbox of. None: it is no inbox."""
+        if log not in self._known and session_row(self._store, log):
+            self._known[log] = None
+        if log not in self._known and not self._is_complete:
+            self._is_complete = True
+            rows = self._store.rows("session", "session", limit=_ALL)
+            logs = [LogId(str(row["log"])) for row in rows]
+            self._known |= {inbox_of(each): each for each in logs}
+        return self._known.get(log)
+
+
+def _event_document(owners: _InboxOwners, event: Event) -> Document:
+    """Return an event as JSON; `inbox` is the log of one that stands in the inbox of `session`."""
+    owner = owners.owner_of(event.log)
+    if owner is None:
+        return {**event_document(event), "inbox": None}
+    return {**event_document(event), "session": owner, "inbox": event.log}
+
+
+def _print_found(store: Store, owners: _InboxOwners, events: Iterable[Event], text: str) -> None:
     out, names = Out(), dict[LogId, str]()
 
     def row(event: Event) -> list[Cell]:
-        name = names.setdefault(event.log, str(session_row(store, event.log).get("label") or ""))
-        where = Cell(f"{short(event.log)}@{event.seq}", ACCENT)
+        owner = owners.owner_of(event.log)
+        log = owner or event.log
+        name = names.setdefault(log, str(session_row(store, log).get("label") or ""))
+        place = f"{short(log)}@{event.seq}" if owner is None else f"{short(log)} inbox {event.seq}"
         header = event.header
         return [
-            where,
+            Cell(place, ACCENT),
             Cell(name),
             Cell(out.time(header.time), DIM),
             Cell(header.actor, DIM),

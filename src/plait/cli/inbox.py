@@ -5,16 +5,18 @@ An answer goes to the inbox of the session, so that a run that holds the session
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
 from plait.cli.asks import print_ask, print_fields, recorded_ask, waiting_document
-from plait.cli.common import Options, listing, store_of, text_of, value_of, writing
+from plait.cli.common import Options, command_line, listing, store_of, text_of, value_of, writing
 from plait.cli.documents import event_document, print_json, print_jsonl
+from plait.cli.memory_reading import viewer_in
 from plait.cli.render import ACCENT, Cell, Out
-from plait.errors import InvalidValue
+from plait.errors import InvalidValue, PlaitError, UnknownAsk, WrongAskKind
 from plait.event import Json, parse
 from plait.ids import short
 from plait.session import Session, Waiting
@@ -23,6 +25,7 @@ from plait.session.inbox import all_waiting, find_ask, root_of
 from plait.session.ports import store_at
 from plait.session.safe_text import visible
 from plait.session.typed import misfit, takes_bytes
+from plait.session.value import open_run_of
 from plait.session.views import WaitKind
 from plait.store import Store
 
@@ -94,8 +97,32 @@ def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
 def _find_ask(given: Options, id: str, kind: WaitKind) -> tuple[Session, Waiting]:
     """Return the ask with this beginning of an id, anywhere in the store, and its session."""
     store = store_at(given.store)
-    found = find_ask(all_waiting(store, answered=True), id, kinds=(kind,))
+    try:
+        found = find_ask(all_waiting(store, answered=True), id, kinds=(kind,))
+    except WrongAskKind:
+        raise
+    except UnknownAsk as error:
+        if step := _step_for_other_id(given, id):
+            raise UnknownAsk(error.session, error.ask, error.why, step) from None
+        raise
     return Session.open(found.log, store=given.store), recorded_ask(store, found)
+
+
+def _step_for_other_id(given: Options, id: str) -> str:
+    """Return the next step for the id of a session or a memory; "" if it is none of these."""
+    from plait.memory.items import find_row  # heavy: only after a mistake
+
+    with suppress(PlaitError):
+        session = given.open(id)
+        return f"that is a session; its asks: plait inbox {session.short}"
+    with suppress(PlaitError):
+        viewer = viewer_in(given, None)
+        name = str(find_row(viewer.store, id, viewer)["id"])[:8]
+        return (
+            f"that is a memory: plait memory approve {name}, plait memory reject {name}, or"
+            f" plait memory show {name}"
+        )
+    return ""
 
 
 def _print_answer(given: Options, session: Session, ask: Waiting, done: str) -> None:
@@ -238,7 +265,8 @@ def print_posted(given: Options, session: Session, *hints: str) -> None:
     """Print the last event of a session's inbox."""
     posted = session.inbox.events[-1]
     if given.form == "json":
-        print_json({"session": session.id, "event": event_document(posted)})
+        then = {"next": hints[0]} if hints else {}
+        print_json({"session": session.id, "event": event_document(posted), **then})
         return
     out = Out()
     out.print_brief(Cell(session.short, ACCENT), "  in the inbox: ", event_text(posted))
@@ -260,14 +288,40 @@ def cancel(given: Options, session: str, reason: str) -> None:
 @click.argument("text")
 @writing
 def send(given: Options, session: str, text: str) -> None:
-    """Say something to a session, whoever holds it.
+    """Say something to a session. The run that is open, or the next one, hears it.
 
-    It is heard before the next effect. As TEXT, - reads standard input.
+    It is not a turn, which has an answer of its own: see `plait chat`. As TEXT, - reads standard
+    input.
     """
     said = text_of(text)
     if not said:
         raise InvalidValue("text", "nothing is said", "pass a text")
-    print_posted(given, given.open(session).inbox.send(said, actor=given.actor_name))
+    value = given.open(session).inbox.send(said, actor=given.actor_name)
+    print_posted(given, value, _hearing_text(given, value.reload()))
+
+
+def _hearing_text(given: Options, session: Session) -> str:
+    """Return when a message in the inbox of a session is heard, and the command to type for it."""
+    resume = command_line(given, "resume", session.short)
+    if open_run_of(session) is None:
+        chat = command_line(given, "chat", session.short)
+        status = session.status
+        if status == "interrupted":  # messages of turns stand in the queue
+            return f"no run is open: {resume} answers the queue, and hears it first"
+        if status == "paused":
+            return f"the session is paused: the next run hears it, after {resume}"
+        failed = f"{resume} takes the failed run up and hears it, or " if status == "failed" else ""
+        return f"no run is open: {failed}the next run or turn hears it first: {chat}"
+    match session.status:
+        case "running":
+            return "the run that is open hears it before its next effect, or else the next run"
+        case "waiting":
+            asks = command_line(given, "inbox", session.short)
+            return f"the run waits, and hears it when it goes on: {asks}, then {resume}"
+        case "paused":
+            return f"the session is paused; the run hears it after {resume}"
+        case _:
+            return f"no process has the run, which hears it after {resume}"
 
 
 @click.command()

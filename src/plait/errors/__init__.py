@@ -39,6 +39,7 @@
     │   ├── TaskCancelled        a submitted run was cancelled
     │   ├── TaskPending          a submitted run did not end in the time that its caller waits
     │   ├── TurnFailed           a turn that another process took has no answer
+    │   ├── TurnCircle           sessions would wait for turns of each other
     │   ├── KeyTaken             another message was sent under the key of a turn
     │   ├── NothingToResume      no run of it waits to be taken up again
     │   ├── NothingToDebug       no code of a program was at work at that step
@@ -51,6 +52,7 @@
     │   ├── NoRun                no run of it is open
     │   ├── NoEndedRun           no run of it has ended yet
     │   ├── UnknownAsk           it does not wait for such an answer, or not any more
+    │   │   └── WrongAskKind     it waits for an answer of another kind
     │   ├── AlreadyAnswered      another answer came first
     │   ├── AskExpired           the time for an answer is over
     │   ├── MayNotApprove        the asking principal and agents cannot give the answer
@@ -223,6 +225,7 @@ from plait.errors.runs import (
     RunHeld,
     RunLost,
     RunOpen,
+    TurnCircle,
     TurnFailed,
 )
 from plait.errors.sandboxes import (
@@ -275,6 +278,7 @@ from plait.errors.sessions import (
     UnknownKey,
     UnknownPlace,
     UnknownRevision,
+    WrongAskKind,
     WrongStatus,
 )
 from plait.errors.setup import (
@@ -461,8 +465,10 @@ __all__ = (
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
+    "TurnCircle",
     "TurnFailed",
     "UnknownAsk",
+    "WrongAskKind",
     "UnknownBackend",
     "UnknownBlob",
     "UnknownEvent",

@@ -73,6 +73,19 @@ class TurnFailed(SessionError):
         )
 
 
+class TurnCircle(SessionError):
+    """Runs of sessions would wait for turns of each other, for ever. Nothing was written."""
+
+    def __init__(self, sessions: tuple[str, ...]) -> None:
+        """`sessions`: each waits for the next; the last is the first."""
+        self.sessions = sessions
+        circle = " waits for ".join(sessions)
+        super().__init__(
+            f"the run of session {sessions[0]} would wait for itself: {circle}."
+            " Nothing was written; let turns go one way, or use wait=False."
+        )
+
+
 class KeyTaken(SessionError):
     """Another message was sent under this key. Nothing was written."""
 
@@ -117,11 +130,14 @@ class NeedsWorkflow(SessionError):
         verb: str = "resume",
         step: str = "",
         name: str = "",
+        file: str = "",
     ) -> None:
         """`more`: the arguments to pass besides the workflow, as in `key=…`. `verb`: the function
         that needs it. `step`: the next step, if it is another one than passing the workflow.
         `name`: the name in its file that the program was run by; "": the class of the workflow.
+        `file`: where it stands; "": that is not known.
         """
+        self.file = file
         self.session, self.workflow, self.why, self.more = session, workflow, why, more
         made = workflow.rpartition(":")[2]
         self.name = name or made

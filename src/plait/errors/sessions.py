@@ -221,6 +221,14 @@ class UnknownAsk(SessionError):
         super().__init__(f"{where}, {ask!r}: {why}. Nothing was written; {step}.")
 
 
+class WrongAskKind(UnknownAsk):
+    """The ask waits for an answer of another kind; nothing was written. `step` says which."""
+
+    def __init__(self, session: str, ask: str, kind: str, why: str, step: str) -> None:
+        self.kind = kind
+        super().__init__(session, ask, why, step)
+
+
 class AlreadyAnswered(SessionError):
     """An ask takes one answer, and another one came first; nothing was written."""
 

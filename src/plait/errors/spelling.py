@@ -12,6 +12,46 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 
+VALUES_STEP = (
+    "values of a run as arguments of your forward, or as facts: session.fact(NAME, value); a tool"
+    " with a parameter session: Session reads them (docs/agents.md)"
+)
+_OPEN_STEP = "Session.open(ID), and call it with that session"
+# Names that other libraries have for the arguments of a call.
+CALL_NAMES = {
+    **dict.fromkeys(("context", "deps", "state", "inputs"), VALUES_STEP),
+    "max_turns": "Agent(steps_max=…) where the agent is made",
+    "recursion_limit": "Agent(steps_max=…) where the agent is made",
+    **dict.fromkeys(
+        ("message_history", "messages", "input", "user_prompt", "prompt"),
+        "session = session.turn(TEXT, agent): the session has the messages before it",
+    ),
+    "usage_limits": "session = session.budget.grant(Budget(…))",
+    **dict.fromkeys(
+        ("hooks", "callbacks", "event_stream_handler"), "on_event=: it is called with each event"
+    ),
+    **dict.fromkeys(
+        ("session", "thread_id", "session_id", "conversation_id", "previous_response_id"),
+        _OPEN_STEP,
+    ),
+    "config": f"{_OPEN_STEP}; on_event= in place of callbacks",
+    **dict.fromkeys(("run_config", "model"), "agent.to(model=…)(session)"),
+    "model_settings": "Agent(parameters={…}) where the agent is made",
+    "stream_mode": "events=True at stream() and astream(): events come with the text",
+    "stream": "agent.stream(session)",
+    "idempotency_key": "key=",
+}
+
+# Names that other libraries have for the arguments of as_tool().
+TOOL_NAMES = {
+    "tool_name": "name=",
+    "tool_description": "description=",
+    "custom_output_extractor": "returns=TYPE, or takes=",
+    "max_turns": "Agent(steps_max=…) where the agent is made",
+    "needs_approval": 'Agent(policy=Policy(Ask("NAME"))) at the agent that calls it',
+}
+
+
 def check_argument_names(
     called: str, given: Iterable[str], known: Iterable[str], meant: Mapping[str, str]
 ) -> None:

@@ -123,6 +123,12 @@ def _make(name: str, settings: ModelSettings) -> Model:
     raise NoModel(f"no model is called {name!r}" + (f"; write '{guess}:{name}'" if guess else ""))
 
 
+def is_model_name(text: str) -> bool:
+    """True if a text cannot be meant as anything but the name of a model, as openai:gpt-5."""
+    scheme, _, rest = text.partition(":")
+    return scheme in ("openai", "anthropic", *PROVIDERS) and bool(rest) and len(text.split()) == 1
+
+
 # The makers of models that are named without them.
 _MAKERS = (
     ("gpt-", "openai"),

@@ -16,7 +16,7 @@ from plait.journal.recorded_run import RecordedRun, first_run, last_run
 from plait.program import ProgramCall, check_target, find_program_call, load
 from plait.runs.changes import try_program
 from plait.runtime.registry import is_going_on
-from plait.runtime.start import source_revision
+from plait.runtime.start import MAIN, source_revision
 from plait.runtime.tracebacks import raised_text
 from plait.session import Session
 from plait.session.ports import Position, store_at
@@ -39,6 +39,8 @@ class CheckedRun(NamedTuple):
     recorded: dict[str, Any] = {}
     now: dict[str, Any] = {}
     why: str = ""  # it could not be checked
+    target: str = ""  # to be named for it, then: FILE.py:NAME. "": that does not help
+    step: str = ""  # another step that helps. "": none is known
     # the error that the program raises in the replay, or when it is loaded. None: it raises none
     raised: BaseException | None = None
     after: int = 0  # the last recorded step that it makes before. 0: it could not be loaded
@@ -94,10 +96,16 @@ def _is_of(run: RecordedRun, where: str, name: str) -> bool:
     """True if a run is of a program in this module or file."""
     module, _, cls = run.workflow.partition(":")
     file = run.environment.get("file") or ""
+    if run.workflow.startswith(MAIN) and not file:
+        file = run.environment.get("main") or ""
+        if not file:  # then the name alone says that it is meant
+            return name == cls
     if name and name not in (cls, run.environment.get("name")):
         return False
     if where.endswith(".py"):
         return Path(file or f"{module.replace('.', '/')}.py").name == Path(where).name
+    if where == Path(file).stem and run.workflow.startswith(MAIN):
+        return True
     return where in (module, file) or module.startswith(f"{where}.")
 
 
@@ -116,7 +124,9 @@ def _check(session: Session, run: RecordedRun, first: RecordedRun, where: str) -
     except NeedsWorkflow as error:
         cause = error.__cause__
         raised = cause if not isinstance(cause, PlaitError) else None
-        return checked._replace(why=error.why, raised=raised)
+        is_named = run.workflow.startswith(MAIN) and not error.step
+        target = f"{error.file or 'FILE.py'}:{error.name}" if is_named else ""
+        return checked._replace(why=error.why, raised=raised, target=target, step=error.step)
     except PlaitError as error:
         return checked._replace(why=str(error))
     except (Exception, SystemExit) as error:  # loading runs the module

@@ -7,19 +7,21 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from plait.errors.spelling import CALL_NAMES, check_argument_names
 from plait.event import Event
 from plait.model.base import Delta
 from plait.runs.take_up import aresume_run, resume_run
+from plait.runs.turn_circles import TurnWait, waiting_for_turn
 from plait.runs.turn_queue import QueueClient, QueueKeeper, TakeTurn, TakeUp, WaitFor
 from plait.runs.turns import TurnClient
 from plait.runtime.attendants import Watch
 from plait.runtime.drivers.on_loop import finish_in_thread, run_in_thread
-from plait.runtime.interrupts import handle_interrupts
+from plait.runtime.interrupts import handle_interrupts, held_interrupts, next_item
 from plait.runtime.invoke import EnteredCall, ainvoke, invoke
 from plait.runtime.process import THIS_PROCESS
 from plait.runtime.workers import start_lasting_work
@@ -29,6 +31,12 @@ from plait.workflow import Workflow
 
 _END: Any = object()
 _CLOSE_S = 10.0  # of silence, until a stream that was stopped waits no more
+
+
+def _watch_of(given: Mapping[str, Any]) -> Watch:
+    """Return the attendants of a turn, or raise for an argument that turns do not have."""
+    check_argument_names("a turn", given, ("key", "actor", *Watch._fields), CALL_NAMES)
+    return Watch(**given)
 
 
 def _drive(client: QueueClient) -> Session:
@@ -218,11 +226,35 @@ class LocalTurns:
         actor: str | None = None,
         **watch: Any,
     ) -> Session:
-        client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
         if wait:
-            return _drive_turn(client)
-        _drive_apart(client, lambda _: None)
+            with waiting_for_turn(session) as waits:
+                return self._take_turn(session, content, workflow, key, actor, watch, waits)
+        with held_interrupts():  # a message in the queue has a client
+            client = TurnClient.post(session, content, workflow, key, actor, _watch_of(watch))
+            _drive_apart(client, lambda _: None)
         return session
+
+    def _take_turn(
+        self,
+        session: Session,
+        content: Any,
+        workflow: Workflow,
+        key: str,
+        actor: str | None,
+        watch: Mapping[str, Any],
+        waits: TurnWait,
+    ) -> Session:
+        clients: list[TurnClient] = []
+        try:
+            with held_interrupts():  # a message in the queue has a client, or is released
+                clients.append(
+                    TurnClient.post(session, content, workflow, key, actor, _watch_of(watch))
+                )
+            waits.turn = clients[0].turn
+            return _drive_turn(clients[0])
+        finally:
+            for client in clients:
+                client.release()
 
     async def aturn(
         self,
@@ -239,7 +271,7 @@ class LocalTurns:
         posted = asyncio.Event()
 
         def post() -> TurnClient:
-            client = TurnClient.post(session, content, workflow, key, actor, Watch(**watch))
+            client = TurnClient.post(session, content, workflow, key, actor, _watch_of(watch))
             here.call_soon_threadsafe(posted.set)
             return client
 
@@ -265,23 +297,31 @@ class LocalTurns:
         **watch: Any,
     ) -> Iterator[Delta | Event | Session]:
         items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        heard = hear_also(Watch(**watch), items.put)
+        heard = hear_also(_watch_of(watch), items.put)
         ended: list[Session | BaseException] = []
 
         def end(last: Session | BaseException) -> None:
             ended.append(last)
             items.put(_END)
 
-        client = TurnClient.post(session, content, workflow, key, actor, heard)
-        handler = handle_interrupts(client.interrupt)
+        clients: list[TurnClient] = []
+
+        def interrupt() -> None:
+            for client in clients:
+                client.interrupt()
+
+        handler = handle_interrupts(interrupt)
         try:
-            _drive_apart(client, end)
-            while (item := items.get()) is not _END:
+            with held_interrupts():  # a message in the queue has a client, in a thread of its own
+                client = TurnClient.post(session, content, workflow, key, actor, heard)
+                clients.append(client)
+                _drive_apart(client, end)
+            while (item := next_item(items)) is not _END:
                 yield item
         finally:
             if handler is not None:
                 handler.remove()
-            if client.is_interrupted:
+            if any([client.is_interrupted for client in clients]):
                 _wait_for_end(items, ended)
         if isinstance(ended[0], BaseException):
             raise ended[0]
@@ -304,7 +344,7 @@ class LocalTurns:
         def put_item(item: Delta | Event) -> None:
             here.call_soon_threadsafe(items.put_nowait, item)
 
-        heard = hear_also(Watch(**watch), put_item)
+        heard = hear_also(_watch_of(watch), put_item)
         task = _task_of(lambda: TurnClient.post(session, content, workflow, key, actor, heard))
         task.add_done_callback(lambda _: here.call_soon(items.put_nowait, _END))
         while (item := await items.get()) is not _END:

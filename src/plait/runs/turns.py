@@ -203,6 +203,9 @@ class TurnClient(QueueClient):
         """Put a message into the queue, and return its client; with a key that is there already,
         that of the turn which has it.
         """
+        if isinstance(content, Workflow):
+            step = "write the text first: session.turn(TEXT, workflow)"
+            raise InvalidValue("content", "that is a workflow", step)
         session, heads = _check_turn(session, workflow, key)
         parts, blobs = _packed(content)
         store = store_at(session.store)

@@ -9,13 +9,13 @@ from typing import Any, cast
 from warnings import warn, warn_explicit
 
 from plait.errors import InstructionFailed, InvalidValue, NoModel
-from plait.errors.spelling import check_argument_names
+from plait.errors.spelling import VALUES_STEP, check_argument_names
 from plait.event import Json
 from plait.event import kinds as k
 from plait.event.strict import check_text
 from plait.ids import Digest
 from plait.inside import ends_run
-from plait.model import find
+from plait.model import find, is_model_name
 from plait.model.base import Choice, Model
 from plait.model.fallback import Models, find_list, models_listed, name_of_models
 from plait.model.settings import default_model
@@ -60,20 +60,49 @@ def check_spelling(given: Iterable[str], init: Callable[..., object]) -> None:
 
 
 # Names that other libraries have for the same.
+_FIRST = 'the instruction first: Agent("Answer briefly.", model=…)'
+_PARAMETERS = 'parameters={"temperature": 0.2}: settings of the model, by the names of its API'
+_SERVER = "tools=[MCPServer.stdio(…)]: a server is a tool among others (docs/agents.md)"
+_RETRIES = "guard_retries= for answers, and @tool(attempts=…) for tools"
+_EVENTS = "on_event= where it is called: agent(session, on_event=print)"
+_APPROVAL = 'policy=Policy(Ask("TOOL")): the run waits for a person (docs/runs.md)'
 _MEANT = {
-    "instructions": 'the instruction first: Agent("Answer briefly.", model=…)',
-    "prompt": 'the instruction first: Agent("Answer briefly.", model=…)',
-    "system_prompt": 'the instruction first: Agent("Answer briefly.", model=…)',
-    "output_type": "returns=",
-    "response_format": "returns=",
-    "result_type": "returns=",
-    "max_turns": "steps_max=",
-    "max_steps": "steps_max=",
+    **dict.fromkeys(
+        ("instructions", "prompt", "system_prompt", "system_message", "role", "goal"), _FIRST
+    ),
+    **dict.fromkeys(
+        ("output_type", "response_format", "result_type", "response_model", "output_schema"),
+        "returns=",
+    ),
+    **dict.fromkeys(("max_turns", "max_steps", "max_iterations", "recursion_limit"), "steps_max="),
     "llm": "model=",
-    "functions": "tools=",
-    "temperature": "parameters={'temperature': …}",
-    "input_guardrails": "before=",
-    "output_guardrails": "after=",
+    **dict.fromkeys(("functions", "toolsets", "builtin_tools"), "tools="),
+    **dict.fromkeys(("model_settings", "llm_config", "generation_config"), _PARAMETERS),
+    **{
+        name: f'parameters={{"{name}": …}}'
+        for name in ("temperature", "top_p", "max_tokens", "seed", "stop", "reasoning_effort")
+    },
+    **dict.fromkeys(("input_guardrails", "pre_model_hook"), "before="),
+    **dict.fromkeys(("output_guardrails", "post_model_hook", "output_validators"), "after="),
+    **dict.fromkeys(("mcp_servers", "mcp_config"), _SERVER),
+    **dict.fromkeys(("retries", "output_retries", "result_retries"), _RETRIES),
+    **dict.fromkeys(("hooks", "callbacks", "event_stream_handler", "middleware"), _EVENTS),
+    **dict.fromkeys(
+        ("interrupt_before", "interrupt_after", "needs_approval", "human_input_mode"), _APPROVAL
+    ),
+    **dict.fromkeys(("context", "deps", "deps_type", "context_schema"), VALUES_STEP),
+    **dict.fromkeys(
+        ("state_schema", "checkpointer", "store", "session"),
+        'Session("Hi", store=…), and call the agent with it: the session is the state',
+    ),
+    "handoff_description": "description=",
+    "backstory": _FIRST,
+    "history_processors": "view=, or compactor=Compactor(…) (docs/runs.md)",
+    "tool_use_behavior": "a Workflow that calls session.use(tool, …), or returns=",
+    "usage_limits": "Budget(…) at the session: Session(…, budget=Budget(steps_max=40))",
+    **dict.fromkeys(
+        ("verbose", "debug", "instrument"), f"{_EVENTS}; all is on record: `plait log @`"
+    ),
 }
 
 
@@ -115,6 +144,9 @@ def check_instruction(instruction: object) -> None:
     if not isinstance(instruction, str) or not instruction.strip():
         raise InvalidValue("instruction", "it says nothing", "tell the agent what to do")
     check_text(instruction, "instruction")
+    if is_model_name(instruction):
+        step = f'write the instruction first: Agent("Answer briefly.", model="{instruction}")'
+        raise InvalidValue("instruction", f"{instruction!r} is the name of a model", step)
 
 
 def check_count(name: str, number: object, things: str) -> None:

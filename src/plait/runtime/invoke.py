@@ -292,9 +292,9 @@ def run_start(call: Invocation) -> k.RunStarted:
     """Return the first event of the run that a call begins."""
     return k.RunStarted(
         call.workflow,
-        forward_arguments(call.args, call.kwargs) if call.args or call.kwargs else None,
+        forward_arguments(call.node, call.forward, call.args, call.kwargs),
         source_revision(call.source) if call.source is not None else "",
-        {**dict(environment_facts()), **call.environment},
+        {**dict(environment_facts(call.workflow)), **call.environment},
         call.turn.id if call.turn is not None else None,
         getattr(call.node, "version", ""),
     )

@@ -56,6 +56,9 @@ class ProcessTables:
         self.waking: dict[str, Callable[[], object]] = {}
         # runs.turn_drivers: the tasks of turns whose callers may have gone
         self.turn_tasks: set[Any] = set()
+        # runs.turn_circles: the runs that wait for turns of other sessions
+        self.turn_waits: set[Any] = set()
+        self.turn_waits_lock = Lock()
         # runtime.collecting: the thread in which the garbage collector runs; 0: it does not
         self.collecting_thread = 0
         self._in_child: list[Callable[[], object]] = []
@@ -68,6 +71,7 @@ class ProcessTables:
         """Forget the threads of the parent, and replace the locks that they may have held."""
         self.lasting_threads = None
         self.loops, self.idle_workers, self.waking, self.turn_tasks = [], [], {}, set()
+        self.turn_waits, self.turn_waits_lock = set(), Lock()
         self.loops_lock, self.budgets_lock = Lock(), Lock()
         self.sharing_lock, self.bypass_lock = Lock(), Lock()
         for put_right in self._in_child:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib import metadata
 from threading import Lock
@@ -16,7 +17,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from plait.errors import InvalidInput, RunOpen
+from plait.errors import InvalidInput, InvalidValue, RunOpen
+from plait.errors.spelling import CALL_NAMES
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.event.vocabulary import VOCABULARY
@@ -163,8 +165,43 @@ def draw_under(run: Run) -> None:
 # ── the fields of RunStarted ─────────────────────────────────────────────────────────────────
 
 
-def forward_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
-    """Return the arguments of `forward` besides the session, as far as JSON can carry them."""
+def check_forward(
+    node: object, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise if a `forward` cannot be called with these besides the session."""
+    misfit = _misfit(forward, len(args), tuple(kwargs))
+    if not misfit:
+        return
+    cls = type(node).__qualname__
+    step = "pass what forward takes besides the session"
+    if other := [CALL_NAMES[name] for name in kwargs if name in CALL_NAMES]:
+        step = f"write {other[0]}"
+    elif len(args) == 1 and isinstance(args[0], str):
+        step = "write session.turn(TEXT, workflow) to say something and have it answered"
+    raise InvalidValue(cls, f"its forward does not take that: {misfit}", step)
+
+
+@lru_cache(256)  # every turn asks
+def _misfit(forward: Callable[..., Any], count: int, names: tuple[str, ...]) -> str:
+    """Return why a forward does not take so many arguments, and those of these names, besides the
+    session; "" if it does.
+    """
+    try:
+        inspect.signature(forward).bind(*[None] * (2 + count), **dict.fromkeys(names))
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def forward_arguments(
+    node: object, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Json:
+    """Return the arguments of `forward` besides the session, as far as JSON can carry them; None if
+    there are none. Raises if it does not take them.
+    """
+    if not args and not kwargs:
+        return None
+    check_forward(node, forward, args, kwargs)
     try:
         plain = to_json({"args": list(args), "kwargs": dict(kwargs)})
         VOCABULARY.encode(k.ScratchSet("arguments", plain))
@@ -175,6 +212,7 @@ def forward_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
     return plain
 
 
+MAIN = "__main__:"  # the beginning of the import path of a class in that file
 _parsing = Lock()
 
 
@@ -216,9 +254,11 @@ def _class_lines(source: str) -> dict[str, int]:
     return found
 
 
-@cache
-def environment_facts() -> tuple[tuple[str, str], ...]:
-    """Return the versions that a run notes of its process."""
+@lru_cache(maxsize=64)
+def environment_facts(workflow: str) -> tuple[tuple[str, str], ...]:
+    """Return the versions that a run notes of its process; and the file that `python` was started
+    with, if its program stands there: the name of that module, `__main__`, does not tell it.
+    """
     try:
         version = metadata.version("plait")
     except metadata.PackageNotFoundError:
@@ -227,4 +267,11 @@ def environment_facts() -> tuple[tuple[str, str], ...]:
         ("plait", version),
         ("python", platform.python_version()),
         ("system", platform.system()),
+        *([("main", file)] if workflow.startswith(MAIN) and (file := _main_file()) else []),
     )
+
+
+def _main_file() -> str:
+    """Return the file that `python` was started with; "": a notebook, an interpreter."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return os.path.realpath(file) if isinstance(file, str) and os.path.isfile(file) else ""

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread, current_thread
 
 from plait.inside import marked_work, start_thread, working
+from plait.runtime.interrupts import held_interrupts
 from plait.runtime.process import THIS_PROCESS
 
 IDLE = "plait-idle"  # the name of a thread that has no work
@@ -105,7 +106,13 @@ class LastingThreads:
 
 
 def start_lasting_work(work: Work) -> None:
-    """Do some work in a thread that the interpreter waits for at its end. It raises nothing."""
-    with THIS_PROCESS.loops_lock:
-        threads = THIS_PROCESS.lasting_threads = THIS_PROCESS.lasting_threads or LastingThreads()
-    threads.start_work(work)
+    """Do some work in a thread that the interpreter waits for at its end. It raises nothing.
+
+    Ctrl-C is held back meanwhile: a pool that is stopped while it starts a thread does not know
+    that thread, and the interpreter never ends.
+    """
+    with held_interrupts():
+        with THIS_PROCESS.loops_lock:
+            threads = THIS_PROCESS.lasting_threads
+            threads = THIS_PROCESS.lasting_threads = threads or LastingThreads()
+        threads.start_work(work)

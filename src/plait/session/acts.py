@@ -117,6 +117,7 @@ class Acting(Reading):
         on_event: Callable[[Any], object] | None = None,
         approver: Callable[..., Any] | None = None,
         answerer: Callable[..., Any] | None = None,
+        **unknown: Never,
     ) -> Self:
         """Say something as a user, have the workflow answer, and return the session after that.
 
@@ -126,7 +127,7 @@ class Acting(Reading):
         """
         watch = {"on_event": on_event, "approver": approver, "answerer": answerer}
         found = turns("take turns").turn(
-            self, content, workflow, wait=wait, key=key, actor=actor, **watch
+            self, content, workflow, wait=wait, key=key, actor=actor, **watch, **unknown
         )
         return cast("Self", found)
 
@@ -142,6 +143,7 @@ class Acting(Reading):
         on_event: Callable[[Any], object] | None = None,
         approver: Callable[..., Any] | None = None,
         answerer: Callable[..., Any] | None = None,
+        **unknown: Never,
     ) -> Self:
         """Say something, and have the workflow answer, as `turn` does, in an event loop.
 
@@ -149,6 +151,6 @@ class Acting(Reading):
         """
         watch = {"on_event": on_event, "approver": approver, "answerer": answerer}
         found = await turns("take turns").aturn(
-            self, content, workflow, wait=wait, key=key, actor=actor, **watch
+            self, content, workflow, wait=wait, key=key, actor=actor, **watch, **unknown
         )
         return cast("Self", found)

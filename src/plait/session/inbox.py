@@ -11,6 +11,7 @@ across all sessions they are kept as rows.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -23,6 +24,7 @@ from plait.errors import (
     MayNotApprove,
     UnknownAsk,
     UnknownLog,
+    WrongAskKind,
 )
 from plait.event import Body, Event
 from plait.event.kinds import ToolRequested, ValidationRecorded
@@ -218,10 +220,20 @@ def find_ask(
             f"a {type(name).__name__} names no ask",
             "pass one of session.inbox.waiting, or the start of its id",
         )
-    found = [ask for ask in found if ask.kind in kinds]
+    named, found = found, [ask for ask in found if ask.kind in kinds]
     if len(found) > 1:
         raise AmbiguousRevision(
             text, tuple(f"{ask.event[:16]} ({ask.kind} in {ask.session})" for ask in found)
+        )
+    if named and not found:
+        ask = named[0]
+        wanted = " or ".join([_KIND_NAMES[kind] for kind in kinds])
+        raise WrongAskKind(
+            session or ask.session,
+            ask.event[:12],
+            ask.kind,
+            f"it is {_KIND_NAMES[ask.kind]}, not {wanted}",
+            _answer_step(ask),
         )
     if not found:
         short = (
@@ -273,6 +285,48 @@ def _kind_text(kind: WaitKind) -> str:
         "timer": "a time",
         "verdict": "a verdict",
     }[kind]
+
+
+_KIND_NAMES: Mapping[WaitKind, str] = {
+    "approval": "a call that waits for an approval",
+    "question": "a question",
+    "unknown": "a call whose outcome is not known",
+    "timer": "a wait for a time or a signal",
+    "verdict": "a gate that waits for a verdict",
+}
+
+
+def _answer_step(ask: Waiting) -> str:
+    """Return how an ask of its kind is answered, in Python and in a shell."""
+    id = ask.event[:8]
+    match ask.kind:
+        case "approval":
+            return (
+                f"allow it or refuse it: session.inbox.approve({id!r}) or .deny({id!r}, reason),"
+                f" `plait approve {id}` or `plait deny {id}`"
+            )
+        case "question":
+            return f"answer it: session.inbox.answer({id!r}, value), or `plait answer {id} …`"
+        case "unknown":
+            return (
+                "find out what became of it, and write that down:"
+                f" session.inbox.resolve({id!r}, verdict), or"
+                f" `plait resolve {id} happened|did-not-happen|compensated`"
+            )
+        case "verdict":
+            of, name = short(ask.of or ask.log), ask.name
+            return (
+                f"give the verdict: session.checks.record({name!r}, True) on session {of}, or"
+                f" `plait validate {of} {shlex.quote(name)} passed|failed`"
+            )
+        case "timer":
+            if not ask.name:
+                return f"it ends at its time; then `plait resume {ask.session}`"
+            name = ask.name
+            return (
+                f"send the signal: session.inbox.signal({name!r}), or"
+                f" `plait signal {ask.session} {shlex.quote(name)}`"
+            )
 
 
 def reply(

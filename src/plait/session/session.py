@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Literal, Never
 
 from plait.errors import InvalidValue, NotSettled, UnknownKey
-from plait.errors.spelling import answer_other_names, check_argument_names
+from plait.errors.spelling import VALUES_STEP, answer_other_names, check_argument_names
 from plait.event import Body, Event, Json
 from plait.event.kinds import (
     Budget,
@@ -436,15 +436,22 @@ class Session(Acting):
 
 # Arguments of a session as other libraries call them, each with ours.
 _OTHER_ARGUMENTS = {
-    "thread_id": "Session.open(ID) to go on with a session, and keep session.id of a new one",
-    "session_id": "Session.open(ID) to go on with a session, and keep session.id of a new one",
-    "id": "Session.open(ID) to go on with a session, and keep session.id of a new one",
-    "messages": 'the first message without a name: Session("Hi")',
-    "input": 'the first message without a name: Session("Hi")',
+    **dict.fromkeys(
+        ("thread_id", "session_id", "conversation_id", "id", "config"),
+        "Session.open(ID) to go on with a session, and keep session.id of a new one",
+    ),
+    **dict.fromkeys(
+        ("messages", "input", "message", "prompt", "message_history"),
+        'the first message without a name: Session("Hi")',
+    ),
     "name": "title=",
-    "metadata": "tags=",
-    "checkpointer": "store=",
-    "db_path": "store=",
+    **dict.fromkeys(("metadata", "labels"), "tags="),
+    **dict.fromkeys(("checkpointer", "db_path", "path", "url"), "store="),
+    "user_id": "user=",
+    **dict.fromkeys(("context", "deps", "state"), VALUES_STEP),
+    **dict.fromkeys(("hooks", "callbacks"), "on_event= where a workflow is called with it"),
+    "model": "model= where the agent is made",
+    **dict.fromkeys(("usage_limits", "max_tokens"), "budget=Budget(…)"),
 }
 _TEXT = "session.text is the last message; session.result a typed answer, or that of the last tool"
 answer_other_names(

@@ -23,6 +23,7 @@ from plait.runtime.drivers.tools import (
 from plait.runtime.execute import run_tool
 from plait.runtime.failures import failure_of
 from plait.runtime.heartbeats import beating
+from plait.runtime.interrupts import next_item
 from plait.runtime.registry import run_of
 from plait.runtime.stops import Cancelled
 from plait.runtime.waits import (
@@ -164,7 +165,7 @@ class ThreadBatch:
             # the next effect
             except Cancelled as error:
                 return Done(job.number, failure=failure_of(error))
-        done = self._done.get()
+        done = next_item(self._done)
         if isinstance(done, BaseException):
             raise done
         return done
