@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from plait.cluster.programs import code_of, programs_in
+from plait.cluster.programs import code_of, served_programs
 from plait.cluster.worker import Worker
 
 FLOWS = "tests.cluster.flows"
-PROGRAMS, CODE = programs_in([FLOWS]), code_of((FLOWS,))
+PROGRAMS, CODE = served_programs([FLOWS]), code_of((FLOWS,))
 __all__ = ["CODE", "PROGRAMS", "Worker"]
