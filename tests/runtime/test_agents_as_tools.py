@@ -22,7 +22,7 @@ from plait import (
     tool,
     whatif,
 )
-from plait.errors import BadTool, InvalidValue, ToolFailed
+from plait.errors import AlreadyAnswered, BadTool, InvalidValue, ToolFailed, WrongAskKind
 from plait.event import kinds as k
 from plait.model.base import Fault
 from plait.policy import Ask, Policy, Refuse
@@ -373,3 +373,36 @@ def test_a_workflow_is_a_tool_in_runs_only() -> None:
     with pytest.raises(InvalidValue, match="in runs only"):
         session.use(helper("x").as_tool(), request="x")
     assert session.reload().head == session.head
+
+
+class Paying(Workflow):
+    """Has a helper that pays with consent, and asks a person if one wants to know more."""
+
+    policy = Policy(Ask("refund"))
+
+    def __init__(self) -> None:
+        @tool(effect="idempotent", version="1")
+        def refund(amount: int) -> str:
+            """Send money back."""
+            return f"{amount} sent"
+
+        calls = ScriptedModel([ToolCall("refund", amount=1), "paid"])
+        helper = Agent("Pay.", name="payer", tools=[refund], model=calls)
+        script = ScriptedModel([ToolCall("payer", request="go"), "all done"])
+        self.lead = Agent("Lead.", name="lead", tools=[helper], model=script)
+
+    def forward(self, session: Session) -> Session:
+        return self.lead(session)
+
+
+@pytest.mark.parametrize("length", [64, 12])
+def test_an_ask_in_a_branch_is_answered_by_its_id(length: int) -> None:
+    session = Session.open(parked_session(lambda: Paying()(Session("Pay."))).id)
+    (ask,) = session.inbox.waiting
+    assert ask.log != session.id
+    with pytest.raises(WrongAskKind):
+        session.inbox.answer(ask.event[:length], "yes", actor="human:ann")
+    session.inbox.approve(ask.event[:length], actor="human:ann")
+    with pytest.raises(AlreadyAnswered):
+        session.inbox.deny(ask.event[:length], "no", actor="human:bob")
+    assert resume(session, Paying()).text == "all done"

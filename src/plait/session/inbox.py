@@ -128,6 +128,16 @@ def waiting_in_branches(store: Store, run: str, root: LogId) -> list[Waiting]:
     return [with_request(store, waiting_of(store, row)) for row in rows if row["log"] != root]
 
 
+def ask_in_branches(store: Store, run: str, root: LogId, name: str) -> Waiting | None:
+    """Return the ask whose id begins like this, in a branch of a run. None: there is none, or there
+    are several.
+    """
+    wanted = {"run": run, "over": 0}
+    rows = store.rows(InboxRows.name, "ask", wanted, order="number", limit=_ALL)
+    found = [row for row in rows if row["log"] != root and str(row["id"]).startswith(name)]
+    return with_request(store, waiting_of(store, found[0])) if len(found) == 1 else None
+
+
 def due_sessions(store: Store, now: Micros) -> list[LogId]:
     """Return the sessions that could go on if they were resumed: a time is over, an answer is
     there, or they are to be cancelled.

@@ -31,7 +31,13 @@ from plait.session.acting import acting_in
 from plait.session.appending import post_all_to_inbox, post_to_inbox, reply_to
 from plait.session.arguments import check_choice, check_key, value_text
 from plait.session.content import Content, contents, pack
-from plait.session.inbox import ask_now, inbox_events, waiting_in, waiting_in_branches
+from plait.session.inbox import (
+    ask_in_branches,
+    ask_now,
+    inbox_events,
+    waiting_in,
+    waiting_in_branches,
+)
 from plait.session.pauses import is_paused
 from plait.session.ports import Draft, host
 from plait.session.turn_rows import turns_in_queue
@@ -165,7 +171,17 @@ class SessionInbox(SessionView[S]):
     def _ask(
         self, ask: Waiting | Event | str, kind: Literal["approval", "question", "unknown"]
     ) -> Waiting:
-        return ask_now(self._core.position, ask, kind)
+        return ask_now(self._core.position, self._branch_ask(ask) or ask, kind)
+
+    def _branch_ask(self, ask: Waiting | Event | str) -> Waiting | None:
+        """Return the ask of this name in a branch of the open run. None: there is none."""
+        if isinstance(ask, Waiting):
+            return None
+        core, name = self._core, ask.id if isinstance(ask, Event) else ask
+        run = open_run_of(reload(self._session))
+        if run is None or not isinstance(name, str) or len(name) < 4:  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
+        return ask_in_branches(core.store, run, core.position.id, name)
 
 
 def _binding(ask: Waiting) -> Digest:
