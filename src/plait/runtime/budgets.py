@@ -260,10 +260,12 @@ class SharedBudget:
     def _account(self, limit: _Limit, left: int, final: bool) -> str:
         """Return where a limit has gone: "13 of 250 tokens are left: 22 used, …"."""
         field = "cost_usd_nano" if limit.name == "cost_usd" else limit.name
+        drawn = self._amount_drawn(limit)
+        kept = 0 if final else min(limit.kept, max(0, limit.most - drawn))
         uses = (
             (getattr(self._spent, field), "used"),
             (getattr(self._reserved, field), "set aside for asks under way"),
-            (0 if final else limit.kept, "kept for a final answer"),
+            (kept, "kept for a final answer"),
         )
         told = ", ".join(f"{amount / limit.unit:,g} {use}" for amount, use in uses if amount)
         name = limit.name.replace("_", " ").replace("cost usd", "US dollars")
