@@ -36,6 +36,13 @@ def lines_in(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def effects_in(path: Path) -> set[str]:
+    """Return the effects that were noted, each once: one that a killed process had begun may be
+    made again by another, under the same key.
+    """
+    return {line.rpartition(" ")[0] for line in lines_in(path)}
+
+
 def started_runs(store: Store, log: LogId) -> list[tuple[str, tuple[LogId | None, int | None]]]:
     """Return the submitted runs that were started in a session, each with its job and ordinal."""
     starts = [(event.id, event.body) for event in store.read(log)]

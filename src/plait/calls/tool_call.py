@@ -45,7 +45,7 @@ SERVICE = "service:plait"
 STOPPED = "Stopped"
 EFFECT_UNKNOWN, APPROVER_FAILED = "EffectUnknown", "ApproverFailed"
 _RETURNED = k.ToolReturned.__name__
-LOST = "the process ended while it was being made"
+LOST = "its process ended, or lost the run, meanwhile"
 
 
 class Context(Protocol):

@@ -10,7 +10,7 @@ from plait.cluster.workers import WorkerNotice, live_workers, unfit_notices
 from plait.event import kinds as k
 from plait.ids import LogId
 from plait.session.ask_rows import InboxRows
-from plait.session.work_rows import BUDGET_FAILURE, read_wishes
+from plait.session.work_rows import BUDGET_FAILURE, GIVEN_UP, read_wishes
 from plait.store import Row, Store
 
 _STARTS = frozenset({k.RunStarted.__name__, k.RunSubmitted.__name__, k.RunResumed.__name__})
@@ -34,8 +34,8 @@ def _explain_holder(store: Store, log: LogId) -> str:
     claim = _last_claim(store, log)
     if claim is None:
         return "a process that is no worker executes it"
-    place = {"affinity": ", which had it before", "stolen": ", which did not have it before"}
-    waited = f" after {claim.waited_us / 1e6:.3f} s" if claim.waited_us else ""
+    place = {"affinity": "; this host had it before", "stolen": "; another host had it before"}
+    waited = f", {claim.waited_us / 1e6:.3f} s after it could be taken" if claim.waited_us else ""
     labels = f" ({', '.join(claim.labels)})" if claim.labels else ""
     return (
         f"{claim.worker} on {claim.host}{labels} executes it: {claim.chosen}{waited}"
@@ -74,8 +74,10 @@ def _explain_ready(store: Store, row: Row) -> str:
         return f"{words}{_count(workers)} there, none has {program}"
     fit = [worker for worker in have if set(wishes.need) <= set(worker.labels)]
     if not fit:
-        need = ", ".join(wishes.need)
-        return f"{words}needs {need}; {_count(have)} there with its program, none has it all"
+        need, all_labels = ", ".join(wishes.need), {each for w in have for each in w.labels}
+        missing = ", ".join(sorted(set(wishes.need) - all_labels))
+        none = f"none has {missing}" if missing else "none has it all"
+        return f"{words}needs {need}; {_count(have)} there with its program, {none}"
     code = wishes.code if wishes.same_code else ""
     able = [w for w in fit if _ability(w).can_serve(program, wishes.need, code)]
     if not able:
@@ -112,11 +114,25 @@ def _explain_parked(store: Store, row: Row) -> str:
     if row["failure"] == BUDGET_FAILURE:
         return "its budget is used up: grant more with `plait grant`"
     asks = store.rows(InboxRows.name, "ask", {"run": row["run"], "over": 0}, limit=20)
-    kinds = " and ".join(sorted({str(ask["kind"]) for ask in asks})) or "an answer"
+    kinds = " and ".join(sorted({_WAITS[str(ask["kind"])] for ask in asks})) or "an answer"
     return f"it waits for {kinds}: see `plait inbox`; no process is held meanwhile"
 
 
+_WAITS = {
+    "approval": "approval",
+    "question": "an answer",
+    "unknown": "a person's word whether a call happened",
+    "timer": "a time or a signal",
+    "verdict": "a verdict",
+}
+
+
 def _explain_failed(store: Store, row: Row) -> str:
+    if row["failure"] == GIVEN_UP:
+        return (
+            "its workers died again and again, and it made no step in between: it was given up;"
+            " take it up with `plait resume`"
+        )
     return (
         f"it failed {row['failures']} time{'s' if row['failures'] != 1 else ''}"
         f" ({row['failure']}), and is not tried again: take it up with `plait resume`"

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from plait.cluster.workers import (
     ENDED,
     UnfitNotice,
     WorkerNotice,
+    drain_bell,
     lock_worker,
     note_unfit,
     put_worker,
@@ -47,6 +49,7 @@ _BUSY_LOOK_S = 0.25  # while others have runs
 _SWEEP_S = 4.0
 _IDLE_SWEEP_S = 20.0  # while no other worker has a run, and no bell rang
 _NOTICE_S = 60.0
+_CHANGED_S = 1.0  # until its notice says which runs it has now
 _UNFIT_S, _NOT_NOW_S, _AWAY_S = 60.0, 5.0, 1.0
 _SOON_US = 60_000_000
 _log = logging.getLogger("plait.worker")
@@ -95,6 +98,7 @@ class Worker:
         self._runs: dict[str, Run] = {}  # that it executes
         self._threads: dict[str, threading.Thread] = {}
         self._until_empty, self._alive_file = until_empty, alive_file
+        self._told: dict[str, tuple[str, ...]] = {}  # by store: the runs in its notice
         self._wake = threading.Event()
         self._over = threading.Event()
         self._is_draining = False
@@ -113,19 +117,22 @@ class Worker:
                 locks.append(lock_worker(store, self.name))
                 remove_worker(store, self.name)  # of an earlier one of this name
                 bells.append(store.listen(WORK_BELL))
+                threading.Thread(target=self._hear, args=(bells[-1],), daemon=True).start()
+                bells.append(store.listen(drain_bell(self.name)))
+                hears = threading.Thread(target=self._hear_drain, args=(store, bells[-1]))
+                hears.daemon = True
+                hears.start()
             self._tell()
-            for bell in bells:
-                threading.Thread(target=self._hear, args=(bell,), daemon=True).start()
             self._claim_all()
             self._finish()
         finally:
             self._over.set()
             for bell in bells:
                 bell.close()
-            for store in self._stores:
+            # the name may be that of another worker, in a store in which this one did not get it
+            for store, lock in zip(self._stores, locks, strict=False):
                 remove_worker(store, self.name)
                 store.ring(WORK_BELL)
-            for lock in locks:
                 lock.release()
 
     def drain(self) -> None:
@@ -140,6 +147,8 @@ class Worker:
     def _finish(self, grace_s: float = GRACE_S) -> None:
         """Wait for the runs that are let go of, for as long as tools are given."""
         self.drain()  # also those that began meanwhile
+        with suppress(PlaitError):
+            self._tell()
         until = time.monotonic() + grace_s
         for thread in list(self._threads.values()):
             thread.join(max(0.0, until - time.monotonic()))
@@ -150,6 +159,16 @@ class Worker:
                 if bell.wait(_LOOK_S):
                     self._wake.set()
             except PlaitError:  # the store is away: the looks go on
+                self._over.wait(_AWAY_S)
+
+    def _hear_drain(self, store: Store, bell: Bell) -> None:
+        """Drain at once when another process asks for it. A sweep finds a wish without a bell."""
+        while not self._over.is_set():
+            try:
+                if bell.wait(_LOOK_S) and read_board(store, self.name).is_drain_asked:
+                    self.drain()
+                    return
+            except PlaitError:
                 self._over.wait(_AWAY_S)
 
     # ── claiming ─────────────────────────────────────────────────────────────────────────────
@@ -173,9 +192,11 @@ class Worker:
                 except PlaitError as error:
                     _log.warning("%s: %s", self.name, error.record_text)
                     rest_s, sweep_s = min(rest_s, _AWAY_S), _SWEEP_S
-            if time.monotonic() - told > _NOTICE_S:
+            if time.monotonic() - told > (_CHANGED_S if self._is_changed() else _NOTICE_S):
                 told = time.monotonic()
                 self._tell()
+            elif self._is_changed():
+                rest_s = min(rest_s, _CHANGED_S)
             if self._until_empty and self._is_empty():
                 self.drain()
             if self._wake.wait(rest_s):
@@ -281,6 +302,13 @@ class Worker:
 
     # ── notices ──────────────────────────────────────────────────────────────────────────────
 
+    def _own_runs(self, store: Store) -> tuple[str, ...]:
+        return tuple(sorted(self._claims[store.address].own))
+
+    def _is_changed(self) -> bool:
+        """True if its notices name other runs than it has."""
+        return any([self._told.get(each.address) != self._own_runs(each) for each in self._stores])
+
     def _tell(self, only: Store | None = None) -> None:
         """Put the notice of this worker, with the runs that it has."""
         ability = self.ability
@@ -293,8 +321,9 @@ class Worker:
                 tuple(sorted(ability.programs)),
                 ability.code,
                 self.slots,
-                tuple(sorted(self._claims[store.address].own)),
+                self._own_runs(store),
                 self._is_draining,
                 self._started,
             )
             put_worker(store, notice)
+            self._told[store.address] = notice.runs

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from plait.errors import PlaitError, RunHeld, UnknownWorker, WorkerNameTaken
-from plait.session.work_rows import WORK_BELL
+from plait.ids import digest
 from plait.store import RunLock, Store
 
 ENDED = "ended"  # the topic of the bell for those who wait for a run
@@ -96,11 +96,16 @@ def find_worker(store: Store, name: str) -> WorkerNotice:
     return known[name]
 
 
+def drain_bell(name: str) -> str:
+    """Return the topic of the bell that a worker hears when it is to be drained."""
+    return f"{_DRAIN}{digest(b'plait/worker/1', name.encode())[:32]}"
+
+
 def ask_drain(store: Store, name: str) -> None:
     """Ask a worker to finish: it takes no more runs, and lets go of those that it has."""
     find_worker(store, name)
     store.put_notice(WORKERS, _DRAIN + name, b"{}")
-    store.ring(WORK_BELL)
+    store.ring(drain_bell(name))
 
 
 def remove_worker(store: Store, name: str) -> None:

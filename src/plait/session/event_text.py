@@ -233,7 +233,9 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "PlacementChanged": _placement_text,
     "ToolUnknown": lambda b: f"nobody knows whether it happened{_reason_text(b.why)}",
     "ToolResolved": lambda b: f"{b.verdict.replace('_', ' ')}{_reason_text(b.note)}",
-    "RunResumed": lambda b: "run resumed",
+    "RunResumed": lambda b: (
+        f"run taken by worker {b.claim.worker}: {b.claim.chosen}" if b.claim else "run resumed"
+    ),
     "RunBranched": lambda b: f"run branched off {short(b.source.log)}@{b.source.seq}",
     "ApprovalRequested": lambda b: f"needs consent{', asked again' if b.asked > 1 else ''}",
     "ApprovalGranted": lambda b: (
