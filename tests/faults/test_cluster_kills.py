@@ -110,7 +110,7 @@ def test_a_run_that_ends_its_workers_is_given_up_with_their_names(
     workers = [body.claim.worker for body in claims if body.claim is not None]
     assert len(set(workers)) == 3 and set(workers) <= names
     assert all(name in str(failed.value) for name in workers)
-    assert "is not tried again" in task.why
+    assert "it was given up" in task.why
     assert list(verify(store, state=True)) == []
 
 
