@@ -22,6 +22,7 @@ _BY_ITSELF = "it has PostgreSQL by itself"
 _FOLDER = "it is about the folder that a store is in"
 
 NOT_ON_POSTGRES: dict[str, str] = {
+    "session/test_traps.py::test_storage_grows_with_the_conversation_not_with_its_square": _FILE,
     # ── laws ──
     "laws/test_postgres_tamper.py": _BY_ITSELF,
     "laws/test_session_tamper.py": _FILE,
