@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from plait import Session
-from plait.cluster import Cluster, Worker
+from plait.cluster import Cluster, Worker, drive
+from plait.errors import StoreFailed
 from plait.store import Store
-from tests.cluster.flows import Keyed
+from tests.cluster.flows import Count, Keyed
 from tests.support import python
 
 MODULE = """
@@ -77,3 +78,18 @@ def test_a_program_that_cannot_be_made_here_is_left_to_other_workers(
     monkeypatch.setenv("FLOWS_KEY", "k")
     serve()
     assert task.result(120).text == "keyed"
+
+
+def test_a_run_is_not_left_locked_if_the_store_fails_after_the_claim(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Cluster(store).submit(Count(), Session("Hi", store=store))
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreFailed(store.address, "it is away")
+
+    monkeypatch.setattr("plait.cluster.driving.session_at", fail)
+    assert drive(task.session).how == "away"
+    assert not store.is_locked(task.run)
+    monkeypatch.undo()
+    assert drive(task.session).how == "finished"

@@ -75,7 +75,12 @@ class Claims:
         if taken is None:  # others take them at this moment, and may die at any other
             return None, look._replace(is_busy=True)
         run, lock = by_id[taken[0]], taken[1]
-        if self._is_beyond_share(run):
+        try:
+            is_beyond = self._is_beyond_share(run)
+        except BaseException:  # the store may be away: the run must not stay locked
+            lock.release()
+            raise
+        if is_beyond:
             lock.release()
             self.unfit[run.run] = now + int(_CROWDED_S * 1e6)
             return None, look

@@ -21,6 +21,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Chosen, Failure
 from plait.ids import LogId
+from plait.inside import Stop
 from plait.journal.recorded_run import RecordedRun, last_run, root_session, unmerged_branches
 from plait.runs.take_up import ClaimedRun, resume_run
 from plait.runtime.appends import append_around_run
@@ -41,17 +42,31 @@ def drive_claimed(
     store: Store, work: ClaimedWork, on_start: Callable[[Run], None] | None = None
 ) -> Outcome:
     """Execute a claimed run until it stops; return how."""
-    log = LogId(work.run.log)
-    end = store.log(log)
-    session = session_at(Position(store.address, log, end.tip, end.head))
     claimed = ClaimedRun(work.run.run, work.lock, work.claim)
+    return _execute(store, LogId(work.run.log), claimed, on_start)
+
+
+def _execute(
+    store: Store, log: LogId, claimed: ClaimedRun, on_start: Callable[[Run], None] | None = None
+) -> Outcome:
+    """Execute a run that is locked, until it stops. Its lock is released in any case."""
     try:
-        if work.claim.chosen == "taken over" and _give_up_if_deadly(session, claimed):
-            return Outcome("failed", GIVEN_UP)
+        end = store.log(log)
+        session = session_at(Position(store.address, log, end.tip, end.head))
+        is_given_up = claimed.claim.chosen == "taken over" and _give_up_if_deadly(session, claimed)
+    except BaseException as error:  # the store may be away: the run must not stay locked
+        claimed.lock.release()
+        if isinstance(error, Exception):
+            return outcome_of(error)
+        raise
+    if is_given_up:
+        claimed.lock.release()
+        return Outcome("failed", GIVEN_UP)
+    try:
         resume_run(
             session, None, (), {}, NOBODY, None, on_start, lifts_pause=False, claimed=claimed
         )
-    except BaseException as error:
+    except (Exception, Stop, SystemExit) as error:
         return outcome_of(error)
     return outcome_of(None)
 
@@ -82,14 +97,7 @@ def drive(
         return outcome_of(error)
     host = socket.gethostname()
     claim = k.Claim(worker or f"{host}.{os.getpid()}", _reason_of(recorded), host, labels)
-    claimed = ClaimedRun(recorded.id, lock, claim)
-    try:
-        if claim.chosen == "taken over" and _give_up_if_deadly(at, claimed):
-            return Outcome("failed", GIVEN_UP)
-        resume_run(at, None, (), {}, NOBODY, None, lifts_pause=False, claimed=claimed)
-    except BaseException as error:
-        return outcome_of(error)
-    return outcome_of(None)
+    return _execute(store_at(at.store), at.id, ClaimedRun(recorded.id, lock, claim))
 
 
 def _reason_of(recorded: RecordedRun) -> Chosen:
@@ -103,14 +111,11 @@ def _give_up_if_deadly(session: Session, claimed: ClaimedRun) -> bool:
     names = _dead_workers(session, claimed.run)
     if len(names) < DEATHS_MAX:
         return False
-    try:
-        at = session.reload()
-        inside = advance(at, msgspec.structs.replace(position_of(at), run=claimed.run))
-        why = f"its workers died, and it made no step in between: {', '.join(names)}"
-        body = k.RunFailed(Failure(GIVEN_UP, why))
-        append_around_run(position_of(inside), [Draft(body, Act(SERVICE))])
-    finally:
-        claimed.lock.release()
+    at = session.reload()
+    inside = advance(at, msgspec.structs.replace(position_of(at), run=claimed.run))
+    why = f"its workers died, and it made no step in between: {', '.join(names)}"
+    body = k.RunFailed(Failure(GIVEN_UP, why))
+    append_around_run(position_of(inside), [Draft(body, Act(SERVICE))])
     return True
 
 

@@ -192,13 +192,16 @@ class Worker:
                 except PlaitError as error:
                     _log.warning("%s: %s", self.name, error.record_text)
                     rest_s, sweep_s = min(rest_s, _AWAY_S), _SWEEP_S
-            if time.monotonic() - told > (_CHANGED_S if self._is_changed() else _NOTICE_S):
-                told = time.monotonic()
-                self._tell()
-            elif self._is_changed():
-                rest_s = min(rest_s, _CHANGED_S)
-            if self._until_empty and self._is_empty():
-                self.drain()
+            try:
+                if time.monotonic() - told > (_CHANGED_S if self._is_changed() else _NOTICE_S):
+                    told = time.monotonic()
+                    self._tell()
+                elif self._is_changed():
+                    rest_s = min(rest_s, _CHANGED_S)
+                if self._until_empty and self._is_empty():
+                    self.drain()
+            except PlaitError as error:  # a store that is away ends no worker
+                _log.warning("%s: %s", self.name, error.record_text)
             if self._wake.wait(rest_s):
                 sweep_s = _SWEEP_S
 
