@@ -338,8 +338,9 @@ class RowStore(Protocol):
         limit: int = 100,
         kinds: Collection[str] | None = None,
     ) -> list[Row]:
-        """Rows with these values, in the table's own order or that of a column; `before` is the
-        last value of the previous page. A frozenset of texts or of integers asks for rows that
+        """Rows with these values, in the table's own order (`Table.order`, or the key) or that of a
+        column; rows that are equal in it come in the table's own order. `before` is the last value
+        of the previous page. A frozenset of texts or of integers asks for rows that
         have one of these. `kinds`: no event of another kind need be folded for the caller.
 
         Raises `RowsBroken` if an event could not be folded.

@@ -10,7 +10,7 @@ from plait.errors import (
 )
 from plait.store.plain_words import WordIndex
 from plait.store.projection import Projection, Row, Scalar, Table, Wanted
-from plait.store.rows import check_columns, check_where, checked_row, order_of
+from plait.store.rows import check_columns, check_where, checked_row, order_columns, order_of
 from plait.store.search import Found, Region, checked_query
 
 _Tables = dict[str, dict[tuple[Scalar, ...], Row]]
@@ -127,9 +127,9 @@ class RowsInMemory:
                 for row in rows
                 if row[order] is not None and _is_past(row[order], before, descending)
             ]
+        columns = order_columns(shape, order)
         rows.sort(
-            key=lambda row: (False, 0) if row[order] is None else (True, row[order]),
-            reverse=descending,
+            key=lambda row: [_sortable(row[column]) for column in columns], reverse=descending
         )
         return [dict(row) for row in rows[:limit]]
 
@@ -143,6 +143,11 @@ class RowsInMemory:
 
 def _is_wanted(value: Scalar, wanted: Wanted) -> bool:
     return value in wanted if isinstance(wanted, frozenset) else value == wanted
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    """Return a value that can be compared with those of other rows: None is the least."""
+    return (False, 0) if value is None else (True, value)
 
 
 def _is_past(value: Any, mark: Any, descending: bool) -> bool:

@@ -19,6 +19,16 @@ def order_of(table: Table) -> str:
     return table.order or table.key[0]
 
 
+def order_columns(table: Table, order: str) -> tuple[str, ...]:
+    """Return the columns that rows are ordered by: `order`, and for rows that are equal in it those
+    of the table's own order.
+    """
+    if order == table.order:
+        return (order,)  # it differs from row to row
+    own = table.key if table.order is None else (table.order,)
+    return tuple(dict.fromkeys((order, *own)))
+
+
 def check_columns(projection: str, table: Table, columns: tuple[str, ...]) -> None:
     for column in columns:
         if column not in table.columns:

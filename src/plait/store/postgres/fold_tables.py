@@ -19,7 +19,7 @@ from typing import Any
 
 from plait.store.postgres.schema import quote_name
 from plait.store.projection import Projection, Row, Scalar, Table
-from plait.store.rows import order_of
+from plait.store.rows import order_columns
 
 TYPES = {"text": "bytea", "integer": "int8", "real": "float8", "blob": "bytea"}
 NO_GROUP = 0  # the code of rows that are of no group
@@ -130,8 +130,11 @@ def to_rows(table: Table, found: Iterable[Sequence[Any]]) -> list[Row]:
     return rows
 
 
-def order_sql(table: Table, order: str | None, descending: bool) -> str:
-    """Return the order of rows: that of a column, equal ones by the key."""
-    way = "DESC NULLS LAST" if descending else "ASC NULLS FIRST"
-    first = order or order_of(table)
-    return f"{quote_name(first)} {way}"
+def order_sql(table: Table, order: str, descending: bool) -> str:
+    """Return the order of rows: that of a column, equal ones in the table's own order."""
+    way, nulls = ("DESC", " NULLS LAST") if descending else ("ASC", " NULLS FIRST")
+    return ", ".join(
+        # a key has no NULL, and its index would not be used if the order said where they are
+        f"{quote_name(each)} {way}{'' if each in table.key else nulls}"
+        for each in order_columns(table, order)
+    )

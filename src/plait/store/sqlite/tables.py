@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from plait.store.projection import Projection, Row, Scalar, Table, Wanted
-from plait.store.rows import check_columns, check_where, checked_row, order_of
+from plait.store.rows import check_columns, check_where, checked_row, order_columns, order_of
 from plait.store.sqlite.database import Database
 from plait.store.sqlite.words import (
     NO_GROUP,
@@ -211,7 +211,7 @@ def scan(
         tests = (*tests, (order, "< ?" if descending else "> ?"))
         values.append(before)
     name, columns = table_name(projection, table.name), tuple(table.columns)
-    return _scan_sql(name, columns, tests, order, descending), values
+    return _scan_sql(name, columns, tests, order_columns(table, order), descending), values
 
 
 @lru_cache(256)
@@ -219,13 +219,14 @@ def _scan_sql(
     name: str,
     columns: tuple[str, ...],
     tests: tuple[tuple[str, str], ...],
-    order: str,
+    order: tuple[str, ...],
     descending: bool,
 ) -> str:
     conditions = " AND ".join([f"{_quoted((column,))} {test}" for column, test in tests])
+    way = "DESC" if descending else "ASC"
+    by = ", ".join([f"{_quoted((column,))} {way}" for column in order])
     return (
-        f"SELECT {_quoted(columns)} FROM {name} WHERE {conditions or 'true'} ORDER BY"
-        f" {_quoted((order,))} {'DESC' if descending else 'ASC'} LIMIT ?"
+        f"SELECT {_quoted(columns)} FROM {name} WHERE {conditions or 'true'} ORDER BY {by} LIMIT ?"
     )
 
 

@@ -43,6 +43,33 @@ class RowContract(DurablePart):
         extend(store, two, ScratchSet("b", None))
         assert store.rows("tally", "count", {"key": "b"}) == []
 
+    def test_rows_that_are_equal_in_a_column_come_by_the_key(self, opened: Opened) -> None:
+        store = opened(Tally(), Notes())
+        keys = ["c", "a", "d", "b"]
+        log = begin(store, *[ScratchSet(key, {"owner": "o"}) for key in keys])
+        store.rows("tally", "count")
+        # a row that is written again need not lie where it lay
+        for key in ("a", "c", "a"):
+            extend(store, log, ScratchSet(key, {"owner": "o"}))
+            for descending in (False, True):
+                way: Any = {"descending": descending, "limit": 10}
+                rows = store.rows("tally", "count", {"log": log}, **way)
+                by_key = sorted(keys, reverse=descending)
+                assert [row["key"] for row in rows] == by_key
+                rows = store.rows("tally", "count", order="log", **way)
+                assert [row["key"] for row in rows] == by_key
+                notes = store.rows("notes", "note", order="owner", **way)
+                by_order = keys[::-1] if descending else keys
+                assert [row["key"] for row in notes] == by_order
+        extend(store, log, ScratchSet("b", 1))
+        rows = store.rows("tally", "count", order="times")
+        assert [(row["key"], row["times"]) for row in rows] == [
+            ("d", 1),
+            ("b", 2),
+            ("c", 2),
+            ("a", 3),
+        ]
+
     def test_rows_that_events_of_some_kinds_make(self, opened: Opened) -> None:
         store = opened(Tally())
         log = begin(store, ScratchSet("a", 1))
