@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
+
 from plait import Store, open_store
 from plait.errors import StoreUnreachable
 from plait.ids import LogId
@@ -75,7 +77,7 @@ class Running:
         self.told, self.is_done, self._begun = Told(), False, list[str]()
         self.process = ForkedProgram(
             module_command(CLIENT, address, name, str(seed), str(acts), shared),
-            env=child_environment(**environment),
+            env=child_environment(PGAPPNAME=_client_name(address), **environment),
             **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
             text=True,
             bufsize=1,
@@ -152,6 +154,25 @@ def clients(
         yield running
 
 
+def _client_name(address: str) -> str:
+    """The name by which the server knows the clients of a store."""
+    return f"client-of-{parse_address(address).schema}"
+
+
+def wait_for_last_acts(store: Store) -> None:
+    """Wait until the server has ended what clients asked of it that are gone: it learns of their
+    end after their last statement.
+    """
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(parse_address(store.address).driver_address, autocommit=True) as server:
+
+        def is_over() -> bool:
+            row = server.execute(count, (_client_name(store.address),)).fetchone()
+            return row == (0,)
+
+        wait_until(is_over, PATIENCE_S)
+
+
 # ── who follows ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -183,6 +204,7 @@ class Follower:
         self._is_over.set()
         self._thread.join(PATIENCE_S)
         assert not self._errors, self._errors
+        wait_for_last_acts(self._store)
         wait_until_settled(self._store)
         self._catch_up()
         return self.seen
@@ -204,7 +226,8 @@ def all_rows(store: Store) -> dict[str, list[Any]]:
 
 
 def judge(store: Store, told: Told, followed: list[tuple[int, str]] | None = None) -> None:
-    """Raise unless the store is what its clients were told."""
+    """Raise unless the store is what its clients were told. They have ended."""
+    wait_for_last_acts(store)
     wait_until_settled(store)
     feed = [(number, event.id) for number, event in store.feed()]
     times = Counter(id for _, id in feed)

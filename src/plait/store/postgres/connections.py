@@ -69,7 +69,7 @@ _FACTS = (
     " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system())"
 )
 _DEFAULTS = {
-    "application_name": "plait",
+    "fallback_application_name": "plait",  # PGAPPNAME says another
     "connect_timeout": "10",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
