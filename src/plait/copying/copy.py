@@ -7,6 +7,10 @@ run is taken, the session ends here with `SessionMoved`, and goes on there after
 The order of the steps makes a kill at any moment harmless. The other store knows which logs are on
 the way before it gets their first event, and no run begins in them until all is there. A session
 ends here after everything else of it is there. Whoever repeats the copy goes on where it ended.
+
+A program of the other store may append to its copy of a session in the moment in which the session
+ends here. Then the end can never follow, and it is taken back: both stores have the session, and
+the copies differ.
 """
 
 from __future__ import annotations
@@ -116,7 +120,8 @@ class _CopyUnderWay:
         self._counts = CopyCounts()
         self._moved: list[LogId] = []
         self._locked = set[str]()
-        self._faults = dict[LogId, PlaitError]()  # of sessions that have to move, and cannot
+        # of sessions that have to move and cannot, and of those that the target has gone on with
+        self._faults = dict[LogId, PlaitError]()
 
     def run(
         self, sessions: Collection[LogId] | None, locks: ExitStack, *, move: bool
@@ -126,6 +131,7 @@ class _CopyUnderWay:
         while True:
             upto = _settled_number(self._source)  # a log with events up to it is in the plan
             plan = plan_copy(self._source, self._target, sessions, self._faults)
+            self._take_back(plan)
             _check_some_left(self._source, plan, sessions)
             work, held = self._take(plan, locks)
             groups = self._to_move(plan, work, move)
@@ -134,12 +140,15 @@ class _CopyUnderWay:
                 continue
             there = plan.events_there if there is None else there
             self._begin(plan, groups)
-            tips = self._bring(plan, after if known >= plan.logs.keys() else 0, upto)
-            self._compare(plan, tips)
-            after, known = upto, frozenset(plan.logs)
-            if groups:
+            try:
+                tips = self._bring(plan, after if known >= plan.logs.keys() else 0, upto)
+                self._compare(plan, tips)
                 self._end_logs(groups)
-            elif not self._cut_runs(plan, work):
+            except LogsDiffer as error:  # a program of the target was first
+                self._faults[LogId(error.log)] = error
+                continue
+            after, known = upto, frozenset(plan.logs)
+            if not groups and not self._cut_runs(plan, work):
                 break
         self._bring_trees(plan, upto)
         self._arrive(plan)
@@ -263,6 +272,36 @@ class _CopyUnderWay:
                 writer = direct_writer()
                 writer.append_to_ends(self._source, [(log, [draft]) for log in logs])
 
+    def _take_back(self, plan: CopyPlan) -> None:
+        """Let sessions go on here whose end can never arrive, since their copies in the target went
+        on by themselves; and let those go on there.
+
+        Logs only grow: two that differ at one seq differ for good. So nobody can bring the end over
+        afterwards.
+        """
+        faults = plan.left.items()
+        differ = [log for log, fault in faults if isinstance(fault, LogsDiffer)]
+        differ = [log for log in differ if self._differs(log)]
+        if not differ:
+            return
+        source, target = self._source, self._target
+        if ended := [log for log in self._away(differ) if _is_sent_to(target, source, log)]:
+            self._let_go_on(source, ended, SessionArrived(target.id, target.address))
+        # a turn that waits there waits here, too, and is answered here
+        queued = {str(row["log"]) for row in all_queued_turns(target)}
+        logs = [each for log in differ if log not in queued for each in (log, inbox_of(log))]
+        arriving = arriving_logs(target)
+        if free := [log for log in logs if log in arriving]:
+            self._tell(CopyFinished, free)
+
+    def _differs(self, log: LogId) -> bool:
+        """True if the two stores have different events at one seq of a log."""
+        ours, theirs = self._source.log(log), self._target.heads([log]).get(log)
+        if theirs is None:
+            return False
+        last = min(ours.tip, theirs.tip)
+        return id_at(self._source, ours, last) != id_at(self._target, theirs, last)
+
     def _ahead(self, plan: CopyPlan, groups: Sequence[Sequence[LogId]]) -> dict[LogId, PlaitError]:
         """Return the sessions that have to move, and went on in the target by themselves."""
         logs = [log for group in groups for log in group if log in plan.logs]
@@ -286,23 +325,26 @@ class _CopyUnderWay:
         source, target = self._source, self._target
         away = list(self._away(_sessions_in(source, plan.logs)))
         body = SessionArrived(source.id, source.address)
-        draft = Draft(body, Act(self._actor, "human"))
         for first in range(0, len(away), PAGE):
             page = away[first : first + PAGE]
             ours, theirs = source.heads(page), target.heads(page)
             at_end = [log for log in page if ours[log].head == theirs[log].head]
             logs = [log for log in at_end if _is_sent_to(target, source, log)]
             if logs:
-                with suppress(_ArrivedAlready):
-                    direct_writer().append_to_ends(
-                        target, [(log, [draft]) for log in logs], check=self._check_new
-                    )
+                self._let_go_on(target, logs, body)
             self._moved += [log for log in logs if plan.logs[log].parent is None]
 
-    def _check_new(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if new_address(self._target, self._target.log(event.log)) is None:
-                raise _ArrivedAlready  # another copy was first
+    def _let_go_on(self, store: Store, logs: Sequence[LogId], body: SessionArrived) -> None:
+        """Append this to logs that end with a move, unless another copy was first."""
+
+        def check(events: Sequence[Event]) -> None:
+            for event in events:
+                if new_address(store, store.log(event.log)) is None:
+                    raise _ArrivedAlready
+
+        draft = Draft(body, Act(self._actor, "human"))
+        with suppress(_ArrivedAlready):
+            direct_writer().append_to_ends(store, [(log, [draft]) for log in logs], check=check)
 
 
 class _ArrivedAlready(Exception):
