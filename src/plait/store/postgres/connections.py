@@ -268,9 +268,9 @@ class ServerConnections:
         while True:
             has_begun = False
             try:
-                with self._lending() as db:
-                    has_begun = True
-                    return work(db)
+                db = self._take()
+                has_begun = True
+                return self._lend(db, work)
             except psycopg.Error as error:
                 if is_collision(error) and collisions < _COLLISIONS_MAX:
                     collisions += 1
@@ -299,13 +299,12 @@ class ServerConnections:
         time.sleep(min(0.05 + (now - lost_at) / 5, 1.0))
         return lost_at
 
-    @contextmanager
-    def _lending(self) -> Generator[ServerConnection]:
-        db = self._take()
+    def _lend(self, db: ServerConnection, work: Callable[[ServerConnection], T]) -> T:
         is_whole = False
         try:
-            yield db
+            found = work(db)
             is_whole = True
+            return found
         except (PlaitError, psycopg.Error):
             is_whole = True  # if the connection is still good
             raise
@@ -329,9 +328,9 @@ class ServerConnections:
 
     def _wait_for_turn(self) -> None:
         """Wait until a connection is free, after those who came before."""
-        until = time.monotonic() + _BUSY_S
         if self._is_free() and not self._queue:
             return
+        until = time.monotonic() + _BUSY_S
         turn = threading.Condition(self._lock)
         self._queue.append(turn)
         try:
@@ -350,7 +349,8 @@ class ServerConnections:
 
     def _wake(self) -> None:
         """Let the next one look, and a fork that waits for all."""
-        self._change.notify_all()
+        if self._frozen:
+            self._change.notify_all()
         if self._queue:
             self._queue[0].notify()
 

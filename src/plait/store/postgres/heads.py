@@ -21,7 +21,7 @@ SELECT moved.key, CASE WHEN $7::bool THEN set_config('synchronous_commit', 'off'
 FROM moved LEFT JOIN LATERAL (
     SELECT l.id, p.id AS parent, l.place,
         CASE WHEN l.key = moved.key THEN $9::bytea ELSE l.head END AS head,
-        CASE WHEN l.key = moved.key THEN moved.tip + cardinality($1::int2[]) ELSE l.tip END AS tip,
+        CASE WHEN l.key = moved.key THEN moved.tip + {count} ELSE l.tip END AS tip,
         l.lazy, CASE WHEN l.key = moved.key THEN moved.epoch ELSE l.epoch END AS epoch
     FROM {s}.log l LEFT JOIN {s}.log p ON p.key = l.parent WHERE l.id = ANY($%d::bytea[])
 ) h ON true"""

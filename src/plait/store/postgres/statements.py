@@ -4,6 +4,9 @@ An append is one statement, one round trip and one commit. Its first part moves 
 under the conditions that the append names: head, tip, epoch and the epochs of other logs. All other
 parts select from the row that was moved: if it was not, they do nothing.
 
+Most appends have one event. Its values are sent one by one: arrays of them would cost the server a
+third of the statement.
+
 The epoch of another log is read under a lock that an append to that log waits for (FOR SHARE), so
 that no event which raises it can be committed in between. A blob that is not there breaks the
 foreign key of its attachment, and with it the whole statement.
@@ -22,6 +25,7 @@ from plait.store.postgres.large import row_data
 from plait.store.postgres.wire import (
     pack_bool,
     pack_byteas,
+    pack_int2,
     pack_int2s,
     pack_int4,
     pack_int4s,
@@ -32,7 +36,7 @@ from plait.store.prepare import Prepared
 
 _APPEND = """
 WITH moved AS (
-    UPDATE {s}.log SET head = $9::bytea, tip = tip + cardinality($1::int2[]),
+    UPDATE {s}.log SET head = $9::bytea, tip = tip + {count},
         epoch = epoch + $10::int4
     WHERE key = $11::int8 AND head = $12::bytea AND tip = $13::int4
         AND ($14::int4 IS NULL OR epoch = $14::int4){fences}
@@ -42,10 +46,16 @@ _BEGIN = """
 WITH moved AS (
     INSERT INTO {s}.log (key, id, parent, place, head, tip, epoch, lazy)
     SELECT {xid} << 16 | {first}, $11::bytea, $12::int8, $13::int4, $9::bytea,
-        $13::int4 + cardinality($1::int2[]), $10::int4, $14::bool
+        $13::int4 + {count}, $10::int4, $14::bool
     WHERE true{fences}
     ON CONFLICT (id) DO NOTHING
     RETURNING key, place AS tip
+)"""
+_EVENT = """, added AS (
+    INSERT INTO {s}.event (number, log, seq, kind, codec, short, salt, header, body)
+    SELECT {xid} << 16 | {first}, moved.key, moved.tip + 1, $1::int2, $2::int2, $3::int8,
+        $4::bytea, $5::bytea, $6::bytea
+    FROM moved
 )"""
 _EVENTS = """, added AS (
     INSERT INTO {s}.event (number, log, seq, kind, codec, short, salt, header, body)
@@ -163,18 +173,33 @@ def _event_values(
     prepared: Prepared, codes: Sequence[int], lazy: bool, places: Places
 ) -> list[bytes | None]:
     events = prepared.events
-    return [
-        pack_int2s(codes),
-        pack_int2s([event.codec for event in events]),
-        pack_int8s([event.short for event in events]),
-        pack_byteas([event.event.salt for event in events]),
-        pack_byteas([event.header for event in events]),
-        pack_byteas([event.body for event in events]),
+    values: list[bytes | None]
+    if len(events) == 1:
+        (event,) = events
+        values = [
+            pack_int2(codes[0]),
+            pack_int2(event.codec),
+            pack_int8(event.short),
+            event.event.salt,
+            event.header,
+            event.body,
+        ]
+    else:
+        values = [
+            pack_int2s(codes),
+            pack_int2s([event.codec for event in events]),
+            pack_int8s([event.short for event in events]),
+            pack_byteas([event.event.salt for event in events]),
+            pack_byteas([event.header for event in events]),
+            pack_byteas([event.body for event in events]),
+        ]
+    values += [
         pack_bool(lazy),
         pack_int4(places) if isinstance(places, int) else pack_int4s(places),
         bytes.fromhex(prepared.last.id),
         pack_int4(prepared.raised),
     ]
+    return values
 
 
 def _write(
@@ -210,7 +235,13 @@ def _write(
     if asked:
         values.append(pack_byteas(asked))
     form = _Form(
-        bool(fences), bool(prepared.blobs), bool(refs), era is not None, is_apart, bool(asked)
+        len(prepared.events) == 1,
+        bool(fences),
+        bool(prepared.blobs),
+        bool(refs),
+        era is not None,
+        is_apart,
+        bool(asked),
     )
     return Write(_statement_name(name, form), _statement(name, form), values, era)
 
@@ -218,6 +249,7 @@ def _write(
 class _Form(NamedTuple):
     """The parts that a statement has beside the events."""
 
+    one: bool  # there is one event
     fenced: bool
     blobs: bool
     refs: bool
@@ -240,7 +272,7 @@ def _statement(name: bytes, form: _Form) -> str:
     if form.fenced:
         condition = _FENCES % (at, at + 1, at)
         at += 2
-    sql, era = _EVENTS, "NULL"
+    sql, era = _EVENT if form.one else _EVENTS, "NULL"
     if form.blobs:
         sql += _BLOBS % (at, at + 1, at + 2, at + 3)
         at += 4
@@ -254,4 +286,5 @@ def _statement(name: bytes, form: _Form) -> str:
         at += 2
     for place, text in (_APART if form.apart else _IN_A_ROW).items():
         sql = sql.replace(f"{{{place}}}", text)
-    return sql + (HEADS_TOO % at if form.heads else _END)
+    sql += HEADS_TOO % at if form.heads else _END
+    return sql.replace("{count}", "1" if form.one else "cardinality($1::int2[])")

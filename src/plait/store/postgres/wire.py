@@ -18,6 +18,7 @@ _SIZE = Struct("!i")
 _NULL = _SIZE.pack(-1)
 _long = Struct("!q")
 _int = Struct("!i")
+_short = Struct("!h")
 _double = Struct("!d")
 _of_double = Struct("!id")
 _of_long = Struct("!iq")
@@ -29,6 +30,7 @@ COPY_END = b"\xff\xff"
 
 pack_int8 = _long.pack
 pack_int4 = _int.pack
+pack_int2 = _short.pack
 pack_float8 = _double.pack
 
 

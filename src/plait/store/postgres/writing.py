@@ -279,7 +279,7 @@ class PostgresWriting(PostgresBlobs):
         except psycopg.errors.ForeignKeyViolation as error:
             raise UnknownBlob(_missing_ref(error, prepared)) from error
         if result.ntuples:
-            if question is not None:
+            if question is not None and question.logs:
                 question.answer = heads_in(result, 2)
             return unpack_int8(result.get_value(0, 0))
         if era is not None and db.get(self._sql(ERA_PASSED), era):
