@@ -97,6 +97,8 @@ class RecordedSteps:
 
     def standing_of(self, event: Event) -> Standing:
         """Return where an event of the run comes from."""
+        if not self._has_recording:
+            return Standing.LIVE
         recording = self._recording
         if event.seq > recording.frontier.get(event.log, 0):
             return Standing.LIVE

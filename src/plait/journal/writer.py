@@ -485,14 +485,15 @@ def _write_surely(
     if insider is not None:
         fences = insider.fences(store.address, by)
     resting = list(fences or ())
-    own = {fence.log for fence in resting}
-    resting += [fence for fence in at_home if fence.log not in own]
+    if at_home:
+        own = {fence.log for fence in resting}
+        resting += [fence for fence in at_home if fence.log not in own]
     try:
         try:
             write(fences=resting)
         except OutcomeUnknown:
             write(fences=resting)
     except StaleEpoch as error:
-        if insider is None or error.log not in own:
+        if insider is None or error.log not in {fence.log for fence in fences or ()}:
             raise
         raise insider.loss_error(error, by, position, drafts) from None

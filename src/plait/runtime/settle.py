@@ -7,7 +7,7 @@ run that waits holds no process: it is parked.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -194,7 +194,7 @@ def settle_calls(
             session, events = take_deliveries(session)  # an answer may have come
             _feed(calls, events)
             actions = _next_actions(run, session, calls.values())
-    performed: Counter[tuple[int, type]] = Counter()
+    performed: defaultdict[tuple[int, type], int] = defaultdict(int)
     while True:
         while due := [n for n, each in actions.items() if _is_due(each, performed[n, type(each)])]:
             first = min(_ORDER.get(type(actions[number]), 0) for number in due)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from plait.errors import StoreCorrupt
@@ -53,6 +53,7 @@ def short_of(id: Digest) -> int:
     return number if number < 2**63 else number - 2**64
 
 
+@lru_cache(4096)  # the same few logs are written to and asked for
 def to_bytes(log: LogId) -> bytes:
     return bytes.fromhex(parse_log_id(log).replace("-", ""))
 

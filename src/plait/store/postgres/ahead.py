@@ -72,6 +72,8 @@ class EventWindows:
 
     def extend(self, log: LogId, events: Sequence[Event]) -> None:
         """Tell the windows of a log what was appended to it."""
+        if not self._open:
+            return
         with self._guard:
             for window in self._open:
                 if window.log == log:

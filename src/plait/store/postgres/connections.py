@@ -78,6 +78,9 @@ _DEFAULTS = {
 }
 
 
+_GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
 class ServerFacts(NamedTuple):
     """Facts about the server behind a connection."""
 
@@ -95,15 +98,11 @@ class ServerConnection:
     """One connection. Statements have `$1` for values; values and answers travel in binary form."""
 
     def __init__(self, connection: psycopg.Connection[Any], facts: ServerFacts) -> None:
-        self._connection = connection
+        self._connection, self.pgconn = connection, connection.pgconn
         self._prepared: set[bytes] = set()
         self._transformer = Transformer(connection)
         self.facts = facts
         self.used_at = 0.0
-
-    @property
-    def pgconn(self) -> pq.abc.PGconn:
-        return self._connection.pgconn
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._execute(sql, values).fetchall()
@@ -133,15 +132,15 @@ class ServerConnection:
         """Run a statement of the hot path: prepared once per connection, values already in binary
         form, and nothing between this call and the driver's library.
         """
-        formats = [1] * len(values)
+        formats, pgconn = [1] * len(values), self.pgconn
         if self.facts.is_pooled:  # the next transaction may be on another session of the server
-            self.pgconn.send_query_params(sql, values, None, formats, 1)
+            pgconn.send_query_params(sql, values, None, formats, 1)
         else:
             if name not in self._prepared:
-                self.pgconn.send_prepare(name, sql)
+                pgconn.send_prepare(name, sql)
                 self._result()
                 self._prepared.add(name)
-            self.pgconn.send_query_prepared(name, values, formats, 1)
+            pgconn.send_query_prepared(name, values, formats, 1)
         return self._result()
 
     def load(
@@ -225,18 +224,18 @@ class ServerConnection:
 
         The library's own call would not see Ctrl-C until the server has answered.
         """
-        results = waiting.wait(generators.execute(self.pgconn), self.pgconn.socket, _LOOK_S)
+        pgconn = self.pgconn
+        results = waiting.wait(generators.execute(pgconn), pgconn.socket, _LOOK_S)
         for result in results:
-            self._check_result(result)
+            if result.status not in _GOOD:
+                raise self._error_of(result)
         return results[-1]
 
-    def _check_result(self, result: pq.abc.PGresult) -> None:
-        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
-            if self.pgconn.status == pq.ConnStatus.BAD:
-                raise psycopg.OperationalError(
-                    _text(self.pgconn.error_message.decode(errors="replace"))
-                )
-            raise psycopg.errors.error_from_result(result)
+    def _error_of(self, result: pq.abc.PGresult) -> psycopg.Error:
+        if self.pgconn.status == pq.ConnStatus.BAD:
+            message = self.pgconn.error_message.decode(errors="replace")
+            return psycopg.OperationalError(_text(message))
+        return psycopg.errors.error_from_result(result)
 
 
 class ServerConnections:
@@ -313,23 +312,22 @@ class ServerConnections:
             self._give_back(db, is_whole and db.is_idle)
 
     def _take(self) -> ServerConnection:
-        with self._change:
-            self._wait_for_turn()
+        with self._lock:
+            if self._queue or not self._is_free():
+                self._wait_for_turn()
             self._lent += 1
             if self._idle:
                 return self._idle.pop()
         try:
             return self.connect()
         except BaseException:
-            with self._change:
+            with self._lock:
                 self._lent -= 1
                 self._wake()
             raise
 
     def _wait_for_turn(self) -> None:
         """Wait until a connection is free, after those who came before."""
-        if self._is_free() and not self._queue:
-            return
         until = time.monotonic() + _BUSY_S
         turn = threading.Condition(self._lock)
         self._queue.append(turn)
@@ -394,7 +392,7 @@ class ServerConnections:
         self._was_primary = not facts.is_standby
 
     def _give_back(self, db: ServerConnection, is_good: bool) -> None:
-        with self._change:
+        with self._lock:
             self._lent -= 1
             if is_good and not self.is_closed:
                 db.used_at = time.monotonic()
@@ -404,7 +402,8 @@ class ServerConnections:
             else:
                 self.losses += not is_good
                 db.close()
-            self._wake()
+            if self._queue or self._frozen:
+                self._wake()
 
     def _drop_idle(self) -> None:
         with self._change:

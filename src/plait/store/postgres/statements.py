@@ -243,7 +243,7 @@ def _write(
         is_apart,
         bool(asked),
     )
-    return Write(_statement_name(name, form), _statement(name, form), values, era)
+    return Write(*_statement(name, form), values, era)
 
 
 class _Form(NamedTuple):
@@ -259,15 +259,11 @@ class _Form(NamedTuple):
 
 
 @lru_cache(128)
-def _statement_name(name: bytes, form: _Form) -> bytes:
-    parts = [f"_{part}".encode() for part, has in form._asdict().items() if has]
-    return name + b"".join(parts)
-
-
-@lru_cache(128)
-def _statement(name: bytes, form: _Form) -> str:
+def _statement(kind: bytes, form: _Form) -> tuple[bytes, str]:
+    """Return a statement with its name."""
+    name = kind + b"".join([f"_{part}".encode() for part, has in form._asdict().items() if has])
     at = 15  # the next value
-    head = _APPEND if name == b"append" else _BEGIN
+    head = _APPEND if kind == b"append" else _BEGIN
     condition = ""
     if form.fenced:
         condition = _FENCES % (at, at + 1, at)
@@ -287,4 +283,4 @@ def _statement(name: bytes, form: _Form) -> str:
     for place, text in (_APART if form.apart else _IN_A_ROW).items():
         sql = sql.replace(f"{{{place}}}", text)
     sql += HEADS_TOO % at if form.heads else _END
-    return sql.replace("{count}", "1" if form.one else "cardinality($1::int2[])")
+    return name, sql.replace("{count}", "1" if form.one else "cardinality($1::int2[])")

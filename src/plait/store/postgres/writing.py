@@ -87,10 +87,10 @@ class PostgresWriting(PostgresBlobs):
         check_count(len(events))
         key, lineage, lazy = self._check_fork(events[0], parent)
         self._check_merged([events])
-        prepared, keyed = self._prepare(events, blobs), self._keyed(fences)
+        codes, prepared = self._codes_for(events), prepare(events, blobs)
+        keyed, name = self._keyed(fences), to_bytes(log)
 
         def write_in(era: int | None) -> int | None:
-            codes, name = self._codes_for(events), to_bytes(log)
             write = begin_write(prepared, codes, name, key, keyed, is_lazy_log=lazy, era=era)
             return self._run(
                 partial(self._begin, log=log, write=write, prepared=prepared, fences=fences)
@@ -118,12 +118,11 @@ class PostgresWriting(PostgresBlobs):
         check_count(len(events))
         known = self._find(log)
         self._check_merged([events])
-        prepared = self._prepare(events, blobs)
+        codes, prepared = self._codes_for(events), prepare(events, blobs)
         keyed, lazy = self._keyed(fences), known.lazy and not flush
         asked = [to_bytes(each) for each in question.logs] if question is not None else ()
 
         def write_in(era: int | None) -> Digest:
-            codes = self._codes_for(events)
             write = append_write(
                 prepared, codes, known.key, after, keyed, lazy=lazy, era=era, asked=asked
             )
@@ -142,7 +141,7 @@ class PostgresWriting(PostgresBlobs):
 
         head = self._with_uploads(prepared.blobs, write_in)
         self._windows.extend(log, events)
-        self._note_kept(known.key, prepared.last)
+        self._note_kept(known.key, events[-1])
         return head
 
     def append_all(
@@ -159,9 +158,10 @@ class PostgresWriting(PostgresBlobs):
         check_count(sum(len(part.events) for part in parts))
         self._check_merged([part.events for part in parts])
         shares = shares_of(parts)
+        for share in shares:
+            self._codes_for(share.events)  # a question, perhaps: not in the middle of the act
         prepared = [
-            self._prepare(share.events, None if number else blobs)
-            for number, share in enumerate(shares)
+            prepare(share.events, None if number else blobs) for number, share in enumerate(shares)
         ]
         lazy = [
             is_async(share.events[0]) if share.after is None else self._find(share.log).lazy
@@ -210,19 +210,18 @@ class PostgresWriting(PostgresBlobs):
 
     # ── before the statement ─────────────────────────────────────────────────────────────────
 
-    def _prepare(self, events: Sequence[Event], blobs: Mapping[Digest, bytes] | None) -> Prepared:
-        self._codes_for(events)
-        return prepare(events, blobs)
-
     def _check_merged(self, parts: Sequence[Sequence[Event]]) -> None:
         """Raise unless the merged branches are there, or were written earlier in the same act. An
         event that is there stays there.
         """
         new = set[Digest]()
         for events in parts:
-            for id in {id for event in events for id in event.header.parents[1:]} - new:
-                self._check_event(id)
-            new.update([event.id for event in events])
+            for event in events:
+                for id in event.header.parents[1:]:
+                    if id not in new:
+                        self._check_event(id)
+            if len(parts) > 1:
+                new.update([event.id for event in events])
 
     def _codes_for(self, events: Sequence[Event]) -> list[int]:
         try:
@@ -257,6 +256,8 @@ class PostgresWriting(PostgresBlobs):
         """Upload the large ones of these blobs, and write what names them. `write_in` is given
         their era; None: none of them is large.
         """
+        if not blobs:
+            return write_in(None)
         while True:
             try:
                 return write_in(self._upload(blobs))
