@@ -71,7 +71,7 @@ class SessionSummary(Shape, frozen=True):
     last_text: str  # the last message or reply, at most 200 characters
 
 
-class SessionPage(Shape, frozen=True):
+class SummaryPage(Shape, frozen=True):
     sessions: tuple[SessionSummary, ...]
     next: str | None  # pass it as `before` for the next page; None: this is the last one
     number: int  # the commit number up to which the page is new
