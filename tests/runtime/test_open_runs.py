@@ -15,6 +15,7 @@ import pytest
 from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow
 from plait.errors import BudgetExceeded, MayNotApprove, PlaitError, RunOpen, StaleHead
 from plait.journal.stops import Parked
+from plait.runs.forms import aresume
 from plait.runs.replay import replay
 from plait.runs.resume import resume
 from plait.session import accessors
@@ -188,6 +189,16 @@ def test_a_run_that_waits_is_open_too(verb: str) -> None:
     session.inbox.signal("go")
     # after the run, the messages that wait are answered
     assert [each.text for each in resume(session, Waits()).messages].count("went on") == 1
+
+
+def test_a_turn_that_is_over_meanwhile_hides_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client may end between the look at the queue and the look at the client."""
+    monkeypatch.setattr("plait.runs.resume._has_left_turns", lambda session: True)
+    for is_async in (False, True):
+        session = parked(Session("go", store="memory:"))
+        session.inbox.signal("go")
+        done = asyncio.run(aresume(session, Waits())) if is_async else resume(session, Waits())
+        assert done.text == "went on"
 
 
 def test_a_verb_that_the_word_for_is_another_says_which() -> None:

@@ -57,7 +57,8 @@ def resume(
     if not _has_inbox(session, after):
         return after
     # a branch may have messages of its own, and no run
-    return answer_queue(session if _has_left_turns(session) else after, workflow, watch)
+    is_left = session.id != after.id and _has_left_turns(session)
+    return answer_queue(session if is_left else after, workflow, watch)
 
 
 async def aresume_session(
@@ -77,7 +78,7 @@ async def aresume_session(
         after = session
     if not await run_in_thread(lambda: _has_inbox(session, after)):
         return after
-    is_left = await run_in_thread(lambda: _has_left_turns(session))
+    is_left = session.id != after.id and await run_in_thread(lambda: _has_left_turns(session))
     return await aanswer_queue(session if is_left else after, workflow, watch)
 
 
