@@ -50,11 +50,7 @@ LEFT_TO_CI: dict[str, tuple[str, ...]] = {
         "test_workers_whose_starter_is_killed_drain",
     ),
     "cluster/test_workers.py": ("test_a_run_is_cancelled_at_its_deadline",),
-    "copying/test_copying.py": ("test_cut_off_at_every_write",),
-    "copying/test_copying_postgres.py": (
-        "test_a_copy_is_the_same",
-        "test_killed_again_and_again",
-    ),
+    "copying/test_copying.py": ("test_cut_off_at_every_write", "test_killed_again_and_again"),
     "faults/test_cluster_kills.py": (
         "test_a_bell_that_is_lost_delays_a_run_and_no_more",
         "test_workers_of_two_revisions_side_by_side",

@@ -193,7 +193,11 @@ def test_a_run_that_waits_is_open_too(verb: str) -> None:
 
 def test_a_turn_that_is_over_meanwhile_hides_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client may end between the look at the queue and the look at the client."""
-    monkeypatch.setattr("plait.runs.resume._has_left_turns", lambda session: True)
+
+    def has_left_turns(session: Session) -> bool:
+        return True
+
+    monkeypatch.setattr("plait.runs.resume._has_left_turns", has_left_turns)
     for is_async in (False, True):
         session = parked(Session("go", store="memory:"))
         session.inbox.signal("go")

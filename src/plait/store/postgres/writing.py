@@ -220,8 +220,7 @@ class PostgresWriting(PostgresBlobs):
                 for id in event.header.parents[1:]:
                     if id not in new:
                         self._check_event(id)
-            if len(parts) > 1:
-                new.update([event.id for event in events])
+            new.update([event.id for event in events] if len(parts) > 1 else ())
 
     def _codes_for(self, events: Sequence[Event]) -> list[int]:
         try:
