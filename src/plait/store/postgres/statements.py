@@ -4,8 +4,8 @@ An append is one statement, one round trip and one commit. Its first part moves 
 under the conditions that the append names: head, tip, epoch and the epochs of other logs. All other
 parts select from the row that was moved: if it was not, they do nothing.
 
-Most appends have one event. Its values are sent one by one: arrays of them would cost the server a
-third of the statement.
+Most appends have one event. Its values are sent one by one: unpacking six arrays took an eighth of
+the server's time for the statement.
 
 The epoch of another log is read under a lock that an append to that log waits for (FOR SHARE), so
 that no event which raises it can be committed in between. A blob that is not there breaks the
