@@ -16,6 +16,7 @@ from plait.cluster.job_driving import JobDriver
 from plait.cluster.job_state import JobCondition, JobFold, JobIndex, JobStatus
 from plait.cluster.log_driving import lock_soon
 from plait.cluster.parts import JobPart, read_part
+from plait.cluster.programs import find_portable
 from plait.cluster.submitting import (
     check_count,
     now_in,
@@ -217,14 +218,15 @@ def submit_job(
     """Check all of a job, write its log, and submit its first runs."""
     parts = _checked_sessions(sessions)
     store = store_at(parts[0].store)
-    started = planned_start(parts[0], workflow, (), kwargs)
+    program = find_portable(workflow)
+    started = planned_start(parts[0], program, (), kwargs)
     wishes = wishes_of(
         "",
         now=now_in(store),
         need=need,
         priority=priority,
         same_code=same_code,
-        code=submitted_code(workflow),
+        code=submitted_code(program),
     )
     if backoff_limit is None and backoff_limit_per_index is None:
         backoff_limit = _BACKOFF_LIMIT
