@@ -54,7 +54,7 @@ WAIT_S = 60.0  # for a server that is away, unless PLAIT_STORE_WAIT_S says other
 CONNECTIONS_MAX = 8  # unless PLAIT_STORE_CONNECTIONS says otherwise
 _BUSY_S = 30.0  # a thread waits this long for a connection
 _FORK_WAIT_S = 10.0
-_LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
+LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
 _IDLE_MAX = 1  # connections that are kept when nothing happens, beside that of the heartbeat
 _IDLE_S = 30.0
 _COLLISIONS_MAX = 20  # deadlocks and the like in a row, before it is said
@@ -96,7 +96,7 @@ class ServerConnection:
 
     def __init__(self, connection: psycopg.Connection[Any], facts: ServerFacts) -> None:
         self._connection = connection
-        self._prepared: set[bytes] = set()
+        self.prepared: set[bytes] = set()
         self._transformer = Transformer(connection)
         self.facts = facts
         self.used_at = 0.0
@@ -125,7 +125,7 @@ class ServerConnection:
         The driver does not see them: after a ROLLBACK it would drop all prepared statements.
         """
         self.pgconn.send_query(sql.encode())
-        self._result()
+        self.result()
 
     def run_prepared(
         self, name: bytes, sql: bytes, values: Sequence[bytes | None]
@@ -137,12 +137,12 @@ class ServerConnection:
         if self.facts.is_pooled:  # the next transaction may be on another session of the server
             self.pgconn.send_query_params(sql, values, None, formats, 1)
         else:
-            if name not in self._prepared:
+            if name not in self.prepared:
                 self.pgconn.send_prepare(name, sql)
-                self._result()
-                self._prepared.add(name)
+                self.result()
+                self.prepared.add(name)
             self.pgconn.send_query_prepared(name, values, formats, 1)
-        return self._result()
+        return self.result()
 
     def load(
         self, result: pq.abc.PGresult, oids: Sequence[int], make_row: Callable[[Sequence[Any]], T]
@@ -220,17 +220,17 @@ class ServerConnection:
             sql.encode(), values, prepare=not self.facts.is_pooled, binary=True
         )
 
-    def _result(self) -> pq.abc.PGresult:
+    def result(self) -> pq.abc.PGresult:
         """Wait for the answer to a statement that was sent, and check it.
 
         The library's own call would not see Ctrl-C until the server has answered.
         """
-        results = waiting.wait(generators.execute(self.pgconn), self.pgconn.socket, _LOOK_S)
+        results = waiting.wait(generators.execute(self.pgconn), self.pgconn.socket, LOOK_S)
         for result in results:
-            self._check_result(result)
+            self.check_result(result)
         return results[-1]
 
-    def _check_result(self, result: pq.abc.PGresult) -> None:
+    def check_result(self, result: pq.abc.PGresult) -> None:
         if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
             if self.pgconn.status == pq.ConnStatus.BAD:
                 raise psycopg.OperationalError(
