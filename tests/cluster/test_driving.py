@@ -88,7 +88,7 @@ def test_a_run_is_not_left_locked_if_the_store_fails_after_the_claim(
     def fail(*_: object, **__: object) -> None:
         raise StoreFailed(store.address, "it is away")
 
-    monkeypatch.setattr("plait.cluster.driving.session_at", fail)
+    monkeypatch.setattr("plait.runs.take_up._look", fail)
     assert drive(task.session).how == "away"
     assert not store.is_locked(task.run)
     monkeypatch.undo()

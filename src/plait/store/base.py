@@ -214,6 +214,12 @@ class EventStore(Protocol):
 
     def event(self, id: Digest) -> Event: ...
 
+    def events_at(self, places: Sequence[tuple[LogId, int]]) -> list[Event]:
+        """The events at these places (log, seq), in one question, without places that a log itself
+        does not have.
+        """
+        ...
+
     def number_of(self, id: Digest) -> int | None:
         """The commit number of an event; None if the store does not have it.
 
