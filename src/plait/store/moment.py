@@ -25,6 +25,13 @@ class RunLock(Protocol):
         """Let the run go. A second time changes nothing, and a closed store does not matter."""
         ...
 
+    @property
+    def was_taken(self) -> bool:
+        """True if this process knows that another one has taken the run from it. Asking costs
+        nothing. Where locks end with their process alone, it is never True.
+        """
+        ...
+
 
 class LockStore(Protocol):
     """Locks of runs: one process at a time has a run."""

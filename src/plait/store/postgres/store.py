@@ -59,8 +59,8 @@ class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots, PostgresNot
         try:
             super().__init__(connections, parts.schema, parts.blobs)
             self._prepare_rows()
-            self._locks = RunLocks(self._connections, self._schema)
             self._bells = ServerBells(self._connections, self._id)
+            self._locks = RunLocks(self._connections, self._schema, self._bells)
             self._load_kinds()
             self.attach(projections)
         except BaseException:  # as where the tables are not there
