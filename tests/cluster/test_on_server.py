@@ -170,7 +170,8 @@ def test_a_worker_that_lost_a_run_ends_its_commands(
     store = open_store(address)
     cluster, seconds = Cluster(store), f"6000.{os.getpid()}"
     with caplog.at_level(logging.WARNING), serving(store) as worker:
-        session = Session("Hi", store=store)
+        (tmp_path / "files").mkdir()
+        session = Session("Hi", store=store).to("local", tmp_path / "files")
         task = cluster.submit(Holds(), session, path=str(tmp_path / "begun"), seconds=seconds)
         wait_until(lambda: is_running(seconds), LONG_S)
         with cluster.start([FLOWS], workers=1, name="other"):
