@@ -94,18 +94,18 @@ class Job:
 
     @property
     def active(self) -> int:
-        """How many indexes have a run that did not end. None has while it is suspended."""
+        """The count of indexes whose run did not end. It is 0 while the job is suspended."""
         fold = self._now()
         return 0 if fold.is_suspended else len(fold.active)
 
     @property
     def succeeded(self) -> int:
-        """How many indexes succeeded."""
+        """The count of indexes that succeeded."""
         return self._now().succeeded
 
     @property
     def failed(self) -> int:
-        """How many attempts failed, of all indexes."""
+        """The count of attempts that failed, of all indexes."""
         return self._now().failures
 
     @property
@@ -125,7 +125,7 @@ class Job:
 
     @property
     def order(self) -> k.JobSubmitted:
-        """What was submitted, and with which limits."""
+        """The submitted job: its sessions and its limits."""
         return self._now().order
 
     def suspend(self, reason: str = "", *, actor: str | None = None) -> None:

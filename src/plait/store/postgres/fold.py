@@ -29,8 +29,8 @@ from plait.ids import Digest
 from plait.store.postgres.connections import IDLE_S, ServerConnection
 from plait.store.postgres.core import ORDINAL_BITS
 from plait.store.postgres.fold_tables import all_names
-from plait.store.postgres.pipeline import Question, ask_together
-from plait.store.postgres.row_statements import named_question, statements_of
+from plait.store.postgres.pipeline import SqlStatement, ask_together
+from plait.store.postgres.row_statements import named_statement, statements_of
 from plait.store.postgres.row_writer import RowWriter
 from plait.store.postgres.schema import quote_name
 from plait.store.postgres.wire import pack_int2s, pack_int8, pack_int8s
@@ -114,14 +114,14 @@ class Fold:
         self._projection, self._codes, self._get_blob = projection, codes, get_blob
         self._statements = statements_of(schema, projection)
         self._begin = [
-            Question(b"BEGIN"),
-            self._question(_BEGIN.replace("{idle_ms}", str(int(IDLE_S * 1000)))),
-            self._question(_STATE.replace("{offset}", str(offset))),
+            SqlStatement(b"BEGIN"),
+            self._statement(_BEGIN.replace("{idle_ms}", str(int(IDLE_S * 1000)))),
+            self._statement(_STATE.replace("{offset}", str(offset))),
         ]
-        self._news = self._question(_NEWS)
-        self._keep = self._question(_KEEP)
+        self._news = self._statement(_NEWS)
+        self._keep = self._statement(_KEEP)
 
-    def run(self, db: ServerConnection, then: Question | None = None) -> pq.abc.PGresult:
+    def run(self, db: ServerConnection, then: SqlStatement | None = None) -> pq.abc.PGresult:
         """Fold what is visible now, and return the answer to the question `then`, which is asked
         after it. Another reader may have folded it meanwhile.
         """
@@ -134,24 +134,24 @@ class Fold:
                 self._clear(db)
                 state = FoldState(0, ())
             limit: int | None = PAGE
-            writes = list[Question]()
+            writes = list[SqlStatement]()
             while limit is not None:
                 if writes:
                     ask_together(db, writes)
                 state, limit, writes = self._fold_page(db, rows, state, own, limit)
             kept = self._keep._replace(values=[pack_int8(state.high), pack_int8s(state.open)])
             last = [then] if then is not None else []
-            return ask_together(db, [*writes, kept, Question(b"COMMIT"), *last])[-1]
+            return ask_together(db, [*writes, kept, SqlStatement(b"COMMIT"), *last])[-1]
         except BaseException:
             with suppress(psycopg.Error):
                 db.run_script("ROLLBACK")
             raise
 
-    def _question(self, sql: str) -> Question:
+    def _statement(self, sql: str) -> SqlStatement:
         """Return a statement of this fold, without its values."""
         projection = self._projection
         sql = sql.replace("{s}", self._schema).replace("{name}", projection.name)
-        return named_question(sql.replace("{version}", str(projection.version)))
+        return named_statement(sql.replace("{version}", str(projection.version)))
 
     def clear(self, db: ServerConnection) -> None:
         """Have the rows folded anew by the next fold."""
@@ -168,7 +168,7 @@ class Fold:
 
     def _fold_page(
         self, db: ServerConnection, rows: RowWriter, state: FoldState, own: int, limit: int
-    ) -> tuple[FoldState, int | None, list[Question]]:
+    ) -> tuple[FoldState, int | None, list[SqlStatement]]:
         """Fold one page. Returns the state after it, the size of the next one, and the statements
         that write its rows. None: that was all.
         """
@@ -195,7 +195,9 @@ class Fold:
         writes = self._apply(rows, db, whole)
         return FoldState((whole[-1][5] >> ORDINAL_BITS) + 1, ()), PAGE, writes
 
-    def _apply(self, rows: RowWriter, db: ServerConnection, page: Sequence[Any]) -> list[Question]:
+    def _apply(
+        self, rows: RowWriter, db: ServerConnection, page: Sequence[Any]
+    ) -> list[SqlStatement]:
         get_blob = partial(_get_blob, self._get_blob, db)
         events = [(row[5], to_event(row, get_blob)) for row in page]
         # Rows that are found may lead to others: a few events are tried again for these.

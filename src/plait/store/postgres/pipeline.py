@@ -17,7 +17,7 @@ from plait.store.postgres.connections import LOOK_S, ServerConnection
 _TOGETHER_MAX = 100  # statements that are sent before an answer is read
 
 
-class Question(NamedTuple):
+class SqlStatement(NamedTuple):
     """A statement, with its values in binary form."""
 
     sql: bytes
@@ -25,42 +25,42 @@ class Question(NamedTuple):
     name: bytes = b""  # by which a connection prepares it once; empty: it is not prepared
 
 
-def ask_together(db: ServerConnection, questions: Sequence[Question]) -> list[pq.abc.PGresult]:
+def ask_together(db: ServerConnection, statements: Sequence[SqlStatement]) -> list[pq.abc.PGresult]:
     """Run statements one after another, and return their results. If one fails, those after it are
     not run, and its error is raised.
     """
-    if db.facts.is_pooled or len(questions) == 1:
-        return [_ask(db, question) for question in questions]
+    if db.facts.is_pooled or len(statements) == 1:
+        return [_ask(db, statement) for statement in statements]
     results = list[pq.abc.PGresult]()
-    for first in range(0, len(questions), _TOGETHER_MAX):
-        results += _ask_some(db, questions[first : first + _TOGETHER_MAX])
+    for first in range(0, len(statements), _TOGETHER_MAX):
+        results += _ask_some(db, statements[first : first + _TOGETHER_MAX])
     return results
 
 
-def _ask(db: ServerConnection, question: Question) -> pq.abc.PGresult:
-    if question.name:
-        return db.run_prepared(question.name, question.sql, question.values)
-    formats = [1] * len(question.values)
-    db.pgconn.send_query_params(question.sql, question.values, None, formats, 1)
+def _ask(db: ServerConnection, statement: SqlStatement) -> pq.abc.PGresult:
+    if statement.name:
+        return db.run_prepared(statement.name, statement.sql, statement.values)
+    formats = [1] * len(statement.values)
+    db.pgconn.send_query_params(statement.sql, statement.values, None, formats, 1)
     return db.result()
 
 
-def _ask_some(db: ServerConnection, questions: Sequence[Question]) -> list[pq.abc.PGresult]:
+def _ask_some(db: ServerConnection, statements: Sequence[SqlStatement]) -> list[pq.abc.PGresult]:
     pgconn = db.pgconn
     # An error in between leaves the connection in this mode: it is not idle, and not used again.
     pgconn.enter_pipeline_mode()
     is_answer = list[bool]()
     added = set[bytes]()
-    for question in questions:
-        formats = [1] * len(question.values)
-        if not question.name:
-            pgconn.send_query_params(question.sql, question.values, None, formats, 1)
+    for statement in statements:
+        formats = [1] * len(statement.values)
+        if not statement.name:
+            pgconn.send_query_params(statement.sql, statement.values, None, formats, 1)
         else:
-            if question.name not in db.prepared and question.name not in added:
-                added.add(question.name)
-                pgconn.send_prepare(question.name, question.sql)
+            if statement.name not in db.prepared and statement.name not in added:
+                added.add(statement.name)
+                pgconn.send_prepare(statement.name, statement.sql)
                 is_answer.append(False)
-            pgconn.send_query_prepared(question.name, question.values, formats, 1)
+            pgconn.send_query_prepared(statement.name, statement.values, formats, 1)
         is_answer.append(True)
     pgconn.pipeline_sync()
     waiting.wait(generators.send(pgconn), db.socket, LOOK_S)

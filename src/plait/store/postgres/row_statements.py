@@ -16,7 +16,7 @@ from plait.store.postgres.fold_tables import (
     quote_names,
     table_name,
 )
-from plait.store.postgres.pipeline import Question
+from plait.store.postgres.pipeline import SqlStatement
 from plait.store.postgres.schema import quote_name
 from plait.store.postgres.wire import pack_column
 from plait.store.projection import Projection, Row, Scalar, Table
@@ -49,20 +49,20 @@ class TableStatements:
         settable = [each for each in kinds if each not in table.key]
         update = ", ".join(f"{quote_name(each)} = excluded.{quote_name(each)}" for each in settable)
         act = f"UPDATE SET {update}" if settable else "NOTHING"
-        self._load = named_question(f"SELECT {listed} FROM {asked} JOIN {where} t ON {joined}")
-        self._remove = named_question(f"DELETE FROM {where} t USING {asked} WHERE {joined}")
-        self._put = named_question(
+        self._load = named_statement(f"SELECT {listed} FROM {asked} JOIN {where} t ON {joined}")
+        self._remove = named_statement(f"DELETE FROM {where} t USING {asked} WHERE {joined}")
+        self._put = named_statement(
             f"INSERT INTO {where} ({quote_names(kinds)}) SELECT * FROM {_unnest(self._kinds)}"
             f" ON CONFLICT ({quote_names(table.key)}) DO {act}"
         )
 
-    def load(self, keys: Sequence[Key]) -> Question:
+    def load(self, keys: Sequence[Key]) -> SqlStatement:
         return self._load._replace(values=self._key_columns(keys))
 
-    def remove(self, keys: Sequence[Key]) -> Question:
+    def remove(self, keys: Sequence[Key]) -> SqlStatement:
         return self._remove._replace(values=self._key_columns(keys))
 
-    def put(self, rows: Sequence[Row], more: Sequence[Sequence[Scalar]] = ()) -> Question:
+    def put(self, rows: Sequence[Row], more: Sequence[Sequence[Scalar]] = ()) -> SqlStatement:
         """Return the statement that puts rows. `more`: the columns for words, if it has some."""
         columns = [[row[column] for row in rows] for column in self._columns]
         values = [
@@ -86,12 +86,12 @@ class TableStatements:
         ]
 
 
-def named_question(sql: str) -> Question:
+def named_statement(sql: str) -> SqlStatement:
     """Return a statement without values, with a name that no other has: the server cuts long ones
     off.
     """
     named = digest(b"plait/statement/1", sql.encode())[:32]
-    return Question(sql.encode(), (), named.encode())
+    return SqlStatement(sql.encode(), (), named.encode())
 
 
 def statements_of(schema: str, projection: Projection) -> Mapping[str, TableStatements]:

@@ -10,7 +10,7 @@ from psycopg import pq
 
 from plait.store.postgres.connections import ServerConnection
 from plait.store.postgres.fold_tables import NO_GROUP, counts_name, groups_name, words_name
-from plait.store.postgres.pipeline import Question, ask_together
+from plait.store.postgres.pipeline import SqlStatement, ask_together
 from plait.store.postgres.row_statements import Key, TableStatements
 from plait.store.postgres.schema import quote_name
 from plait.store.projection import Row, Scalar, Table
@@ -30,10 +30,10 @@ class RowWriter:
         """Read rows by their keys, of all tables together."""
         asked = [(self._tables[table], keys) for table, keys in wanted.items()]
         missing = [(writer, found) for writer, keys in asked if (found := writer.missing(keys))]
-        questions = [writer.statements.load(keys) for writer, keys in missing]
-        if not questions:
+        asked_for = [writer.statements.load(keys) for writer, keys in missing]
+        if not asked_for:
             return
-        for (writer, _), result in zip(missing, ask_together(self._db, questions), strict=True):
+        for (writer, _), result in zip(missing, ask_together(self._db, asked_for), strict=True):
             writer.take(result)
 
     def has_loaded(self, table: str, key: Key) -> bool:
@@ -54,7 +54,7 @@ class RowWriter:
     def delete(self, table: str, *key: Scalar) -> None:
         self._tables[table].changed[key] = None
 
-    def flush(self) -> list[Question]:
+    def flush(self) -> list[SqlStatement]:
         """Return the statements that write all changes, for the caller to run."""
         self.load({name: writer.unread_words() for name, writer in self._tables.items()})
         return [each for writer in self._tables.values() for each in writer.flush()]
@@ -93,7 +93,7 @@ class _TableWriter:
             return set()
         return {key for key in self.changed if key not in self._there}
 
-    def flush(self) -> list[Question]:
+    def flush(self) -> list[SqlStatement]:
         """Return the statements that write the changes: rows that go, and rows that come. Their
         words are written.
         """
