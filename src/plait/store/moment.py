@@ -75,6 +75,13 @@ class ClockStore(Protocol):
         ...
 
 
+class OneMachine:
+    """A store whose processes are all on one machine."""
+
+    def shared_time(self) -> None:
+        """None: they have the clock of the machine."""
+
+
 class Bell(Protocol):
     """A listener for one topic. A process that is forked off does not have it."""
 

@@ -25,7 +25,7 @@ from plait.store.lineage import cut_lineage
 from plait.store.local_bells import LocalBell, LocalBells
 from plait.store.locks import MemoryLock
 from plait.store.memory.events import MemoryEvents
-from plait.store.moment import Notice
+from plait.store.moment import Notice, OneMachine
 from plait.store.plain_rows import RowsInMemory
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar, Wanted
@@ -33,7 +33,7 @@ from plait.store.rows import check_names
 from plait.store.search import Found, Region
 
 
-class MemoryStore(MemoryEvents):
+class MemoryStore(MemoryEvents, OneMachine):
     """A store that ends with its process.
 
     After os.fork the child goes on with a copy of its own.
@@ -174,9 +174,6 @@ class MemoryStore(MemoryEvents):
             return set(runs) - self._locked
 
     # ── bells and notices ────────────────────────────────────────────────────────────────────
-
-    def shared_time(self) -> None:
-        """None: all processes of the store are on this machine."""
 
     def ring(self, topic: str) -> None:
         check_name("topic", topic)
