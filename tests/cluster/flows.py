@@ -12,6 +12,7 @@ from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, t
 from plait.event.kinds import RunStarted
 from plait.ids import LogId
 from plait.policy import Ask, Policy
+from plait.sandbox import Sandbox
 from plait.store import Store
 
 
@@ -131,6 +132,23 @@ class FailsOdd(Workflow):
         if int(session.title[-1]) % 2:
             raise RuntimeError("odd")
         return session.use(note_line, path=path, text=session.title)
+
+
+@tool(effect="idempotent")
+def hold_command(path: str, seconds: str, sandbox: Sandbox) -> str:
+    """Run a command that takes long, unless it was begun before."""
+    if not Path(path).exists():
+        Path(path).touch()
+        sandbox.exec(["sleep", seconds])
+    return "held"
+
+
+class Holds(Workflow):
+    """Runs a command that takes long, the first time."""
+
+    def forward(self, session: Session, path: str, seconds: str) -> Session:
+        session = session.use(hold_command, path=path, seconds=seconds)
+        return session.say("held", role="assistant")
 
 
 class Deadly(Workflow):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from plait import Session
 from plait.cluster import Cluster, ProjectShare
 from plait.cluster.choosing import Ability, Shares
-from plait.cluster.claiming import Claims
+from plait.cluster.claiming import ClaimedWork, Claims
 from plait.cluster.submitting import now_in
+from plait.cluster.sweeping import sweep
+from plait.cluster.workers import WorkerNotice, all_workers, put_worker, read_board
 from plait.store import Store
 from tests.cluster.flows import Count
 
@@ -64,3 +68,22 @@ def test_an_idle_look_asks_for_one_table(store: Store) -> None:
     claims._store = Counted()  # type: ignore[assignment]  # pyright: ignore
     look = claims.look(now_in(store))
     assert asked == ["queue"] and look.runs == [] and not look.is_busy
+
+
+def test_a_sweep_takes_no_more_runs_than_there_is_room_for(store: Store) -> None:
+    runs = [submit(store) for _ in range(3)]
+    dead = WorkerNotice("dead", "h", 1, (), (PROGRAM,), "", 4, tuple(runs))
+    put_worker(store, dead)
+    claims, taken = claims_in(store), list[ClaimedWork]()
+
+    def sweep_while(has_room: Callable[[], bool]) -> None:
+        for work in sweep(store, read_board(store, "w"), claims, now_in(store), has_room):
+            taken.append(work)
+
+    sweep_while(lambda: len(taken) < 2)
+    assert [work.run.run for work in taken] == runs[:2]
+    assert [notice.name for notice, _ in all_workers(store)] == ["dead"]
+    sweep_while(lambda: True)
+    assert [work.run.run for work in taken] == runs and all_workers(store) == []
+    for work in taken:
+        work.lock.release()

@@ -21,7 +21,7 @@ from plait.ids import Micros
 
 
 class Ability(NamedTuple):
-    """What a worker can execute."""
+    """The programs, labels and code of a worker: it takes runs that these serve."""
 
     programs: frozenset[str]  # MODULE:NAME; empty: any that can be imported
     labels: frozenset[str] = frozenset()

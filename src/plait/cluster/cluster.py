@@ -16,11 +16,13 @@ from plait.cluster.explaining import explain_run
 from plait.cluster.jobs import Job, submit_job
 from plait.cluster.keeping import Kept, keep_sessions
 from plait.cluster.processes import WorkerProcesses
+from plait.cluster.programs import find_portable
 from plait.cluster.submitting import (
     adopt_run,
     check_labels,
     make_wishes,
     now_in,
+    read_session_ahead,
     submit_run,
     submitted_code,
 )
@@ -158,30 +160,32 @@ class Cluster:
         the code of this process.
         """
         self._check_served(session)
-        wishes = make_wishes(
-            session,
-            now=now_in(store_at(session.store)),
-            need=need,
-            priority=priority,
-            delay_s=delay_s,
-            deadline_s=deadline_s,
-            attempts=attempts,
-            same_code=_is_same(revision),
-            code=submitted_code(workflow),
-        )
-        return self.submit_wishes(workflow, session, args, kwargs, wishes)
+        program, same_code = find_portable(workflow), _is_same(revision)
+        with read_session_ahead(session):
+            wishes = make_wishes(
+                session,
+                now=now_in(store_at(session.store)),
+                need=need,
+                priority=priority,
+                delay_s=delay_s,
+                deadline_s=deadline_s,
+                attempts=attempts,
+                same_code=same_code,
+                code=submitted_code(program),
+            )
+            return self.submit_wishes(program, session, args, kwargs, wishes)
 
     def submit_wishes(
         self,
-        workflow: Workflow | str,
+        program: Workflow,
         session: Session,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         wishes: k.Wishes,
     ) -> Task:
-        """Submit a run with wishes that were made before."""
+        """Submit a run of a portable workflow, with wishes that were made before."""
         share = self._shares.get(wishes.project) or self._shares.get("*")
-        after, run = submit_run(session, workflow, args, kwargs, wishes, share)
+        after, run = submit_run(session, program, args, kwargs, wishes, share)
         return Task(after, run)
 
     def map(

@@ -17,12 +17,12 @@ from plait.calls.tool_call import SERVICE
 from plait.cluster.claiming import ClaimedWork
 from plait.cluster.outcomes import Outcome, outcome_of
 from plait.errors import NothingToResume, RunHeld
-from plait.event import Event
 from plait.event import kinds as k
 from plait.event.kinds import Chosen, Failure
-from plait.ids import LogId
+from plait.ids import Digest, LogId
 from plait.inside import Stop
-from plait.journal.recorded_run import RecordedRun, last_run, root_session, unmerged_branches
+from plait.journal.abandoned import branches_of
+from plait.journal.recorded_run import RecordedRun, last_run, root_session, unmerged_heads
 from plait.runs.take_up import ClaimedRun, resume_run
 from plait.runtime.appends import append_around_run
 from plait.runtime.attendants import NOBODY
@@ -36,6 +36,7 @@ from plait.session.work_rows import GIVEN_UP
 from plait.store import Store
 
 DEATHS_MAX = 3
+_UNREAD = Digest("")  # the head of a session of which nothing is known but its log
 
 
 def drive_claimed(
@@ -50,9 +51,9 @@ def _execute(
     store: Store, log: LogId, claimed: ClaimedRun, on_start: Callable[[Run], None] | None = None
 ) -> Outcome:
     """Execute a run that is locked, until it stops. Its lock is released in any case."""
+    # The end of the log is looked up when the run is taken up.
+    session = session_at(Position(store.address, log, 0, _UNREAD))
     try:
-        end = store.log(log)
-        session = session_at(Position(store.address, log, end.tip, end.head))
         is_given_up = claimed.claim.chosen == "taken over" and _give_up_if_deadly(session, claimed)
     except BaseException as error:  # the store may be away: the run must not stay locked
         claimed.lock.release()
@@ -108,10 +109,10 @@ def _reason_of(recorded: RecordedRun) -> Chosen:
 
 def _give_up_if_deadly(session: Session, claimed: ClaimedRun) -> bool:
     """End a run whose workers died again and again, as failed. False: it is not such a run."""
-    names = _dead_workers(session, claimed.run)
-    if len(names) < DEATHS_MAX:
-        return False
     at = session.reload()
+    names = _dead_workers(at, claimed.run)
+    if not names:
+        return False
     inside = advance(at, msgspec.structs.replace(position_of(at), run=claimed.run))
     why = f"its workers died, and it made no step in between: {', '.join(names)}"
     body = k.RunFailed(Failure(GIVEN_UP, why))
@@ -120,28 +121,23 @@ def _give_up_if_deadly(session: Session, claimed: ClaimedRun) -> bool:
 
 
 def _dead_workers(session: Session, run: str) -> list[str]:
-    """Return the workers that took a run one after another, without a new event of it."""
+    """Return the workers that took a run one after another, without a new event of it in between,
+    if they are so many that it is given up.
+
+    A worker that takes a run says so in its root and in each branch that is not merged. So the last
+    events of all these logs are such words alone.
+    """
     store = store_at(session.store)
     names = list[str]()
-    first: Event | None = None
     for event in store.read(session.id, reverse=True):
         body = event.body
         if not isinstance(body, k.RunResumed) or event.header.run != run or body.claim is None:
             break
         names.insert(0, body.claim.worker)
-        first = event
-    if first is None or len(names) < DEATHS_MAX:
+    if len(names) < DEATHS_MAX:
         return []
-    since = store.number_of(first.id) or 0
-    for log in unmerged_branches(session, run):
-        last = next(
-            (
-                event
-                for event in store.read(log, reverse=True)
-                if not isinstance(event.body, k.RunResumed)
-            ),
-            None,
-        )
-        if last is not None and last.log == log and (store.number_of(last.id) or 0) > since:
-            return []
-    return names
+    branches = list(unmerged_heads(session, list(branches_of(store, session.id, run))))
+    ends = [(log.id, log.tip - back) for log in branches for back in range(DEATHS_MAX)]
+    last = store.events_at(ends) if ends else []
+    is_still = all([isinstance(event.body, k.RunResumed) for event in last])
+    return names[-DEATHS_MAX:] if is_still else []

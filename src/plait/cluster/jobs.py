@@ -16,6 +16,7 @@ from plait.cluster.job_driving import JobDriver
 from plait.cluster.job_state import JobCondition, JobFold, JobIndex, JobStatus
 from plait.cluster.log_driving import lock_soon
 from plait.cluster.parts import JobPart, read_part
+from plait.cluster.programs import find_portable
 from plait.cluster.submitting import (
     check_count,
     now_in,
@@ -93,18 +94,18 @@ class Job:
 
     @property
     def active(self) -> int:
-        """How many indexes have a run that did not end. None has while it is suspended."""
+        """The count of indexes whose run did not end. It is 0 while the job is suspended."""
         fold = self._now()
         return 0 if fold.is_suspended else len(fold.active)
 
     @property
     def succeeded(self) -> int:
-        """How many indexes succeeded."""
+        """The count of indexes that succeeded."""
         return self._now().succeeded
 
     @property
     def failed(self) -> int:
-        """How many attempts failed, of all indexes."""
+        """The count of attempts that failed, of all indexes."""
         return self._now().failures
 
     @property
@@ -124,7 +125,7 @@ class Job:
 
     @property
     def order(self) -> k.JobSubmitted:
-        """What was submitted, and with which limits."""
+        """The submitted job: its sessions and its limits."""
         return self._now().order
 
     def suspend(self, reason: str = "", *, actor: str | None = None) -> None:
@@ -217,14 +218,15 @@ def submit_job(
     """Check all of a job, write its log, and submit its first runs."""
     parts = _checked_sessions(sessions)
     store = store_at(parts[0].store)
-    started = planned_start(parts[0], workflow, (), kwargs)
+    program = find_portable(workflow)
+    started = planned_start(parts[0], program, (), kwargs)
     wishes = wishes_of(
         "",
         now=now_in(store),
         need=need,
         priority=priority,
         same_code=same_code,
-        code=submitted_code(workflow),
+        code=submitted_code(program),
     )
     if backoff_limit is None and backoff_limit_per_index is None:
         backoff_limit = _BACKOFF_LIMIT

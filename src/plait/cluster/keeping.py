@@ -22,6 +22,7 @@ from plait.cluster.keep_state import (
 )
 from plait.cluster.log_driving import LogDriver
 from plait.cluster.parts import ACTOR, CannotRun, JobPart, cancel_part, read_part, submit_part
+from plait.cluster.programs import find_portable
 from plait.cluster.submitting import (
     check_count,
     check_labels,
@@ -138,13 +139,14 @@ def _order(
     project: str | None,
 ) -> k.KeeperSet:
     """Check the program of kept sessions, without a session that it could be called on yet."""
-    started = planned_start(None, workflow, (), kwargs)
+    program = find_portable(workflow)
+    started = planned_start(None, program, (), kwargs)
     wishes = wishes_of(
         project or "",
         now=now_in(store),
         need=need,
         priority=priority,
-        code=submitted_code(workflow),
+        code=submitted_code(program),
     )
     return k.KeeperSet(name, replicas, plan_of(started), wishes)
 

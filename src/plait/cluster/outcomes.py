@@ -1,4 +1,4 @@
-"""How a run stopped in a worker, and what follows: one table.
+"""The outcomes of runs in a worker, and what follows from each: one table.
 
 | how it stopped | what a worker does |
 |---|---|

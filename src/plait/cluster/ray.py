@@ -90,7 +90,7 @@ class RayCluster:
         self._keeper.start()
 
     def __len__(self) -> int:
-        """How many actors there are, those that wait for their resources too."""
+        """The count of actors, those that wait for their resources too."""
         return len(self._actors)
 
     def _start(self, label: str) -> None:

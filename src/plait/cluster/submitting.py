@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import msgspec
 
 from plait.cluster.choosing import ProjectShare
-from plait.cluster.programs import code_of, find_portable, program_of
+from plait.cluster.programs import code_of, program_of
 from plait.errors import (
     InvalidValue,
     NoRun,
@@ -27,7 +28,7 @@ from plait.journal.writer import direct_writer
 from plait.program import check_arguments
 from plait.runtime.appends import append_around_run
 from plait.runtime.attendants import NOBODY
-from plait.runtime.end import let_go, outside
+from plait.runtime.end import outside
 from plait.runtime.executing import executing
 from plait.runtime.invoke import check_call, run_start
 from plait.runtime.start import start_run
@@ -42,6 +43,7 @@ from plait.workflow import Workflow
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}\Z")
 _ALL = 2**31
+_AHEAD_MAX = 256  # events of a session that are read in one go
 _RETRY_S = 5.0  # when the queue of a project is full
 
 
@@ -109,7 +111,7 @@ def check_count(name: str, value: int, least: int, most: int) -> int:
 
 def submit_run(
     session: Session,
-    workflow: Workflow | str,
+    program: Workflow,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     wishes: k.Wishes,
@@ -117,10 +119,10 @@ def submit_run(
 ) -> tuple[Session, str]:
     """Write the start of a run that no process has; return the session and the id of the run.
 
-    Raises what `workflow(session)` would raise before it writes anything, and NotPortable for a
-    program or arguments that cannot travel.
+    `program` is portable. Raises what `program(session)` would raise before it writes anything, and
+    NotPortable for arguments that cannot travel.
     """
-    started = planned_start(session, workflow, args, kwargs)
+    started = planned_start(session, program, args, kwargs)
     store = store_at(session.store)
     check_room(store, wishes.project, share)
     return begin_submitted(session, msgspec.structs.replace(started, wishes=wishes))
@@ -128,17 +130,16 @@ def submit_run(
 
 def planned_start(
     session: Session | None,
-    workflow: Workflow | str,
+    program: Workflow,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> k.RunStarted:
-    """Return the first event of a run, as a call of the workflow would write it. `session` None:
-    there is none yet.
+    """Return the first event of a run, as a call of a portable workflow would write it. `session`
+    None: there is none yet.
     """
     if executing() is not None:
         why = "this is code of a run, and a resume of it would submit the same again"
         raise InvalidValue("submit", why, "call the workflow itself, or submit from outside")
-    program = find_portable(workflow)
     check_arguments(program, args, kwargs)
     call = program.invocation(cast("Session", session), args=args, kwargs=kwargs)
     if session is not None:
@@ -166,8 +167,7 @@ def plan_of(started: k.RunStarted) -> k.PlannedRun:
 
 def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, str]:
     """Write the first event of a run that no process has, after exactly this value."""
-    run, inside = start_run(session, started, NOBODY, None)
-    let_go(run)
+    run, inside = start_run(session, started, NOBODY, None, is_held=False)
     store_at(session.store).ring(WORK_BELL)
     return outside(inside), run.id
 
@@ -204,10 +204,19 @@ def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> S
     return at.reload()
 
 
-def submitted_code(workflow: Workflow | str) -> str:
-    """Return the code of the module that a workflow is found in, in this process."""
-    name = workflow if isinstance(workflow, str) else program_of(find_portable(workflow))
-    return code_of((name.partition(":")[0],))
+def submitted_code(program: Workflow) -> str:
+    """Return the code of the module that a portable workflow is found in, in this process."""
+    return code_of((program_of(program).partition(":")[0],))
+
+
+def read_session_ahead(session: Session) -> AbstractContextManager[None]:
+    """Have the events of a session read in one question, for what a submit asks about them. Those
+    of a long one are not: it has snapshots.
+    """
+    at = position_of(session)
+    if at.seq > _AHEAD_MAX:
+        return nullcontext()
+    return store_at(at.store).read_ahead(at.id, 1, at.seq)
 
 
 def now_in(store: Store) -> Micros:

@@ -1,5 +1,4 @@
-"""What workers see to besides runs that are free: deadlines, and runs of workers that died while
-an ask was open.
+"""Sweeps: workers also see to deadlines, and to runs of workers that died while an ask was open.
 
 Such a run looks parked in its rows. The notice of the dead worker still names it; if that is lost,
 too, the run goes on when its ask is answered.
@@ -7,7 +6,7 @@ too, the run goes on when its ask is answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from plait.cluster.claiming import ClaimedWork, Claims
@@ -22,12 +21,18 @@ _LATE_MAX = 32
 ACTOR = "service:cluster"
 
 
-def sweep(store: Store, board: Board, claims: Claims, now: Micros) -> Iterator[ClaimedWork]:
-    """Claim the runs of dead workers, and yield them."""
+def sweep(
+    store: Store, board: Board, claims: Claims, now: Micros, has_room: Callable[[], bool]
+) -> Iterator[ClaimedWork]:
+    """Claim the runs of dead workers, and yield them, while the worker has room. The notice of a
+    dead worker stays until each of its runs was tried: another worker may have room for the rest.
+    """
     for notice, is_alive in board.workers:
         if is_alive:
             continue
         for run in notice.runs:
+            if not has_room():
+                return
             if (work := claims.claim_run(run, now)) is not None:
                 yield work
         remove_worker(store, notice.name)

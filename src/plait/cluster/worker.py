@@ -49,7 +49,9 @@ _BUSY_LOOK_S = 0.25  # while others have runs
 _SWEEP_S = 4.0
 _IDLE_SWEEP_S = 20.0  # while no other worker has a run, and no bell rang
 _NOTICE_S = 60.0
-_CHANGED_S = 1.0  # until its notice says which runs it has now
+_BEGUN_S = 0.1  # until its notice names a run that it has begun
+_CHANGED_S = 1.0  # until it no longer names one that is over
+_WATCH_S = 0.25  # between looks if another process has taken a run of this worker
 _UNFIT_S, _NOT_NOW_S, _AWAY_S = 60.0, 5.0, 1.0
 _SOON_US = 60_000_000
 _log = logging.getLogger("plait.worker")
@@ -122,6 +124,7 @@ class Worker:
                 hears = threading.Thread(target=self._hear_drain, args=(store, bells[-1]))
                 hears.daemon = True
                 hears.start()
+            threading.Thread(target=self._watch_runs, daemon=True).start()
             self._tell()
             self._claim_all()
             self._finish()
@@ -171,6 +174,17 @@ class Worker:
             except PlaitError:
                 self._over.wait(_AWAY_S)
 
+    def _watch_runs(self) -> None:
+        """Halt runs that another process has taken, as after a cut of this worker's connections.
+        Their commands end; a tool that is Python code of this process cannot be ended.
+        """
+        while not self._over.wait(_WATCH_S):
+            for run in list(self._runs.values()):
+                if run.lock is not None and run.lock.was_taken and not run.is_lost:
+                    run.journal.fence.lose()
+                    why = "another process has taken it: its commands are ended here"
+                    _log.warning("%s: run %s: %s", self.name, run.id, why)
+
     # ── claiming ─────────────────────────────────────────────────────────────────────────────
 
     def _claim_all(self) -> None:
@@ -193,11 +207,12 @@ class Worker:
                     _log.warning("%s: %s", self.name, error.record_text)
                     rest_s, sweep_s = min(rest_s, _AWAY_S), _SWEEP_S
             try:
-                if time.monotonic() - told > (_CHANGED_S if self._is_changed() else _NOTICE_S):
+                tell_s = self._seconds_to_tell()
+                if time.monotonic() - told > tell_s:
                     told = time.monotonic()
                     self._tell()
-                elif self._is_changed():
-                    rest_s = min(rest_s, _CHANGED_S)
+                else:
+                    rest_s = min(rest_s, tell_s)
                 if self._until_empty and self._is_empty():
                     self.drain()
             except PlaitError as error:  # a store that is away ends no worker
@@ -209,19 +224,23 @@ class Worker:
         """Claim runs of a store while there are slots; return the seconds until the next look."""
         claims = self._claims[store.address]
         look: Look | None = None
-        while not self._is_draining and len(self._threads) < self.slots:
+        while self._has_room():
             now = now_in(store)
             work, look = claims.claim(now)
             self._has_deadlines[store.address] = look.has_deadlines
-            if work is None:
+            if work is not None:
+                self._begin(store, claims, work)
+            if work is None or len(look.runs) == 1:  # it was the last one
                 break
-            self._begin(store, claims, work)
         if look is None:  # every slot is used: the end of a run wakes the worker
             return self._look_s
         rest_s = _BUSY_LOOK_S * (1 + self._jitter / 2) if look.is_busy else self._look_s
         if look.next_due is not None:
             rest_s = min(rest_s, max(0.01, (look.next_due - now_in(store)) / 1e6))
         return rest_s
+
+    def _has_room(self) -> bool:
+        return not self._is_draining and len(self._threads) < self.slots
 
     def _is_empty(self) -> bool:
         """True if this worker has no run, and none is left for it, now or soon."""
@@ -249,7 +268,7 @@ class Worker:
         has_jobs = self._jobs[store.address].sweep(now)
         if self._has_deadlines[store.address]:
             cancel_late_runs(store, now)
-        for work in sweep(store, board, claims, now):
+        for work in sweep(store, board, claims, now, self._has_room):
             self._begin(store, claims, work)
         has_runs = any([notice.runs for notice, _ in board.workers])
         return has_jobs or has_runs or self._has_deadlines[store.address]
@@ -264,7 +283,6 @@ class Worker:
         with self._guard:
             self._threads[run] = thread
         thread.start()
-        self._tell(store)
 
     def _execute(self, store: Store, claims: Claims, work: ClaimedWork) -> None:
         """Execute a run in this thread, until it stops."""
@@ -308,14 +326,20 @@ class Worker:
     def _own_runs(self, store: Store) -> tuple[str, ...]:
         return tuple(sorted(self._claims[store.address].own))
 
-    def _is_changed(self) -> bool:
-        """True if its notices name other runs than it has."""
-        return any([self._told.get(each.address) != self._own_runs(each) for each in self._stores])
+    def _seconds_to_tell(self) -> float:
+        """Return how old its notices may be: those that lack a run are put soon, unless the run is
+        over by then.
+        """
+        told = [({*self._told.get(each.address, ())}, each) for each in self._stores]
+        own = [(known, {*self._own_runs(each)}) for known, each in told]
+        if any([runs - known for known, runs in own]):
+            return _BEGUN_S
+        return _CHANGED_S if any([known != runs for known, runs in own]) else _NOTICE_S
 
-    def _tell(self, only: Store | None = None) -> None:
+    def _tell(self) -> None:
         """Put the notice of this worker, with the runs that it has."""
         ability = self.ability
-        for store in self._stores if only is None else [only]:
+        for store in self._stores:
             notice = WorkerNotice(
                 self.name,
                 self.host,

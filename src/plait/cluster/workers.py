@@ -22,7 +22,7 @@ UNFIT = "unfit"  # the board of runs that a code does not fit
 
 
 class WorkerNotice(msgspec.Struct, frozen=True):
-    """What a worker says of itself."""
+    """The words of a worker about itself."""
 
     name: str
     host: str

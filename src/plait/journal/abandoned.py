@@ -85,11 +85,12 @@ def children_of(store: Store, parent: LogId, run: str) -> Iterator[Log]:
     """Yield the branches that a run forked from a log."""
     wanted = {"parent": parent}
     rows = store.rows("session", "session", wanted, limit=2**31, kinds=_FORKS)
-    children = [LogId(str(row["log"])) for row in rows]
-    for log in store.heads(children).values() if children else ():
-        first = next(store.read(log.id, log.place + 1, log.place + 1))
-        if first.header.run == run:
-            yield log
+    children = [LogId(str(row["log"])) for row in rows if row["run"] == run.partition("/")[0]]
+    if not children:
+        return
+    heads = store.heads(children)
+    firsts = store.events_at([(log.id, log.place + 1) for log in heads.values()])
+    yield from [heads[event.log] for event in firsts if event.header.run == run]
 
 
 def read_abandoned(

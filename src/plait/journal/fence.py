@@ -7,6 +7,7 @@ epoch of its root, and those of the runs around it; a store refuses them under a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from plait.errors import PlaitError, RunLost, StaleEpoch
 from plait.event import kinds as k
@@ -99,6 +100,15 @@ class RunFence:
         if error.log != self.root and self._outer is not None:
             return self.halt(self._outer.halt_lost(error).error)
         return self.halt(RunLost(short(self.root), self.run, self._new_holder()))
+
+    def lose(self) -> None:
+        """Halt the run, since another process has its lock: it is about to take the run, or has."""
+        self.is_lost = True
+        holder = "another process"
+        with suppress(PlaitError):  # the store may be away again
+            if self._store(self.home).log(self.root).epoch != self.epoch:
+                holder = self._new_holder()
+        self.halt(RunLost(short(self.root), self.run, holder))
 
     def check_going(self) -> None:
         if self.halted is not None:

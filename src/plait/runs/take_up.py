@@ -310,7 +310,7 @@ def _take_up(
     end = write_resumed(run, store, session.id, times, at=position_of(session), claim=claim)
     run.journal.fence.hold(recorded.epoch + 1)
     informed = set[LogId]()
-    branches = list(branches_of(store, session.id, run.id))
+    branches = [] if _was_never_held(recorded) else list(branches_of(store, session.id, run.id))
     while new := [log for log in unmerged_heads(session, branches) if log.id not in informed]:
         for log in new:
             at = _end_of(store, log, run.id)
@@ -331,6 +331,14 @@ def _take_up(
     draw_under(run)
     open_run(run)
     return run, start
+
+
+def _was_never_held(recorded: RecordedRun) -> bool:
+    """True if no process had the run before: it was submitted, and this is its first claim."""
+    started = recorded.started.body
+    return (
+        recorded.resumes == 0 and isinstance(started, k.RunStarted) and started.wishes is not None
+    )
 
 
 def write_resumed(

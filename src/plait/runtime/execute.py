@@ -17,6 +17,7 @@ from plait.runtime.heartbeats import beating
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.sandboxes import SandboxCall, SandboxOutcome
 from plait.runtime.waits import Done, ToolJob
+from plait.sandbox.going import going_check
 from plait.tool import SANDBOX, Result, difference
 
 DELTA_MAX = 1_000_000
@@ -33,6 +34,7 @@ def run_tool(job: ToolJob, clock: Any) -> Done:
         tool_act.set(job.handed),
         inside.enter_code(),
     )
+    going = going_check.set(job.going)
     try:
         started, before = clock(), observe_before(job)
         sandbox = before if isinstance(before, Failure) else enter_sandbox(job)
@@ -54,6 +56,7 @@ def run_tool(job: ToolJob, clock: Any) -> Done:
             value, failure = None, Failure("BadResult", why)
         return conclude(job, value, failure, before, started, clock, sandbox)
     finally:
+        going_check.reset(going)
         inside.leave_code(outer)
         doing.reset(mine)
         tool_act.reset(handed)

@@ -220,6 +220,7 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> ToolJob:
         arguments[KEY] = call.key
     handed = (session.id, _tool_act(call)) if tool.takes_session else None
     where = site if tool.takes_sandbox else None
+    run = run_of(session)
     return ToolJob(
         call.number,
         tool,
@@ -231,6 +232,7 @@ def _job(session: Session, call: ToolCallState, site: BatchSandbox) -> ToolJob:
         handed,
         check,
         stop_check(session),
+        run.journal.fence.check_going if run is not None else None,
         _delay_of(session, call) if call.attempt > 1 else None,
     )
 

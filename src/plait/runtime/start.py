@@ -50,11 +50,15 @@ def start_run(
     waiter: Waiter | None,
     turn: Event | None = None,
     heads: Mapping[LogId, Log] | None = None,
+    *,
+    is_held: bool = True,
 ) -> tuple[Run, Session]:
     """Start a run on a session; return it and the value that its outermost call has in hand.
 
     `turn`: the message in the inbox that it answers. The message and the start are one append, so
     that a turn is taken once. `heads`: as a caller has read them that has just read the session.
+    Without `is_held` this process never has the run: any process may take it from its first event
+    on.
     """
     spot = position_of(session)
     store, inbox = store_at(spot.store), inbox_of(spot.id)
@@ -68,7 +72,7 @@ def start_run(
         if turn is None
         else run_of_turn(turn.id)
     )
-    lock = store.lock(id, session.short)
+    lock = store.lock(id, session.short) if is_held else None
     run = None
     try:
         said_by = turn.header if turn is not None else None
@@ -102,9 +106,13 @@ def start_run(
     except BaseException:
         if run is not None:
             run.journal.fence.is_closed = True
-        lock.release()
+        if lock is not None:
+            lock.release()
         raise
-    open_run(run)
+    if is_held:
+        open_run(run)
+    else:
+        run.journal.fence.is_closed = True
     return run, advance(inside, after, k.RunStarted.__name__)
 
 

@@ -49,6 +49,8 @@ class ToolJob(NamedTuple):
     check: Callable[[], object] | None = None
     # asked then, too: True if it was stopped before it began. None: nothing can stop it
     is_stopped: Callable[[], bool] | None = None
+    # asked while its commands run: raises if another process has the run by now
+    going: Callable[[], object] | None = None
     delay: Pause | None = None  # it begins only then: the attempt before failed
     on_beat: Callable[[str], object] | None = None  # hears the details of its heartbeats
 

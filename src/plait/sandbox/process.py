@@ -22,6 +22,7 @@ from plait.errors import SandboxFailed
 from plait.sandbox.base import MB, Limits, OnOutput, Ran
 from plait.sandbox.confine import restrict_sockets
 from plait.sandbox.disk_usage import changed_bytes, unlisted_bytes
+from plait.sandbox.going import going_check
 from plait.sandbox.limits import ProcessFamily, ResourceCounter, confine, open_counter
 from plait.sandbox.mounts import Overlay, ThreadProcess
 from plait.sandbox.output import Spool
@@ -211,19 +212,23 @@ class _Command:
         os.write(self._go, b"1")
 
     def wait(self) -> None:
-        """Wait until the command is over, or has to be ended."""
+        """Wait until the command is over, or has to be ended. Raises what the check raises by which
+        its run goes on.
+        """
         if self._pidfd is None:
             return
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         poll.register(self._pidfd, select.POLLIN)
-        look = time.monotonic() + _LOOK_S
+        look, check = time.monotonic() + _LOOK_S, going_check.get()
         while True:
             ready = dict(poll.poll(max(0, 1000 * (min(look, self._deadline) - time.monotonic()))))
             if self._reader in ready and not self._take():
                 poll.unregister(self._reader)
             now = time.monotonic()
             if now >= look:
+                if check is not None:
+                    check()
                 self.killed, look = self._exceeded_limit(now), time.monotonic() + _LOOK_S
             self.killed = self.killed or self._exceeded_time_or_output(now)
             if self.killed or self._pidfd in ready:

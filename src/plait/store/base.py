@@ -1,8 +1,8 @@
 """The port: the methods of a store, by subject.
 
 A store keeps logs (id, parent, fork place, head), their events, and blobs, and does not know their
-meaning. `Store` is made of seven smaller protocols: events, blobs, snapshots and rows here, locks,
-bells and notices in `moment.py`. The contract that every store has to keep is
+meaning. `Store` is made of eight smaller protocols: events, blobs, snapshots and rows here, locks,
+bells, notices and the clock in `moment.py`. The contract that every store has to keep is
 `plait.testing.StoreContract`; docs/stores.md tells how to write one.
 """
 
@@ -19,7 +19,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import Lineage
-from plait.store.moment import BellStore, LockStore, NoticeStore
+from plait.store.moment import BellStore, ClockStore, LockStore, NoticeStore
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
@@ -214,6 +214,12 @@ class EventStore(Protocol):
 
     def event(self, id: Digest) -> Event: ...
 
+    def events_at(self, places: Sequence[tuple[LogId, int]]) -> list[Event]:
+        """The events at these places (log, seq), in one question, without places that a log itself
+        does not have.
+        """
+        ...
+
     def number_of(self, id: Digest) -> int | None:
         """The commit number of an event; None if the store does not have it.
 
@@ -403,7 +409,15 @@ class RowStore(Protocol):
 
 
 class Store(
-    EventStore, BlobStore, SnapshotStore, RowStore, LockStore, BellStore, NoticeStore, Protocol
+    EventStore,
+    BlobStore,
+    SnapshotStore,
+    RowStore,
+    LockStore,
+    BellStore,
+    NoticeStore,
+    ClockStore,
+    Protocol,
 ):
     """A place where events and blobs are kept. All methods may be called from any thread."""
 

@@ -135,6 +135,8 @@ class FileLock:
     def release(self) -> None:
         _process.release(self._folder, self._run)
 
+    was_taken = False
+
 
 class MemoryLock:
     """A run locked in a store in memory; `locked` is the store's table."""
@@ -147,6 +149,8 @@ class MemoryLock:
 
     def release(self) -> None:
         self._locked.discard(self._run)
+
+    was_taken = False
 
 
 def lock_in(folder: Path, run: str, session: str) -> FileLock:

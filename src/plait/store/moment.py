@@ -1,4 +1,4 @@
-"""The ports for the present moment, beside the logs: locks of runs, bells and notices.
+"""The ports for the present moment, beside the logs: locks of runs, bells, notices and the clock.
 
 None of them is on record. A lock ends with its process, a bell may be lost, and a notice may be
 dropped at any time.
@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from plait.ids import Micros
+
 
 class RunLock(Protocol):
     """A run that this process has taken: no other process, and no second lock of this one, can.
@@ -21,6 +23,13 @@ class RunLock(Protocol):
 
     def release(self) -> None:
         """Let the run go. A second time changes nothing, and a closed store does not matter."""
+        ...
+
+    @property
+    def was_taken(self) -> bool:
+        """True if this process knows that another one has taken the run from it. Asking costs
+        nothing. Where locks end with their process alone, it is never True.
+        """
         ...
 
 
@@ -54,6 +63,23 @@ class LockStore(Protocol):
     def free_runs(self, runs: Collection[str]) -> set[str]:
         """Return those of these runs that no process has, in one question. Asking takes nothing."""
         ...
+
+
+class ClockStore(Protocol):
+    """The clock of a store whose processes may be on many machines."""
+
+    def shared_time(self) -> Micros | None:
+        """The time by the clock that all processes of the store share: asking costs nothing. None:
+        they are on one machine, and have its clock.
+        """
+        ...
+
+
+class OneMachine:
+    """A store whose processes are all on one machine."""
+
+    def shared_time(self) -> None:
+        """None: they have the clock of the machine."""
 
 
 class Bell(Protocol):

@@ -13,6 +13,7 @@ from plait.runtime.heartbeats import Heart, beating
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.sandboxes import SandboxCall
 from plait.runtime.waits import Done, ToolJob
+from plait.sandbox.going import going_check
 from plait.tool import SANDBOX
 
 # tools of one reply that run at the same time: a model decides how many calls there are
@@ -31,11 +32,13 @@ async def run_async_tool(
     if job.is_stopped is not None and job.is_stopped():
         return stopped_outcome(job)
     mine, handed = doing.set((*doing.get(), job.call)), tool_act.set(job.handed)
+    going = going_check.set(job.going)
     heart = beating.set(heart_of(job, clock))
     try:
         return await _outcome_of(job, clock, began or asyncio.Event())
     finally:
         beating.reset(heart)
+        going_check.reset(going)
         doing.reset(mine)
         tool_act.reset(handed)
 

@@ -4,7 +4,8 @@ A ring is sent by a thread of its own, so that no caller waits for the server, a
 once in a hundredth of a second: all notifications of a server pass one lock. A
 second thread listens, for all bells of the process, on a connection of its own. It is there from
 the first `listen` until the last bell is closed. If it breaks, it is made anew, and all bells ring,
-since one may have been lost.
+since one may have been lost. The connection also has the lock of a holder of runs (`locks.py`): it
+says that the process lives, should the connection of its heartbeat end.
 
 Behind a pooler that lends connections per transaction no connection can listen: there bells ring
 inside their own process alone.
@@ -57,6 +58,7 @@ class ServerBells:
         self._is_sending = self._is_closed = False
         self._listener: _Listener | None = None
         self._is_deaf = False  # a pooler stands between
+        self.holder_key: int | None = None  # of the lock that says that this process lives
 
     # ── to ring ──────────────────────────────────────────────────────────────────────────────
 
@@ -136,6 +138,13 @@ class ServerBells:
         """Return the topics that are listened for, by channel."""
         return {self._channel(topic): topic for topic in self._local.topics()}
 
+    def take_key(self, key: int | None) -> None:
+        """Have the lock with this key on the connection that listens, as long as there is one."""
+        with self._guard:
+            self.holder_key = key
+            if self._listener is not None:
+                self._listener.poke()
+
     def ring_here(self, topic: str) -> None:
         self._local.ring(topic)
 
@@ -206,6 +215,7 @@ class _Listener:
         self._connecting = threading.Lock()  # taken while a connection is made
         self._is_frozen = False
         self._line: ServerConnection | None = None
+        self._key: int | None = None  # of the lock that the connection has
         self.channels: dict[str, str] = {}  # that the connection listens to, with their topics
         self.is_away = False  # the server does not answer
 
@@ -273,9 +283,12 @@ class _Listener:
             self._bells.ring_here(topic)
 
     def _listen(self) -> None:
-        """Listen to the channels of all bells, and to no others."""
+        """Listen to the channels of all bells, and to no others; have the lock that is wanted."""
         line, wanted = self._line, self._bells.wanted_channels()
         assert line is not None
+        if (key := self._bells.holder_key) is not None and key != self._key:
+            line.run_script(f"SELECT pg_try_advisory_lock_shared({key})")
+            self._key = key
         added = wanted.keys() - self.channels.keys()
         for channel in added:
             line.run_script(f"LISTEN {channel}")
@@ -315,5 +328,5 @@ class _Listener:
         line, self._line = self._line, None
         if line is not None:
             line.close()
-        self.channels, self.is_away = {}, True
+        self._key, self.channels, self.is_away = None, {}, True
         self._bells.tell_change()

@@ -46,6 +46,7 @@ from plait.store.postgres.faults import (
     unknown_outcome,
 )
 from plait.store.postgres.refusals import ask_refusal
+from plait.store.postgres.server_clock import NOW_SQL, ServerClock
 from plait.store.process import STORES
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ WAIT_S = 60.0  # for a server that is away, unless PLAIT_STORE_WAIT_S says other
 CONNECTIONS_MAX = 8  # unless PLAIT_STORE_CONNECTIONS says otherwise
 _BUSY_S = 30.0  # a thread waits this long for a connection
 _FORK_WAIT_S = 10.0
-_LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
+LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
 _IDLE_MAX = 1  # connections that are kept when nothing happens, beside that of the heartbeat
 _IDLE_S = 30.0
 _COLLISIONS_MAX = 20  # deadlocks and the like in a row, before it is said
@@ -66,7 +67,8 @@ _FACTS = (
     "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'),"
     " set_config('synchronous_commit', current_setting('synchronous_commit'), false),"
     " current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only')"
-    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system())"
+    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system()),"
+    f" {NOW_SQL}"
 )
 _DEFAULTS = {
     "fallback_application_name": "plait",  # PGAPPNAME says another
@@ -99,7 +101,7 @@ class ServerConnection:
 
     def __init__(self, connection: psycopg.Connection[Any], facts: ServerFacts) -> None:
         self._connection, self.pgconn = connection, connection.pgconn
-        self._prepared: set[bytes] = set()
+        self.prepared: set[bytes] = set()
         self._transformer = Transformer(connection)
         self.facts = facts
         self.used_at = 0.0
@@ -124,7 +126,7 @@ class ServerConnection:
         The driver does not see them: after a ROLLBACK it would drop all prepared statements.
         """
         self.pgconn.send_query(sql.encode())
-        self._result()
+        self.result()
 
     def run_prepared(
         self, name: bytes, sql: bytes, values: Sequence[bytes | None]
@@ -136,12 +138,12 @@ class ServerConnection:
         if self.facts.is_pooled:  # the next transaction may be on another session of the server
             pgconn.send_query_params(sql, values, None, formats, 1)
         else:
-            if name not in self._prepared:
+            if name not in self.prepared:
                 pgconn.send_prepare(name, sql)
-                self._result()
-                self._prepared.add(name)
+                self.result()
+                self.prepared.add(name)
             pgconn.send_query_prepared(name, values, formats, 1)
-        return self._result()
+        return self.result()
 
     def load(
         self, result: pq.abc.PGresult, oids: Sequence[int], make_row: Callable[[Sequence[Any]], T]
@@ -219,23 +221,24 @@ class ServerConnection:
             sql.encode(), values, prepare=not self.facts.is_pooled, binary=True
         )
 
-    def _result(self) -> pq.abc.PGresult:
+    def result(self) -> pq.abc.PGresult:
         """Wait for the answer to a statement that was sent, and check it.
 
         The library's own call would not see Ctrl-C until the server has answered.
         """
         pgconn = self.pgconn
-        results = waiting.wait(generators.execute(pgconn), pgconn.socket, _LOOK_S)
+        results = waiting.wait(generators.execute(pgconn), pgconn.socket, LOOK_S)
         for result in results:
-            if result.status not in _GOOD:
-                raise self._error_of(result)
+            self.check_result(result)
         return results[-1]
 
-    def _error_of(self, result: pq.abc.PGresult) -> psycopg.Error:
+    def check_result(self, result: pq.abc.PGresult) -> None:
+        if result.status in _GOOD:
+            return
         if self.pgconn.status == pq.ConnStatus.BAD:
             message = self.pgconn.error_message.decode(errors="replace")
-            return psycopg.OperationalError(_text(message))
-        return psycopg.errors.error_from_result(result)
+            raise psycopg.OperationalError(_text(message))
+        raise psycopg.errors.error_from_result(result)
 
 
 class ServerConnections:
@@ -257,6 +260,7 @@ class ServerConnections:
         self._timer: threading.Timer | None = None
         self._identity: int | None = None  # of the server that the first connection led to
         self._was_primary = False
+        self.clock = ServerClock()
         self.losses = 0  # connections that broke: answers kept from before may be of another server
         self.is_closed = False
         STORES.add(self)
@@ -367,9 +371,11 @@ class ServerConnections:
             raise denied or psycopg.OperationalError(_text(str(error))) from error
         try:
             check_encryption(self.address, connection.pgconn)
+            asked_s = time.monotonic()
             row = connection.execute(_FACTS.encode(), prepare=False, binary=True).fetchone()
             assert row is not None
-            *said, process, identity = row
+            *said, process, identity, now = row
+            self.clock.take(now, asked_s, time.monotonic())
             is_pooled = process != connection.pgconn.backend_pid
             facts = ServerFacts._make([*said, is_pooled, identity])
             check_server(self.address, facts.version, facts.encoding, facts)

@@ -48,6 +48,11 @@ CROSS JOIN LATERAL (
     WHERE e.log = span.log AND e.seq BETWEEN span.first AND span.last{{only}}
     ORDER BY e.seq {{order}} LIMIT $4::int8
 ) e ORDER BY e.seq {{order}} LIMIT $4::int8"""
+_PLACES = f"""
+SELECT {_E_COLUMNS}, e.kind
+FROM unnest($1::bytea[], $2::int4[]) WITH ORDINALITY AS asked (id, seq, n)
+    JOIN {{s}}.log l ON l.id = asked.id JOIN {{s}}.event e ON e.log = l.key AND e.seq = asked.seq
+ORDER BY asked.n"""
 # The tip of the log and the first page are read in one state of the store.
 _FIRST_PAGE = f"""
 SELECT l.tip, e.* FROM {{s}}.log l LEFT JOIN LATERAL ({_PAGE}
@@ -197,6 +202,12 @@ class PostgresEvents(PostgresWriting):
         finally:
             if window is not None:
                 self._windows.remove(window)
+
+    def events_at(self, places: Sequence[tuple[LogId, int]]) -> list[Event]:
+        names = [to_bytes(log) for log, _ in places]
+        seqs = [seq for _, seq in places]
+        rows = self._run(lambda db: db.rows(self._sql(_PLACES), names, seqs))
+        return [to_event(row, self.get_blob, self._names.get(row[5])) for row in rows]
 
     def event(self, id: Digest) -> Event:
         sql = self._sql(f"SELECT {COLUMNS} FROM {{s}}.event WHERE short = $1::int8")

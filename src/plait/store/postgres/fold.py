@@ -16,25 +16,41 @@ later transaction has it, nor a lower one, not even after a failover to a standb
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import pq
 
 from plait.errors import PlaitError, RowsBroken
 from plait.event import Event
 from plait.ids import Digest
-from plait.store.postgres.connections import ServerConnection
+from plait.store.postgres.connections import IDLE_S, ServerConnection
 from plait.store.postgres.core import ORDINAL_BITS
 from plait.store.postgres.fold_tables import all_names
+from plait.store.postgres.pipeline import SqlStatement, ask_together
+from plait.store.postgres.row_statements import named_statement, statements_of
 from plait.store.postgres.row_writer import RowWriter
 from plait.store.postgres.schema import quote_name
+from plait.store.postgres.wire import pack_int2s, pack_int8, pack_int8s
 from plait.store.projection import Projection
 from plait.store.records import to_event
 
 PAGE = 4000  # events that are folded before their rows are written
+_TRIALS_MAX = 4  # of a page with few events
+_TRIED_MAX = 64
 
+_BEGIN = """
+SELECT set_config('synchronous_commit', 'off', true),
+    set_config('idle_in_transaction_session_timeout', '{idle_ms}', true)"""
+# names of projections are checked: they have no quotes
 _STATE = """
 SELECT high, open, pg_current_xact_id()::text::int8 + {offset} FROM {s}.projection
-WHERE name = $1::text AND version = $2::int4 FOR UPDATE"""
+WHERE name = '{name}' AND version = {version} FOR UPDATE"""
+_KEEP = """
+UPDATE {s}.projection SET high = $1::int8, open = $2::int8[]
+WHERE name = '{name}' AND version = {version}"""
 # Events that no fold has seen, with the snapshot in which they are visible.
 _NEWS = """
 SELECT at.snapshot, e.* FROM (SELECT pg_current_snapshot()::text AS snapshot) AS at
@@ -96,32 +112,46 @@ class Fold:
     ) -> None:
         self._schema, self._offset = schema, offset
         self._projection, self._codes, self._get_blob = projection, codes, get_blob
+        self._statements = statements_of(schema, projection)
+        self._begin = [
+            SqlStatement(b"BEGIN"),
+            self._statement(_BEGIN.replace("{idle_ms}", str(int(IDLE_S * 1000)))),
+            self._statement(_STATE.replace("{offset}", str(offset))),
+        ]
+        self._news = self._statement(_NEWS)
+        self._keep = self._statement(_KEEP)
 
-    def run(self, db: ServerConnection) -> None:
-        """Fold what is visible now. Returns when another reader has done it meanwhile, too."""
-        with db.transaction("BEGIN; SET LOCAL synchronous_commit = off"):
-            row = db.row(
-                _STATE.replace("{s}", self._schema).replace("{offset}", str(self._offset)),
-                self._projection.name,
-                self._projection.version,
-            )
-            assert row is not None, "the tables of a projection are made with its state"
+    def run(self, db: ServerConnection, then: SqlStatement | None = None) -> pq.abc.PGresult:
+        """Fold what is visible now, and return the answer to the question `then`, which is asked
+        after it. Another reader may have folded it meanwhile.
+        """
+        try:
+            *_, told = ask_together(db, self._begin)
+            (row,) = _rows_in(db, told)
             state, own = FoldState(row[0], tuple(row[1])), row[2]
-            rows = RowWriter(db, self._schema, self._projection)
+            rows = RowWriter(db, self._schema, self._statements)
             if state.high < 0:
                 self._clear(db)
                 state = FoldState(0, ())
             limit: int | None = PAGE
+            writes = list[SqlStatement]()
             while limit is not None:
-                state, limit = self._fold_page(db, rows, state, own, limit)
-            db.run(
-                f"UPDATE {self._schema}.projection SET high = $3::int8, open = $4::int8[]"
-                " WHERE name = $1::text AND version = $2::int4",
-                self._projection.name,
-                self._projection.version,
-                state.high,
-                list(state.open),
-            )
+                if writes:
+                    ask_together(db, writes)
+                state, limit, writes = self._fold_page(db, rows, state, own, limit)
+            kept = self._keep._replace(values=[pack_int8(state.high), pack_int8s(state.open)])
+            last = [then] if then is not None else []
+            return ask_together(db, [*writes, kept, SqlStatement(b"COMMIT"), *last])[-1]
+        except BaseException:
+            with suppress(psycopg.Error):
+                db.run_script("ROLLBACK")
+            raise
+
+    def _statement(self, sql: str) -> SqlStatement:
+        """Return a statement of this fold, without its values."""
+        projection = self._projection
+        sql = sql.replace("{s}", self._schema).replace("{name}", projection.name)
+        return named_statement(sql.replace("{version}", str(projection.version)))
 
     def clear(self, db: ServerConnection) -> None:
         """Have the rows folded anew by the next fold."""
@@ -138,45 +168,54 @@ class Fold:
 
     def _fold_page(
         self, db: ServerConnection, rows: RowWriter, state: FoldState, own: int, limit: int
-    ) -> tuple[FoldState, int | None]:
-        """Fold one page. Returns the state after it, and the size of the next one; None: that was
-        all.
+    ) -> tuple[FoldState, int | None, list[SqlStatement]]:
+        """Fold one page. Returns the state after it, the size of the next one, and the statements
+        that write its rows. None: that was all.
         """
         first = max(state.high << ORDINAL_BITS, 1)  # the event with number 0 comes with the store
-        found = db.rows(
-            _NEWS.replace("{s}", self._schema),
-            first,
-            max(own, state.high) << ORDINAL_BITS,
-            list(state.open),
-            self._codes(),
-            limit,
+        asked = self._news._replace(
+            values=[
+                pack_int8(first),
+                pack_int8(max(own, state.high) << ORDINAL_BITS),
+                pack_int8s(state.open),
+                pack_int2s(self._codes()),
+                pack_int8(limit),
+            ]
         )
+        found = _rows_in(db, ask_together(db, [asked])[0])
         seen = SeenTransactions.parse(found[0][0], self._offset)
         page = [row[1:] for row in found if row[6] is not None]
         if sum(row[5] >= first for row in page) < limit:
-            self._apply(rows, db, page)
-            return state.after(seen, own), None
+            return state.after(seen, own), None, self._apply(rows, db, page)
         # Whole transactions, of those that have ended: the others are folded with the last page.
         last = page[-1][5] >> ORDINAL_BITS
         whole = [row for row in page if row[5] >> ORDINAL_BITS < min(last, seen.low)]
         if not whole or whole[-1][5] < first:  # transactions that are long at work
-            return state, limit * 16
-        self._apply(rows, db, whole)
-        return FoldState((whole[-1][5] >> ORDINAL_BITS) + 1, ()), PAGE
+            return state, limit * 16, []
+        writes = self._apply(rows, db, whole)
+        return FoldState((whole[-1][5] >> ORDINAL_BITS) + 1, ()), PAGE, writes
 
-    def _apply(self, rows: RowWriter, db: ServerConnection, page: Sequence[Any]) -> None:
+    def _apply(
+        self, rows: RowWriter, db: ServerConnection, page: Sequence[Any]
+    ) -> list[SqlStatement]:
         get_blob = partial(_get_blob, self._get_blob, db)
         events = [(row[5], to_event(row, get_blob)) for row in page]
-        rows.load(self._wanted_keys(events))
+        # Rows that are found may lead to others: a few events are tried again for these.
+        for _ in range(_TRIALS_MAX if len(events) <= _TRIED_MAX else 1):
+            if not (wanted := self._wanted_keys(rows, events)):
+                break
+            rows.load(wanted)
         for number, event in events:
             apply_event(self._projection, rows, number, event)
-        rows.flush()
+        return rows.flush()
 
     def _wanted_keys(
-        self, events: Sequence[tuple[int, Event]]
+        self, rows: RowWriter, events: Sequence[tuple[int, Event]]
     ) -> Mapping[str, set[tuple[Any, ...]]]:
-        """Return the keys of rows that the events will probably ask for, found by a trial."""
-        trial = _KeyTrial(self._projection)
+        """Return the keys of rows that the events will probably ask for besides those that are
+        loaded, found by a trial.
+        """
+        trial = _KeyTrial(self._projection, rows)
         for number, event in events:
             try:
                 self._projection.apply(trial, number, event)
@@ -186,29 +225,37 @@ class Fold:
 
 
 class _KeyTrial:
-    """`Rows` that notes the keys it is asked for, and has no rows of its own but new ones."""
+    """`Rows` that notes the keys it is asked for, and has those that are loaded, and new ones."""
 
-    def __init__(self, projection: Projection) -> None:
+    def __init__(self, projection: Projection, loaded: RowWriter) -> None:
+        self._loaded = loaded
         self._tables = {table.name: table for table in projection.tables}
         self._rows: dict[tuple[str, tuple[Any, ...]], Any] = {}
         self.asked: dict[str, set[tuple[Any, ...]]] = {}
 
     def get(self, table: str, *key: Any) -> Any:
-        if (table, key) not in self._rows:
-            self.asked.setdefault(table, set()).add(key)
-        row = self._rows.get((table, key))
+        if (table, key) in self._rows:
+            row = self._rows[table, key]
+        else:
+            row = self._get_loaded(table, key)
         return None if row is None else dict(row)
+
+    def _get_loaded(self, table: str, key: tuple[Any, ...]) -> Any:
+        if self._loaded.has_loaded(table, key):
+            return self._loaded.get(table, *key)
+        self.asked.setdefault(table, set()).add(key)
+        return None
 
     def put(self, table: str, row: Any) -> None:
         shape = self._tables[table]
         key = tuple([row[column] for column in shape.key])
         if shape.words is not None:
-            self.asked.setdefault(table, set()).add(key)
+            self._get_loaded(table, key)
         self._rows[table, key] = dict(row)
 
     def delete(self, table: str, *key: Any) -> None:
         if self._tables[table].words is not None:
-            self.asked.setdefault(table, set()).add(key)
+            self._get_loaded(table, key)
         self._rows[table, key] = None
 
 
@@ -223,6 +270,11 @@ def apply_event(projection: Projection, rows: Any, number: int, event: Event) ->
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise RowsBroken(projection.name, event.log, event.seq, why) from error
+
+
+def _rows_in(db: ServerConnection, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
+    """Return the rows of a result, by the types that it names."""
+    return db.load(result, [result.ftype(n) for n in range(result.nfields)], tuple)
 
 
 def _get_blob(

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from plait.store.postgres.schema import quote_name
-from plait.store.projection import Projection, Row, Scalar, Table
+from plait.store.projection import Projection, Row, Table
 from plait.store.rows import order_columns
 
 TYPES = {"text": "bytea", "integer": "int8", "real": "float8", "blob": "bytea"}
@@ -110,11 +110,6 @@ def _create_words(schema: str, name: str) -> list[str]:
 
 def quote_names(names: Iterable[str]) -> str:
     return ", ".join(quote_name(name) for name in names)
-
-
-def to_column(kind: str, value: Scalar) -> Scalar:
-    """Return a value of a row as its column holds it."""
-    return value.encode() if kind == "text" and isinstance(value, str) else value
 
 
 def to_rows(table: Table, found: Iterable[Sequence[Any]]) -> list[Row]:

@@ -6,10 +6,12 @@ Whoever takes a run of such a holder removes its row in the same statement, and 
 afterwards which runs are left: so a holder that wakes up knows what it has lost.
 
 `kill -9` ends them at once. The heartbeat's connection has an advisory lock of the server, which
-the server frees with the connection; a holder without it is gone, whatever its lease says. Its key
-has the start of the server in it: a server that was restarted or promoted has no locks yet, and
-their absence means nothing until the holder is back. Behind a pooler that lends connections per
-transaction such a lock means nothing: there the lease alone decides.
+the server frees with the connection; a holder without it is gone, whatever its lease says. The lock
+is a shared one: a process that listens for bells has it on that connection, too, so that the end of
+one connection does not look like the end of the process. Its key has the start of the server in it:
+a server that was restarted or promoted has no locks yet, and their absence means nothing until the
+holder is back. Behind a pooler that lends connections per transaction such a lock means nothing:
+there the lease alone decides.
 
 A lock only says who may work on a run. Who did is said by epochs: a holder that was replaced writes
 nothing more.
@@ -23,12 +25,14 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import psycopg
 
 from plait.errors import PlaitError, RunHeld
 from plait.ids import digest
 from plait.store.postgres.connections import ServerConnection, ServerConnections
+from plait.store.postgres.server_clock import NOW_SQL
 from plait.store.process import STORES
 
 LEASE_S = 45.0  # unless PLAIT_STORE_LEASE_S says otherwise; a third of it is between heartbeats
@@ -40,7 +44,7 @@ _KEY = """hashtextextended(encode({id}, 'hex') ||
     extract(epoch FROM pg_postmaster_start_time())::text, 0)"""
 _HOLDER_KEY = _KEY.replace("{id}", "h.id")
 _OWN_KEY = f"""
-SELECT own.key, pg_try_advisory_lock(own.key) FROM (
+SELECT own.key, pg_try_advisory_lock_shared(own.key) FROM (
     SELECT {_KEY.replace("{id}", "$1::bytea")} AS key) AS own"""
 # A holder is there if its lease is not over, and its connection stands.
 _IS_THERE = f"""
@@ -111,8 +115,9 @@ _HOLDER = f"""
 SELECT h.name, h.id FROM {{s}}.hold JOIN {{s}}.holder h ON h.id = hold.holder
 WHERE hold.run = $1::bytea AND {_IS_THERE}"""
 # A holder that has lost a run has lost its row, too: the one that took the run removed it.
-_RENEW = """
-UPDATE {s}.holder SET until = clock_timestamp() + make_interval(secs => $2) WHERE id = $1::bytea"""
+_RENEW = f"""
+UPDATE {{s}}.holder SET until = clock_timestamp() + make_interval(secs => $2) WHERE id = $1::bytea
+RETURNING {NOW_SQL}"""
 _BEAT = """
 INSERT INTO {s}.holder AS old (id, name, until, advisory)
 VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
@@ -125,11 +130,19 @@ DELETE FROM {{s}}.holder h WHERE h.until < clock_timestamp() - interval '1 hour'
 ({_IS_THERE})"""
 
 
+class HolderWitness(Protocol):
+    """A second connection of this process, which says that the process lives."""
+
+    def take_key(self, key: int | None) -> None:
+        """Have the shared lock with this key on that connection, if there is one. None: none."""
+        ...
+
+
 class RunLocks:
     """The runs that this process has, in one store."""
 
-    def __init__(self, connections: ServerConnections, schema: str) -> None:
-        self._connections, self._schema = connections, schema
+    def __init__(self, connections: ServerConnections, schema: str, witness: HolderWitness) -> None:
+        self._connections, self._schema, self._witness = connections, schema, witness
         self._lease_s = float(os.environ.get("PLAIT_STORE_LEASE_S") or LEASE_S)
         self._start()
         STORES.call_in_child(self._start_in_child)
@@ -169,8 +182,9 @@ class RunLocks:
             holder = self._standing_holder()
             taken = self._connections.run(lambda db, by=holder: self._take(db, name, by))
             with self._guard:
+                token = object()
                 if taken is None:
-                    self._runs[name] = object()
+                    self._runs[name] = token
         except BaseException:
             with self._guard:  # the answer that it was taken may have been lost
                 self._released.add(name)
@@ -178,7 +192,7 @@ class RunLocks:
         else:
             if taken is not None:
                 raise RunHeld(session, run, taken)
-            return RunHold(self, name)
+            return RunHold(self, name, token)
         finally:
             with self._guard:
                 self._wanted.discard(name)
@@ -198,9 +212,10 @@ class RunLocks:
                 name = self._take_one_of(names) if names else None
                 if name is None:
                     return None
+                token = object()
                 with self._guard:
-                    self._runs[name] = object()
-                return asked[name], RunHold(self, name)
+                    self._runs[name] = token
+                return asked[name], RunHold(self, name, token)
             except BaseException:
                 with self._guard:  # the answer that one was taken may have been lost
                     self._released.update(names)
@@ -234,10 +249,13 @@ class RunLocks:
             holder = self._connections.run(self._become_holder)
         return holder
 
-    def release(self, name: bytes) -> None:
+    def release(self, name: bytes, token: object) -> None:
         with self._guard:
-            if self._runs.pop(name, None) is not None and self._holder is not None:
-                self._released.add(name)
+            # else it was lost, and another thread may have taken it again
+            if self._runs.get(name) is token:
+                del self._runs[name]
+                if self._holder is not None:
+                    self._released.add(name)
         # On the connection of the heartbeat: the store may be closed. If the heartbeat waits for a
         # server that is away, it removes the row when it is back, or the lease ends by itself.
         if name in self._released and self._line_lock.acquire(timeout=_LINE_WAIT_S):
@@ -252,6 +270,10 @@ class RunLocks:
         name = _name_of(run)
         sql = self._sql(_HOLDER)
         return self._connections.run(lambda db: db.row(sql, name)) is not None
+
+    def has(self, name: bytes, token: object) -> bool:
+        """True if this process has not released the run, and was not told that it lost it."""
+        return self._runs.get(name) is token
 
     def is_lost(self, name: bytes) -> bool:
         """True if the lease of this process is over: another process may have taken the run."""
@@ -376,11 +398,15 @@ class RunLocks:
         line = self._line
         if line is None or (self._advisory is None and not line.facts.is_pooled):
             return False
+        asked_s = time.monotonic()
         try:
-            return line.run(self._sql(_RENEW), holder, self._lease_s) == 1
+            row = line.row(self._sql(_RENEW), holder, self._lease_s)
         except psycopg.Error:
             self._lose_line()
             return False
+        if row is not None:
+            self._connections.clock.take(row[0], asked_s, time.monotonic())
+        return row is not None
 
     def _write_row(self, holder: bytes) -> None:
         """Write the row of this process, and see which runs it still has."""
@@ -391,10 +417,9 @@ class RunLocks:
         line = self._line
         try:
             if self._advisory is None and not line.facts.is_pooled:
-                # A session of ours that the server does not know to be gone may have it still. Then
-                # the lease decides.
                 row = line.row(_OWN_KEY, holder)
                 self._advisory = row[0] if row is not None and row[1] else None
+                self._witness.take_key(self._advisory)
             name = f"process {os.getpid()} on {socket.gethostname()}"
             line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
             self._row = holder
@@ -421,16 +446,23 @@ class RunLocks:
 class RunHold:
     """A run that this process has."""
 
-    def __init__(self, locks: RunLocks, name: bytes) -> None:
-        self._locks, self._name = locks, name
+    def __init__(self, locks: RunLocks, name: bytes, token: object) -> None:
+        self._locks, self._name, self._token = locks, name, token
+        self._is_released = False
 
     def release(self) -> None:
-        self._locks.release(self._name)
+        self._is_released = True
+        self._locks.release(self._name, self._token)
+
+    @property
+    def was_taken(self) -> bool:
+        """True if a heartbeat found that another process has the run."""
+        return not self._is_released and not self._locks.has(self._name, self._token)
 
     @property
     def is_lost(self) -> bool:
         """True if another process may have the run by now."""
-        return self._locks.is_lost(self._name)
+        return self.was_taken or self._locks.is_lost(self._name)
 
 
 def _name_of(run: str) -> bytes:

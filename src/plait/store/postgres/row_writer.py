@@ -6,147 +6,113 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plait.store.postgres.connections import ServerConnection
-from plait.store.postgres.fold_tables import (
-    CODE_COLUMN,
-    NO_GROUP,
-    SIZE_COLUMN,
-    TYPES,
-    counts_name,
-    groups_name,
-    quote_names,
-    table_name,
-    to_column,
-    to_rows,
-    words_name,
-)
-from plait.store.postgres.schema import quote_name
-from plait.store.projection import Projection, Row, Scalar, Table
-from plait.store.rows import checked_row
+from psycopg import pq
 
-_Key = tuple[Scalar, ...]
+from plait.store.postgres.connections import ServerConnection
+from plait.store.postgres.fold_tables import NO_GROUP, counts_name, groups_name, words_name
+from plait.store.postgres.pipeline import SqlStatement, ask_together
+from plait.store.postgres.row_statements import Key, TableStatements
+from plait.store.postgres.schema import quote_name
+from plait.store.projection import Row, Scalar, Table
+from plait.store.rows import checked_row
 
 
 class RowWriter:
     """`Rows` that are loaded before a page of events is applied, and flushed after it."""
 
-    def __init__(self, db: ServerConnection, schema: str, projection: Projection) -> None:
-        self._tables = {
-            table.name: _TableWriter(db, schema, table_name(projection, table.name), table)
-            for table in projection.tables
-        }
+    def __init__(
+        self, db: ServerConnection, schema: str, statements: Mapping[str, TableStatements]
+    ) -> None:
+        self._db = db
+        self._tables = {name: _TableWriter(db, schema, each) for name, each in statements.items()}
 
-    def load(self, wanted: Mapping[str, set[_Key]]) -> None:
-        for table, keys in wanted.items():
-            self._tables[table].load(keys)
+    def load(self, wanted: Mapping[str, set[Key]]) -> None:
+        """Read rows by their keys, of all tables together."""
+        asked = [(self._tables[table], keys) for table, keys in wanted.items()]
+        missing = [(writer, found) for writer, keys in asked if (found := writer.missing(keys))]
+        asked_for = [writer.statements.load(keys) for writer, keys in missing]
+        if not asked_for:
+            return
+        for (writer, _), result in zip(missing, ask_together(self._db, asked_for), strict=True):
+            writer.take(result)
+
+    def has_loaded(self, table: str, key: Key) -> bool:
+        return self._tables[table].has(key)
 
     def get(self, table: str, *key: Scalar) -> Row | None:
-        row = self._tables[table].get(key)
+        writer = self._tables[table]
+        if not writer.has(key):
+            self.load({table: {key}})
+        row = writer.get(key)
         return None if row is None else dict(row)
 
     def put(self, table: str, row: Row) -> None:
         writer = self._tables[table]
-        kept = checked_row(writer.shape, row)
-        writer.changed[tuple([kept[column] for column in writer.shape.key])] = kept
+        kept = checked_row(writer.statements.shape, row)
+        writer.changed[tuple([kept[column] for column in writer.statements.shape.key])] = kept
 
     def delete(self, table: str, *key: Scalar) -> None:
         self._tables[table].changed[key] = None
 
-    def flush(self) -> None:
-        for writer in self._tables.values():
-            writer.flush()
+    def flush(self) -> list[SqlStatement]:
+        """Return the statements that write all changes, for the caller to run."""
+        self.load({name: writer.unread_words() for name, writer in self._tables.items()})
+        return [each for writer in self._tables.values() for each in writer.flush()]
 
 
 class _TableWriter:
     """One table: rows as they stand, and as they will."""
 
-    def __init__(self, db: ServerConnection, schema: str, name: str, table: Table) -> None:
-        self._db, self.shape = db, table
-        self._name = f"{schema}.{quote_name(name)}"
-        self._words = None if table.words is None else _WordWriter(db, schema, name)
-        self._there: dict[_Key, Row | None] = {}
-        self.changed: dict[_Key, Row | None] = {}
+    def __init__(self, db: ServerConnection, schema: str, statements: TableStatements) -> None:
+        self._db, self.statements, self._shape = db, statements, statements.shape
+        has_words = self._shape.words is not None
+        self._words = _WordWriter(db, schema, statements.name) if has_words else None
+        self._there: dict[Key, Row | None] = {}
+        self.changed: dict[Key, Row | None] = {}
 
-    def get(self, key: _Key) -> Row | None:
-        if key in self.changed:
-            return self.changed[key]
-        if key not in self._there:
-            self.load({key})
-        return self._there[key]
+    def has(self, key: Key) -> bool:
+        return key in self.changed or key in self._there
 
-    def load(self, keys: Iterable[_Key]) -> None:
-        """Read rows by their keys, in one statement."""
-        missing = [key for key in keys if key not in self._there and self._can_be_key(key)]
-        for key in keys:
-            self._there.setdefault(key, None)
-        if not missing:
-            return
-        columns = self.shape.columns
-        asked = _unnest([columns[each] for each in self.shape.key])
-        joined = " AND ".join(
-            f"t.{quote_name(each)} = k.c{number}" for number, each in enumerate(self.shape.key)
-        )
-        listed = ", ".join(f"t.{quote_name(each)}" for each in columns)
-        names = ", ".join(f"c{number}" for number in range(len(self.shape.key)))
-        rows = self._db.rows(
-            f"SELECT {listed} FROM {asked} AS k ({names}) JOIN {self._name} t ON {joined}",
-            *self._key_columns(missing),
-        )
-        for row in to_rows(self.shape, rows):
-            self._there[tuple([row[each] for each in self.shape.key])] = row
+    def get(self, key: Key) -> Row | None:
+        return self.changed[key] if key in self.changed else self._there[key]
 
-    def flush(self) -> None:
-        """Write the changes: rows that go, rows that come, and their words."""
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Return the keys that have to be asked for; from now on none of these is missing."""
+        missing = [key for key in keys if key not in self._there]
+        for key in missing:
+            self._there[key] = None
+        return [key for key in missing if self._can_be_key(key)]
+
+    def take(self, result: pq.abc.PGresult) -> None:
+        for row in self.statements.rows_in(self._db, result):
+            self._there[tuple([row[each] for each in self._shape.key])] = row
+
+    def unread_words(self) -> set[Key]:
+        """Return the keys of changed rows whose words have to be known."""
+        if self._words is None:
+            return set()
+        return {key for key in self.changed if key not in self._there}
+
+    def flush(self) -> list[SqlStatement]:
+        """Return the statements that write the changes: rows that go, and rows that come. Their
+        words are written.
+        """
         if not self.changed:
-            return
-        if self._words is not None:
-            self.load([key for key in self.changed if key not in self._there])
-            self._words.change(self.shape, self._there, self.changed)
+            return []
         gone = [key for key, row in self.changed.items() if row is None]
         kept = [row for row in self.changed.values() if row is not None]
-        if gone:
-            self._remove(gone)
-        if kept:
-            self._put(kept)
+        more: list[list[Scalar]] = []
+        if self._words is not None:
+            self._words.change(self._shape, self._there, self.changed)
+            more = self._words.columns(self._shape, kept)
         self._there = {**self._there, **self.changed} if len(self._there) < 100_000 else {}
         self.changed = {}
+        removes = [self.statements.remove(gone)] if gone else []
+        return [*removes, self.statements.put(kept, more)] if kept else removes
 
-    def _remove(self, keys: list[_Key]) -> None:
-        columns = self.shape.columns
-        asked = _unnest([columns[each] for each in self.shape.key])
-        names = ", ".join(f"c{number}" for number in range(len(self.shape.key)))
-        joined = " AND ".join(
-            f"t.{quote_name(each)} = k.c{number}" for number, each in enumerate(self.shape.key)
-        )
-        self._db.run(
-            f"DELETE FROM {self._name} t USING {asked} AS k ({names}) WHERE {joined}",
-            *self._key_columns(keys),
-        )
-
-    def _put(self, rows: list[Row]) -> None:
-        kinds = dict(self.shape.columns)
-        values = [[to_column(kind, row[column]) for row in rows] for column, kind in kinds.items()]
-        names = [*kinds]
-        if self._words is not None:
-            kinds |= {SIZE_COLUMN: "integer", CODE_COLUMN: "integer"}
-            values += self._words.columns(self.shape, rows)
-            names += [SIZE_COLUMN, CODE_COLUMN]
-        settable = [each for each in names if each not in self.shape.key]
-        update = ", ".join(f"{quote_name(each)} = excluded.{quote_name(each)}" for each in settable)
-        act = f"UPDATE SET {update}" if settable else "NOTHING"
-        self._db.run(
-            f"INSERT INTO {self._name} ({quote_names(names)}) SELECT * FROM"
-            f" {_unnest(kinds.values())} ON CONFLICT ({quote_names(self.shape.key)}) DO {act}",
-            *values,
-        )
-
-    def _key_columns(self, keys: list[_Key]) -> list[list[Scalar]]:
-        kinds = [self.shape.columns[each] for each in self.shape.key]
-        return [[to_column(kind, key[number]) for key in keys] for number, kind in enumerate(kinds)]
-
-    def _can_be_key(self, key: _Key) -> bool:
+    def _can_be_key(self, key: Key) -> bool:
         """True if the columns of the key can hold these values: else no row has it."""
-        kinds = [self.shape.columns[each] for each in self.shape.key]
+        kinds = [self._shape.columns[each] for each in self._shape.key]
         return all(_fits(kind, value) for kind, value in zip(kinds, key, strict=True))
 
 
@@ -162,7 +128,7 @@ class _WordWriter:
         self._codes: dict[Scalar, int] = {}
 
     def change(
-        self, table: Table, there: Mapping[_Key, Row | None], changed: Mapping[_Key, Row | None]
+        self, table: Table, there: Mapping[Key, Row | None], changed: Mapping[Key, Row | None]
     ) -> None:
         """Bring the index from the rows that are there to those that will be."""
         self._load_codes(table, changed.values())
@@ -262,11 +228,6 @@ class _WordWriter:
                 " $2::int8[]) ON CONFLICT (code) DO UPDATE SET rows = old.rows + excluded.rows",
                 *_columns(sizes, 2),
             )
-
-
-def _unnest(kinds: Iterable[str]) -> str:
-    arrays = [f"${number}::{TYPES[kind]}[]" for number, kind in enumerate(kinds, 1)]
-    return f"unnest({', '.join(arrays)})"
 
 
 def _columns(rows: list[Any], width: int) -> list[list[Any]]:

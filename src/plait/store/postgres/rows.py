@@ -23,6 +23,7 @@ from plait.store.postgres.fold_tables import (
     create_tables,
     table_name,
 )
+from plait.store.postgres.pipeline import SqlStatement
 from plait.store.postgres.row_query import (
     LOOK,
     LOOK_FAR,
@@ -212,8 +213,7 @@ class PostgresRows(PostgresBlobs):
         def fold_and_read(db: ServerConnection) -> list[Row]:
             # Without a second look, so as not to run after other writers. On one connection: a
             # server that crashes may lose a fold, and then both are done again.
-            fold.run(db)
-            result = db.run_prepared(query.name + b"p", query.plain, values)
+            result = fold.run(db, SqlStatement(query.plain, values, query.name + b"p"))
             return db.load(result, query.oids[:-2], make_row)
 
         return self._run(fold_and_read)

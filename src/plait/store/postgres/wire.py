@@ -6,8 +6,9 @@ for types: it takes longer than the rest of the append.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
+from typing import Any
 
 _INT2, _INT4, _INT8 = 21, 23, 20
 _BYTEA = 17
@@ -62,6 +63,26 @@ def pack_byteas(values: Sequence[bytes | None]) -> bytes:
         else:
             parts += _SIZE.pack(len(value)), value
     return b"".join(parts)
+
+
+def pack_column(kind: str, values: Sequence[str | int | float | bytes | None]) -> bytes:
+    """Pack the values of a column of rows, of which some may be NULL, as an array."""
+    type_of, pack = _COLUMNS[kind]
+    parts = [_head(type_of, len(values))]
+    parts += [_NULL if value is None else pack(value) for value in values]
+    return b"".join(parts)
+
+
+def _sized(data: bytes) -> bytes:
+    return _SIZE.pack(len(data)) + data
+
+
+_COLUMNS: dict[str, tuple[int, Callable[[Any], bytes]]] = {
+    "text": (_BYTEA, lambda value: _sized(value.encode())),
+    "blob": (_BYTEA, _sized),
+    "integer": (_INT8, lambda value: _of_long.pack(8, value)),
+    "real": (_FLOAT8, lambda value: _of_double.pack(8, value)),
+}
 
 
 def pack_copied(rows: Iterable[tuple[bytes, int, int, int, bytes | None, int | None]]) -> bytes:

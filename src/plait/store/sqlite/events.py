@@ -208,6 +208,11 @@ class SqliteEvents(SqliteBlobs):
     def read_ahead(self, log: LogId, first: int, last: int) -> AbstractContextManager[None]:
         return nullcontext()  # a read asks no server
 
+    def events_at(self, places: Sequence[tuple[LogId, int]]) -> list[Event]:
+        logs = self.heads([log for log, _ in places])
+        own = [(log, seq) for log, seq in places if log in logs and logs[log].place < seq]
+        return [event for log, seq in own for event in self.read(log, seq, seq)]
+
     def event(self, id: Digest) -> Event:
         with self._reader() as db:
             for row in db.rows(

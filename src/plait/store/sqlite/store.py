@@ -28,7 +28,7 @@ from plait.store.arguments import (
 )
 from plait.store.base import Durability, Unchecked
 from plait.store.locks import FileLock, free_runs_in, lock_first_in, lock_in
-from plait.store.moment import Bell, Notice
+from plait.store.moment import Bell, Notice, OneMachine
 from plait.store.process import STORES
 from plait.store.projection import Projection
 from plait.store.sqlite.bells import PipeBells
@@ -59,7 +59,7 @@ from plait.store.sqlite.words import look_at_indexes
 FILE = "store.db"
 
 
-class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
+class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows, OneMachine):
     """A store in `folder/store.db`."""
 
     dense = True

@@ -24,6 +24,7 @@ class LockContract(DurablePart):
     def test_a_run_is_locked_once(self, opened: Opened) -> None:
         store = opened()
         lock = store.lock("run-1", "s")
+        assert not lock.was_taken
         with check_refused(RunHeld, store):
             store.lock("run-1", "s")
         assert str(os.getpid()) in _holder(store, "run-1")

@@ -222,6 +222,23 @@ class ReadContract(DurablePart):
         assert store.match("") == store.match("zz") == store.match("%") == []
         assert len(store.match(logs[0][0], limit=1)) <= 1
 
+    def test_events_at_places_are_those_of_the_log_itself(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store)
+        extend(store, log, *[message(f"m{i}") for i in range(4)])
+        child = fork(store, log, 3)
+        extend(store, child, message("mine"))
+        own = [event for event in store.read(child) if event.log == child]
+        places = [(child, own[-1].seq), (log, 2), (child, own[0].seq), (log, 2)]
+        assert [event.id for event in store.events_at(places)] == [
+            own[-1].id,
+            (second := next(store.read(log, 2, 2))).id,
+            own[0].id,
+            second.id,
+        ]
+        absent = [(child, 1), (log, 99), (new_log(), 1), (log, 0)]
+        assert store.events_at(absent) == [] == store.events_at([])
+
     def test_an_inbox_is_an_ordinary_log(self, opened: Opened) -> None:
         store = opened()
         log = begin(store)
