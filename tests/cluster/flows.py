@@ -11,6 +11,7 @@ from pathlib import Path
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.event.kinds import RunStarted
 from plait.ids import LogId
+from plait.model.base import Fault
 from plait.policy import Ask, Policy
 from plait.store import Store
 
@@ -166,6 +167,29 @@ class Line(Workflow):
     def forward(self, session: Session) -> Session:
         path = str(session.facts["path"])
         return session.use(note_line, path=path, text=f"{session.short}/{self.name}")
+
+
+class Asks(Workflow):
+    """Asks a model whose limits are shared, twice."""
+
+    def __init__(self) -> None:
+        self.first = Agent("First.", model=ScriptedModel(["one"], name="limited"), name="first")
+        self.second = Agent("Then.", model=ScriptedModel(["two"], name="limited"), name="second")
+
+    def forward(self, session: Session) -> Session:
+        return self.second(self.first(session))
+
+
+class Refused(Workflow):
+    """Asks a model whose provider wants to be left alone at first."""
+
+    def __init__(self) -> None:
+        slow_down = Fault("RateLimited", "slow down", retryable=True, retry_after_s=1.5)
+        model = ScriptedModel([slow_down, "served"], name="limited")
+        self.asks = Agent("Ask.", model=model, name="asks")
+
+    def forward(self, session: Session) -> Session:
+        return self.asks(session)
 
 
 class Keyed(Workflow):

@@ -8,7 +8,7 @@ from plait.cluster.choosing import Ability
 from plait.cluster.submitting import now_in
 from plait.cluster.workers import WorkerNotice, live_workers, unfit_notices
 from plait.event import kinds as k
-from plait.ids import LogId
+from plait.ids import Digest, LogId
 from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import BUDGET_FAILURE, GIVEN_UP, read_wishes
 from plait.store import Row, Store
@@ -107,7 +107,17 @@ def _explain_timed(store: Store, row: Row) -> str:
     if left_s <= 0:
         return _explain_ready(store, row)
     why = f"it failed ({row['failure']}), and is tried again" if row["failure"] else "it goes on"
-    return f"{why} in {left_s:.1f} s"
+    return f"{_limit_waited_for(store, row)}{why} in {left_s:.1f} s"
+
+
+def _limit_waited_for(store: Store, row: Row) -> str:
+    """Name the model whose limits a run waits for. "": it waits for something else."""
+    asks = store.rows(InboxRows.name, "ask", {"run": row["run"], "over": 0}, limit=20)
+    for ask in asks:
+        body = store.event(Digest(str(ask["id"]))).body if ask["kind"] == "timer" else None
+        if isinstance(body, k.TimerSet) and body.limit:
+            return f"all who share the limits of {body.limit} have asked it so much; "
+    return ""
 
 
 def _explain_parked(store: Store, row: Row) -> str:

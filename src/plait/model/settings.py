@@ -48,6 +48,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrency: int | None = None  # asks at a time
+    shared: bool | None = None  # the limits per minute are for all processes of a store
 
     def over(self, other: ModelSettings) -> ModelSettings:
         """Return these settings, and those of another where these say nothing."""
@@ -219,7 +220,8 @@ def _model_table(name: str, table: Any, text: str, path: str) -> ModelSettings:
         if key == "base_url" and not str(value).startswith(("http://", "https://")):
             step = 'write base_url = "https://HOST/v1"'
             raise _bad(text, path, [*where, key], "it is not an address of the web", step)
-        if isinstance(value, (int, float)) and (why := _misfit_of_number(key, value)):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if is_number and (why := _misfit_of_number(key, cast("float", value))):
             step = "write a number above 0"
             raise _bad(text, path, [*where, key], f"{value!r} {why}", step)
     return msgspec.convert(given, ModelSettings)
