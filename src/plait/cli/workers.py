@@ -234,7 +234,7 @@ def submit_command(
     """
     from plait.cluster import Cluster
     from plait.cluster.programs import find_portable
-    from plait.cluster.submitting import now_in, submitted_code, wishes_of
+    from plait.cluster.submitting import now_in, planned_start, submitted_code, wishes_of
     from plait.program import load
 
     import_from_here()
@@ -257,7 +257,10 @@ def submit_command(
         same_code=same_code,
         code=submitted_code(program),
     )
+    cluster = Cluster(before.store if before is not None else given.new_store)
+    cluster.check_room(wishes.project)
     if before is not None:
+        planned_start(before, program, (), more)  # what is refused is refused before a word is said
         session = before.say(text_of(text), actor=given.actor_name) if text else before
     else:
         session = Session(
@@ -269,7 +272,7 @@ def submit_command(
             store=given.new_store,
             actor=given.actor_name,
         )
-    task = Cluster(session.store).submit_wishes(program, session, (), more, wishes)
+    task = cluster.submit_wishes(program, session, (), more, wishes)
     if not waits:
         if given.form == "json":
             print_json({"session": session.id, "short": session.short, "run": task.run})

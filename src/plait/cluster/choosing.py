@@ -51,7 +51,7 @@ class QueuedRun(NamedTuple):
 
 
 class ProjectShare(NamedTuple):
-    """The share of one project. None: as many as there are."""
+    """The share of one project of the workers. None: as many as there are."""
 
     weight: float = 1.0
     running_max: int | None = None

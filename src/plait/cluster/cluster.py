@@ -16,6 +16,7 @@ from plait.cluster.explaining import explain_run
 from plait.cluster.jobs import Job, submit_job
 from plait.cluster.keeping import Kept, keep_sessions
 from plait.cluster.processes import WorkerProcesses
+from plait.cluster.shares import check_room, merged_shares
 from plait.cluster.submitting import (
     adopt_run,
     check_labels,
@@ -25,7 +26,14 @@ from plait.cluster.submitting import (
     submitted_code,
 )
 from plait.cluster.workers import ENDED, WorkerNotice, ask_drain, live_workers
-from plait.errors import InvalidValue, TaskCancelled, TaskFailed, TaskPending, UnknownRevision
+from plait.errors import (
+    InvalidValue,
+    QueueFull,
+    TaskCancelled,
+    TaskFailed,
+    TaskPending,
+    UnknownRevision,
+)
 from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session import Session
@@ -130,7 +138,7 @@ class Cluster:
         if not given:
             raise InvalidValue("stores", "there are none", "pass the address of one")
         self.stores = [_open(each) for each in given]
-        self._shares = dict(shares or {})
+        self._shares = merged_shares(shares)
 
     @property
     def store(self) -> Store:
@@ -180,9 +188,18 @@ class Cluster:
         wishes: k.Wishes,
     ) -> Task:
         """Submit a run with wishes that were made before."""
-        share = self._shares.get(wishes.project) or self._shares.get("*")
+        share = self._share_of(wishes.project)
         after, run = submit_run(session, workflow, args, kwargs, wishes, share)
         return Task(after, run)
+
+    def check_room(self, project: str) -> None:
+        """Raise QueueFull if a project has as many runs in the queue of the first store as it may:
+        before a session is opened for one more.
+        """
+        check_room(self.store, project, self._share_of(project), now_in(self.store))
+
+    def _share_of(self, project: str) -> ProjectShare | None:
+        return self._shares.get(project) or self._shares.get("*")
 
     def map(
         self,
@@ -193,19 +210,29 @@ class Cluster:
         **how: Any,
     ) -> Iterator[Session]:
         """Submit a run for each session, so many at a time, and yield the sessions after them, as
-        they end. The first that fails is raised; those that were submitted go on.
+        they end. The first that fails is raised; those that were submitted go on. If the queue of
+        the project is full, the next one is submitted after one has ended.
         """
         if isinstance(parallelism, bool) or parallelism < 1:
             raise InvalidValue(
                 "parallelism", f"{parallelism!r:.40} is not a count", "pass 1 or more"
             )
         waiting = iter(sessions)
-        going = list[Task]()
+        going, held = list[Task](), list[Session]()
         bells = [store.listen(ENDED) for store in self.stores]
         try:
             while True:
-                while len(going) < parallelism and (session := next(waiting, None)) is not None:
-                    going.append(self.submit(workflow, session, **how))
+                while len(going) < parallelism:
+                    session = held.pop() if held else next(waiting, None)
+                    if session is None:
+                        break
+                    try:
+                        going.append(self.submit(workflow, session, **how))
+                    except QueueFull:
+                        if not going:
+                            raise
+                        held.append(session)
+                        break
                 if not going:
                     return
                 ended = [task for task in going if task.is_over()]

@@ -14,11 +14,11 @@ import msgspec
 
 from plait.cluster.choosing import ProjectShare
 from plait.cluster.programs import code_of, find_portable, program_of
+from plait.cluster.shares import check_room
 from plait.errors import (
     InvalidValue,
     NoRun,
     NotPortable,
-    QueueFull,
 )
 from plait.event import kinds as k
 from plait.ids import LogId, Micros
@@ -33,7 +33,6 @@ from plait.runtime.invoke import check_call, run_start
 from plait.runtime.start import start_run
 from plait.session import Session
 from plait.session.acting import acting_in
-from plait.session.ask_rows import InboxRows
 from plait.session.ports import Draft, store_at
 from plait.session.value import position_of
 from plait.session.work_rows import PRIORITY_MAX, WORK_BELL
@@ -41,8 +40,6 @@ from plait.store import Store
 from plait.workflow import Workflow
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}\Z")
-_ALL = 2**31
-_RETRY_S = 5.0  # when the queue of a project is full
 
 
 def make_wishes(session: Session, *, now: Micros, **how: Any) -> k.Wishes:
@@ -122,7 +119,7 @@ def submit_run(
     """
     started = planned_start(session, workflow, args, kwargs)
     store = store_at(session.store)
-    check_room(store, wishes.project, share)
+    check_room(store, wishes.project, share, now_in(store))
     return begin_submitted(session, msgspec.structs.replace(started, wishes=wishes))
 
 
@@ -170,16 +167,6 @@ def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, s
     let_go(run)
     store_at(session.store).ring(WORK_BELL)
     return outside(inside), run.id
-
-
-def check_room(store: Store, project: str, share: ProjectShare | None) -> None:
-    """Raise QueueFull if a project has as many runs in the queue as it may."""
-    if share is None or share.queued_max is None:
-        return
-    rows = store.rows(InboxRows.name, "queue", limit=_ALL)
-    queued = sum([int(str(row["queued"])) for row in rows if row["project"] == project])
-    if queued >= share.queued_max:
-        raise QueueFull(project, queued, share.queued_max, _RETRY_S)
 
 
 def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> Session:

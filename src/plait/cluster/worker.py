@@ -23,6 +23,7 @@ from plait.cluster.controllers import JobDrivers
 from plait.cluster.driving import drive_claimed
 from plait.cluster.outcomes import Outcome
 from plait.cluster.programs import code_of, served_programs
+from plait.cluster.shares import merged_shares
 from plait.cluster.submitting import check_labels, now_in
 from plait.cluster.sweeping import cancel_late_runs, sweep
 from plait.cluster.workers import (
@@ -88,8 +89,9 @@ class Worker:
         self.ability = Ability(
             programs, frozenset(check_labels(labels, "labels")), code_of(served), self.host
         )
+        known = merged_shares(shares)
         self._claims = {
-            store.address: Claims(store, self.name, self.ability, Shares(shares, self.name))
+            store.address: Claims(store, self.name, self.ability, Shares(known, self.name))
             for store in self._stores
         }
         self._jobs = {store.address: JobDrivers(store) for store in self._stores}
