@@ -14,6 +14,7 @@ from plait.ids import LogId
 from plait.model.base import Fault
 from plait.policy import Ask, Policy
 from plait.store import Store
+from plait.tools import shell
 
 
 @tool(effect="idempotent")
@@ -203,3 +204,19 @@ class Keyed(Workflow):
 
 
 counter = Count()
+
+
+class Moves(Workflow):
+    """Works in a folder in place, after a person has answered."""
+
+    def forward(self, session: Session, folder: str) -> Session:
+        session = session.to("local", folder, in_place=True, isolation="host")
+        session = session.ask("Go on?")
+        return session.use(shell, command="touch here").say("worked", role="assistant")
+
+
+class Publishes(Workflow):
+    """Brings its files to the folder that they came from."""
+
+    def forward(self, session: Session) -> Session:
+        return session.files.apply().say("published", role="assistant")

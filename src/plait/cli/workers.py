@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 @click.option("--name", default="", help="Its name; else made of host and process.")
 @click.option("--labels", default="", metavar="A,B", help="What it has: linux,gpu.")
 @click.option("--slots", type=int, default=4, help="How many runs at a time; 4 without it.")
+@click.option("--isolation", default="", metavar="RUNG", help="Offer at most this rung.")
 @click.option(
     "--processes",
     type=int,
@@ -66,6 +67,7 @@ def worker_command(
     name: str,
     labels: str,
     slots: int,
+    isolation: str,
     processes: int | None,
     shares: Sequence[str],
     until_empty: bool,
@@ -99,6 +101,7 @@ def worker_command(
                 name=name,
                 labels=split_labels(labels),
                 slots=slots,
+                isolation=isolation,
                 shares=parse_shares(shares),
                 others=addresses[1:],
             )
@@ -111,6 +114,7 @@ def worker_command(
             name=name,
             labels=split_labels(labels),
             slots=slots,
+            isolation=isolation,
             shares=parse_shares(shares),
             until_empty=until_empty,
             alive_file=alive_file,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plait.cluster.choosing import Ability
+from plait.cluster.places import explain_missing, place_labels
 from plait.cluster.submitting import now_in
 from plait.cluster.workers import WorkerNotice, live_workers, unfit_notices
 from plait.event import kinds as k
@@ -72,9 +73,14 @@ def _explain_ready(store: Store, row: Row) -> str:
     have = [worker for worker in workers if program in worker.programs]
     if not have:
         return f"{words}{_count(workers)} there, none has {program}"
-    fit = [worker for worker in have if set(wishes.need) <= set(worker.labels)]
+    fit = [worker for worker in have if _ability(worker).can_serve(program, wishes.need, "")]
     if not fit:
-        need, all_labels = ", ".join(wishes.need), {each for w in have for each in w.labels}
+        placed = {each for w in have for each in _ability(w).places}
+        missing_place = explain_missing({*wishes.need} - placed, [w.rungs for w in have])
+        if missing_place:
+            return words + missing_place.format(workers=_count(have))
+        need = ", ".join(wishes.need)
+        all_labels = {*placed, *[each for w in have for each in w.labels]}
         missing = ", ".join(sorted(set(wishes.need) - all_labels))
         none = f"none has {missing}" if missing else "none has it all"
         return f"{words}needs {need}; {_count(have)} there with its program, {none}"
@@ -95,7 +101,8 @@ def _explain_ready(store: Store, row: Row) -> str:
 
 
 def _ability(worker: WorkerNotice) -> Ability:
-    return Ability(frozenset(worker.programs), frozenset(worker.labels), worker.code, worker.host)
+    labels, places = frozenset(worker.labels), place_labels(worker.host, worker.rungs)
+    return Ability(frozenset(worker.programs), labels, worker.code, worker.host, places)
 
 
 def _count(workers: Sequence[WorkerNotice]) -> str:

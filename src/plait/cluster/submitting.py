@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from plait.cluster.choosing import ProjectShare
+from plait.cluster.places import with_demands
 from plait.cluster.programs import code_of, find_portable, program_of
 from plait.cluster.shares import check_room
 from plait.errors import (
@@ -163,6 +164,9 @@ def plan_of(started: k.RunStarted) -> k.PlannedRun:
 
 def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, str]:
     """Write the first event of a run that no process has, after exactly this value."""
+    if started.wishes is not None:
+        wishes = with_demands(started.wishes, session.files.placement)
+        started = msgspec.structs.replace(started, wishes=wishes)
     run, inside = start_run(session, started, NOBODY, None)
     let_go(run)
     store_at(session.store).ring(WORK_BELL)
@@ -183,7 +187,8 @@ def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> S
     store = store_at(at.store)
     lock = store.lock(recorded.id, at.short)
     try:
-        draft = Draft(k.RunSubmitted(recorded.id, wishes), acting_in(at, actor))
+        bound = with_demands(wishes, at.files.placement)
+        draft = Draft(k.RunSubmitted(recorded.id, bound), acting_in(at, actor))
         append_around_run(position_of(at), [draft])
     finally:
         lock.release()

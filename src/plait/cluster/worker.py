@@ -22,6 +22,14 @@ from plait.cluster.claiming import ClaimedWork, Claims, Look
 from plait.cluster.controllers import JobDrivers
 from plait.cluster.driving import drive_claimed
 from plait.cluster.outcomes import Outcome
+from plait.cluster.places import (
+    bind_free_run,
+    bind_run,
+    check_given,
+    find_rungs,
+    missing_places,
+    place_labels,
+)
 from plait.cluster.programs import code_of, served_programs
 from plait.cluster.shares import merged_shares
 from plait.cluster.submitting import check_labels, now_in
@@ -70,11 +78,13 @@ class Worker:
         slots: int = 4,
         shares: Mapping[str, ProjectShare] | None = None,
         host: str = "",
+        isolation: str = "",
         until_empty: bool = False,
         alive_file: str | None = None,
     ) -> None:
         """`modules` are imported here: those that have the workflows, or MODULE:NAME for one.
 
+        `isolation` is the best rung that it offers; without it, the best that this machine has.
         With `until_empty` it ends when no run is left for it, now or within a minute. It touches
         `alive_file` at every look, so that others see that it is not stuck.
         """
@@ -86,9 +96,11 @@ class Worker:
         self.host = host or socket.gethostname()
         self.name = name or f"{self.host}.{os.getpid()}.{next(_numbers)}"
         self.slots = slots
-        self.ability = Ability(
-            programs, frozenset(check_labels(labels, "labels")), code_of(served), self.host
-        )
+        given = frozenset(check_labels(labels, "labels"))
+        check_given(given)
+        self.rungs = find_rungs(self._stores[0], isolation)
+        places = place_labels(self.host, self.rungs)
+        self.ability = Ability(programs, given, code_of(served), self.host, places)
         known = merged_shares(shares)
         self._claims = {
             store.address: Claims(store, self.name, self.ability, Shares(known, self.name))
@@ -273,7 +285,7 @@ class Worker:
         run = work.run.run
         outcome = Outcome("failed")
         try:
-            outcome = drive_claimed(store, work, self._note_run)
+            outcome = self._drive(store, work)
             _log.info("%s: %s %s %s", self.name, work.run.log, outcome.how, outcome.why)
             self._follow_up(store, claims, run, outcome)
             if work.run.job:
@@ -290,6 +302,26 @@ class Worker:
             store.ring(ENDED)
             if outcome.how == "let go":
                 store.ring(WORK_BELL)
+
+    def _drive(self, store: Store, work: ClaimedWork) -> Outcome:
+        """Execute a run until it stops; leave one to others that is bound to another place."""
+        log, run = LogId(work.run.log), work.run.run
+        lacking = frozenset[str]()
+        try:
+            if work.run.chosen != "first":
+                lacking = missing_places(store, log, self.ability.places)
+            if lacking:
+                bind_run(store, log, run, lacking)
+        except BaseException:  # the store may be away: the run must not stay locked
+            work.lock.release()
+            raise
+        if lacking:
+            work.lock.release()
+            return Outcome("elsewhere", ", ".join(sorted(lacking)))
+        outcome = drive_claimed(store, work, self._note_run)
+        if outcome.how == "elsewhere":
+            bind_free_run(store, log, run, [outcome.why])
+        return outcome
 
     def _note_run(self, run: Run) -> None:
         self._runs[run.id] = run
@@ -329,6 +361,7 @@ class Worker:
                 self._own_runs(store),
                 self._is_draining,
                 self._started,
+                self.rungs,
             )
             put_worker(store, notice)
             self._told[store.address] = notice.runs

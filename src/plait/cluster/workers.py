@@ -34,6 +34,7 @@ class WorkerNotice(msgspec.Struct, frozen=True):
     runs: tuple[str, ...] = ()  # that it has
     draining: bool = False
     since: int = 0
+    rungs: tuple[str, ...] = ()  # of isolation that it offers, the best first
 
 
 class UnfitNotice(msgspec.Struct, frozen=True):

@@ -287,7 +287,10 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "RecallFailed": lambda b: f"could not recall: {b.failure.kind}: {b.failure.message}",
     "MemoryUsed": _use_text,
     "Bypassed": lambda b: f"around the session: {b.what} {_json(b.detail)}",
-    "RunSubmitted": lambda b: "left to the workers of the cluster",
+    "RunSubmitted": lambda b: (
+        "left to the workers of the cluster"
+        + (f" that have {', '.join(b.wishes.need)}" if b.wishes.need else "")
+    ),
     "JobSubmitted": lambda b: (
         f"job of {len(b.sessions)} runs of {b.run.workflow}, {b.parallelism} at a time"
     ),
