@@ -14,7 +14,7 @@ from plait.ids import LogId
 from plait.model.base import Fault
 from plait.policy import Ask, Policy
 from plait.store import Store
-from plait.tools import shell
+from plait.tools import shell, write_file
 
 
 @tool(effect="idempotent")
@@ -220,3 +220,12 @@ class Publishes(Workflow):
 
     def forward(self, session: Session) -> Session:
         return session.files.apply().say("published", role="assistant")
+
+
+class Writes(Workflow):
+    """Writes a file, waits for a person, and writes another one."""
+
+    def forward(self, session: Session) -> Session:
+        session = session.use(write_file, path="first.txt", content="written")
+        session = session.ask("Go on?")
+        return session.use(write_file, path="second.txt", content="written")

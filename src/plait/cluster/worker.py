@@ -31,6 +31,7 @@ from plait.cluster.places import (
     place_labels,
 )
 from plait.cluster.programs import code_of, served_programs
+from plait.cluster.pruning import CopyPruner
 from plait.cluster.shares import merged_shares
 from plait.cluster.submitting import check_labels, now_in
 from plait.cluster.sweeping import cancel_late_runs, sweep
@@ -48,6 +49,7 @@ from plait.cluster.workers import (
 from plait.errors import InvalidValue, PlaitError
 from plait.ids import LogId, digest
 from plait.runtime.run import Run
+from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import WORK_BELL
 from plait.store import Bell, RunLock, Store
 
@@ -58,6 +60,7 @@ _BUSY_LOOK_S = 0.25  # while others have runs
 _SWEEP_S = 4.0
 _IDLE_SWEEP_S = 20.0  # while no other worker has a run, and no bell rang
 _NOTICE_S = 60.0
+_PRUNE_S = 300.0
 _CHANGED_S = 1.0  # until its notice says which runs it has now
 _UNFIT_S, _NOT_NOW_S, _AWAY_S = 60.0, 5.0, 1.0
 _SOON_US = 60_000_000
@@ -107,6 +110,8 @@ class Worker:
             for store in self._stores
         }
         self._jobs = {store.address: JobDrivers(store) for store in self._stores}
+        self._pruners = {store.address: CopyPruner(store) for store in self._stores}
+        self._pruned_s = -_PRUNE_S
         self._has_deadlines = {store.address: True for store in self._stores}
         self._guard = threading.Lock()
         self._runs: dict[str, Run] = {}  # that it executes
@@ -259,6 +264,9 @@ class Worker:
         if board.is_drain_asked:
             self.drain()
             return False
+        if time.monotonic() - self._pruned_s > _PRUNE_S:
+            self._pruned_s = time.monotonic()
+            self._prune()
         claims, now = self._claims[store.address], now_in(store)
         has_jobs = self._jobs[store.address].sweep(now)
         if self._has_deadlines[store.address]:
@@ -267,6 +275,17 @@ class Worker:
             self._begin(store, claims, work)
         has_runs = any([notice.runs for notice, _ in board.workers])
         return has_jobs or has_runs or self._has_deadlines[store.address]
+
+    def _prune(self) -> None:
+        """Remove the copies of sessions that have moved to other hosts."""
+        for store in self._stores:
+            own = frozenset(self._claims[store.address].own)
+            rows = store.rows(InboxRows.name, "work", {"run": own}, limit=1000) if own else ()
+            removed = list[str]()
+            with suppress(OSError):  # a disk that is full or gone does not end the worker
+                removed = self._pruners[store.address].prune({str(row["log"]) for row in rows})
+            if removed:
+                _log.info("%s: removed copies %s", self.name, ", ".join(removed))
 
     def _begin(self, store: Store, claims: Claims, work: ClaimedWork) -> None:
         run = work.run.run
