@@ -120,7 +120,7 @@ def _counts(store: Store) -> list[Document]:
 
 
 @cluster.command("runs")
-@click.option("--state", help="Only those in this state.")
+@click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
 @listing
 def cluster_runs(given: Options, state: str | None) -> None:
     """List the submitted runs that are open, with what each waits for."""

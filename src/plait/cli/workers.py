@@ -238,11 +238,20 @@ def submit_command(
     """
     from plait.cluster import Cluster
     from plait.cluster.programs import find_portable
-    from plait.cluster.submitting import now_in, planned_start, submitted_code, wishes_of
+    from plait.cluster.submitting import (
+        check_wait,
+        now_in,
+        planned_start,
+        submitted_code,
+        wishes_of,
+    )
     from plait.program import load
 
     import_from_here()
     act_as(given)
+    check_wait(timeout_s)
+    if timeout_s is not None and not waits:
+        raise InvalidValue("--timeout", "without --wait there is no wait", "add --wait")
     with loading_errors(target, "workflow"):
         program = find_portable(load(target))
     more: dict[str, Any] = {key: value_of(each) for key, each in pairs("--arg", arguments).items()}

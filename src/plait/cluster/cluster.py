@@ -19,7 +19,9 @@ from plait.cluster.processes import WorkerProcesses
 from plait.cluster.shares import check_room, merged_shares
 from plait.cluster.submitting import (
     adopt_run,
+    check_count,
     check_labels,
+    check_wait,
     make_wishes,
     now_in,
     submit_run,
@@ -28,6 +30,7 @@ from plait.cluster.submitting import (
 from plait.cluster.workers import ENDED, WorkerNotice, ask_drain, live_workers
 from plait.errors import (
     InvalidValue,
+    NotASession,
     QueueFull,
     TaskCancelled,
     TaskFailed,
@@ -75,6 +78,7 @@ class Task:
         Raises TaskFailed or TaskCancelled if it has none, and TaskPending after `timeout_s`: the
         run goes on.
         """
+        check_wait(timeout_s)
         store = store_at(self._session.store)
         started = time.monotonic()
         bell = store.listen(ENDED)
@@ -213,11 +217,8 @@ class Cluster:
         they end. The first that fails is raised; those that were submitted go on. If the queue of
         the project is full, the next one is submitted after one has ended.
         """
-        if isinstance(parallelism, bool) or parallelism < 1:
-            raise InvalidValue(
-                "parallelism", f"{parallelism!r:.40} is not a count", "pass 1 or more"
-            )
-        waiting = iter(sessions)
+        check_count("parallelism", parallelism, 1, 10**6)
+        waiting = iter(_iterable(sessions))
         going, held = list[Task](), list[Session]()
         bells = [store.listen(ENDED) for store in self.stores]
         try:
@@ -269,7 +270,7 @@ class Cluster:
         `deadline_s`. With `backoff_limit_per_index`, an index that failed more often does not hold
         up the others. Its rows are removed `ttl_s` after its end; logs stay.
         """
-        parts = list(sessions)
+        parts = list(_iterable(sessions))
         for part in parts:
             if isinstance(part, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
                 self._check_served(part)
@@ -384,10 +385,19 @@ class Cluster:
         return explain_run(store_at(session.store), session.id)
 
     def _check_served(self, session: Session) -> None:
+        if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NotASession("a cluster was given", session)
         if session.store not in [store.address for store in self.stores]:
             known = ", ".join(store.address for store in self.stores)
             why = f"it lives in {session.store}, and the cluster serves {known}"
             raise InvalidValue("session", why, "open it in a store of the cluster")
+
+
+def _iterable(sessions: Iterable[Session]) -> Iterable[Session]:
+    if not isinstance(sessions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        why = f"a {type(sessions).__name__} is not a list of sessions"
+        raise InvalidValue("sessions", why, "pass a list of them")
+    return sessions
 
 
 def _is_same(revision: str) -> bool:
@@ -399,4 +409,9 @@ def _is_same(revision: str) -> bool:
 def _open(store: str | Path | Store) -> Store:
     from plait import open_store
 
-    return store if not isinstance(store, (str, Path)) else open_store(store)
+    if isinstance(store, (str, Path)):
+        return open_store(store)
+    if not hasattr(store, "append_all"):
+        why = f"a {type(store).__name__} is not a store"
+        raise InvalidValue("stores", why, "pass an address, or one that is open")
+    return store

@@ -34,6 +34,7 @@ from plait.runtime.invoke import check_call, run_start
 from plait.runtime.start import start_run
 from plait.session import Session
 from plait.session.acting import acting_in
+from plait.session.ask_rows import InboxRows
 from plait.session.ports import Draft, store_at
 from plait.session.value import position_of
 from plait.session.work_rows import PRIORITY_MAX, WORK_BELL
@@ -89,7 +90,9 @@ def check_labels(labels: Iterable[str], where: str) -> tuple[str, ...]:
     """Return labels sorted, each once; raises for a text that is none."""
     if isinstance(labels, str):
         raise InvalidValue(where, "a text is not a set of labels", f'pass {{"{labels:.40}"}}')
-    found = sorted(set(labels))
+    if not isinstance(labels, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(where, f"{labels!r:.60} is not a set of labels", 'pass {"gpu"}')
+    found = sorted(set(labels), key=str)
     for label in found:
         if not isinstance(label, str) or not _LABEL.match(label):  # pyright: ignore[reportUnnecessaryIsInstance]
             step = "use letters, digits and _ . : / -, at most 63"
@@ -103,6 +106,14 @@ def check_count(name: str, value: int, least: int, most: int) -> int:
     if not is_whole or not least <= value <= most:
         raise InvalidValue(name, f"{value!r:.60} is not one", f"pass {least} to {most}")
     return value
+
+
+def check_wait(timeout_s: float | None) -> None:
+    """Raise unless this is a time to wait. None: as long as it takes."""
+    is_number = isinstance(timeout_s, (int, float)) and not isinstance(timeout_s, bool)
+    if timeout_s is not None and not (is_number and 0 <= timeout_s <= 10**9):
+        why = f"{timeout_s!r:.60} is not a time to wait"
+        raise InvalidValue("timeout_s", why, "pass seconds from 0 on, or None")
 
 
 def submit_run(
@@ -176,6 +187,11 @@ def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, s
 def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> Session:
     """Leave the open run of a session to the workers, from now on. Its process must be gone."""
     at = outside(session).reload()
+    store = store_at(at.store)
+    if store.rows(InboxRows.name, "work", {"log": at.id}, limit=1):
+        why = "its run was left to the workers already"
+        step = f"see `plait cluster why {at.short}`; to change its wishes, cancel and submit it"
+        raise InvalidValue("session", why, step)
     recorded = last_run(at)
     if recorded is None or recorded.is_over:
         raise NoRun(at.short, "be left to workers")
@@ -184,7 +200,6 @@ def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> S
     if workflow == "__main__" or file.endswith(".py"):
         why = "its program is a file or a script, which no worker can import"
         raise NotPortable(name, why, f"go on with it here: plait resume {at.short}")
-    store = store_at(at.store)
     lock = store.lock(recorded.id, at.short)
     try:
         bound = with_demands(wishes, at.files.placement)

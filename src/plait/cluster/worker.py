@@ -33,12 +33,13 @@ from plait.cluster.places import (
 from plait.cluster.programs import code_of, served_programs
 from plait.cluster.pruning import CopyPruner
 from plait.cluster.shares import merged_shares
-from plait.cluster.submitting import check_labels, now_in
+from plait.cluster.submitting import check_count, check_labels, now_in
 from plait.cluster.sweeping import cancel_late_runs, sweep
 from plait.cluster.workers import (
     ENDED,
     UnfitNotice,
     WorkerNotice,
+    check_worker_name,
     drain_bell,
     lock_worker,
     note_unfit,
@@ -92,10 +93,12 @@ class Worker:
         `alive_file` at every look, so that others see that it is not stuck.
         """
         self._stores = [stores] if not isinstance(stores, Sequence) else list(stores)
-        served = tuple(dict.fromkeys(modules))
-        if isinstance(slots, bool) or not 1 <= slots <= 1000:
-            raise InvalidValue("slots", f"{slots!r:.40} is not a count of runs", "pass 1 to 1000")
+        if not self._stores:
+            raise InvalidValue("stores", "there are none", "pass one that is open")
+        served = modules if isinstance(modules, str) else tuple(dict.fromkeys(modules))
+        check_count("slots", slots, 1, 1000)
         programs = served_programs(served)
+        check_worker_name(name)
         self.host = host or socket.gethostname()
         self.name = name or f"{self.host}.{os.getpid()}.{next(_numbers)}"
         self.slots = slots
@@ -103,7 +106,7 @@ class Worker:
         check_given(given)
         self.rungs = find_rungs(self._stores[0], isolation)
         places = place_labels(self.host, self.rungs)
-        self.ability = Ability(programs, given, code_of(served), self.host, places)
+        self.ability = Ability(programs, given, code_of(tuple(served)), self.host, places)
         known = merged_shares(shares)
         self._claims = {
             store.address: Claims(store, self.name, self.ability, Shares(known, self.name))
