@@ -20,7 +20,7 @@ _BURST_S = 10.0  # an allowance holds as much as refills in this time
 _NAME_MAX = 120  # bytes of a model's name in that of an allowance
 
 
-class _Part:
+class _DrawnPart:
     """The part of one allowance that this process has drawn."""
 
     def __init__(self, store: Store, name: str, per_minute: int | None) -> None:
@@ -91,9 +91,9 @@ class SharedLimiter:
         self.limits = requests_per_minute, tokens_per_minute
         self._lock = Lock()
         # it is there without a limit, too: a provider that wants to be left alone closes it
-        self._requests = _Part(store, f"{name}/requests", requests_per_minute)
+        self._requests = _DrawnPart(store, f"{name}/requests", requests_per_minute)
         self._tokens = (
-            _Part(store, f"{name}/tokens", tokens_per_minute) if tokens_per_minute else None
+            _DrawnPart(store, f"{name}/tokens", tokens_per_minute) if tokens_per_minute else None
         )
 
     def start(self, tokens: int, now_s: float, *, reserves: bool = True) -> float:
