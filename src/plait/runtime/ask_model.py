@@ -46,6 +46,7 @@ from plait.runtime.shared_limits import (
     await_permit,
     close_limits,
     closes_limits,
+    settle_permit,
     take_permit,
 )
 from plait.runtime.spend import (
@@ -133,7 +134,8 @@ def _request_in_line(ask: ModelAsk) -> Generator[Wait, Any, tuple[Reply | Fault,
         if place is not None and (wait_s := place.wait_s(ask.clock_s)) > 0:
             ask.tell_queued(f"it has been asked so much this minute; {wait_s:.1f} s to go")
             yield Pause(wait_s, ask.session)
-        tokens = ask.estimated_tokens  # from here on it may have been sent
+        # from here on it may have been sent
+        tokens = place.tokens if place is not None else ask.permit.tokens if ask.permit else 0
         outcome, latency_us = yield ask.request()
         if isinstance(outcome, Reply) and outcome.usage.output_tokens:
             tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
@@ -141,7 +143,7 @@ def _request_in_line(ask: ModelAsk) -> Generator[Wait, Any, tuple[Reply | Fault,
     finally:
         if place is not None:
             place.leave(tokens)
-        ask.leave_permit(tokens)
+        settle_permit(ask.permit, tokens)
 
 
 def _begin_after(effect: AskModel, after: Unwritten) -> ModelAsk | tuple[Session, Permit | None]:
@@ -300,19 +302,10 @@ class ModelAsk:
         """Seconds, for durations."""
         return self.run.io.clock() / 1e6 if self.run is not None else 0.0
 
-    @property
-    def estimated_tokens(self) -> int:
-        return estimated_tokens(self._effect)
-
     def enter_line(self) -> QueuePlace | None:
         """Take a place in the line of the model. None: it has no limits."""
         limiter = limiter_of(self._effect.model.name) if self.run is not None else None
-        return limiter.enter(self.estimated_tokens) if limiter is not None else None
-
-    def leave_permit(self, tokens: int | None) -> None:
-        """Tell the shared limits how many tokens the attempt took. None: nothing was sent."""
-        if self.permit is not None and self.permit.limiter is not None:
-            self.permit.limiter.settle(self.permit.tokens, tokens)
+        return limiter.enter(estimated_tokens(self._effect)) if limiter is not None else None
 
     def follow_waits(self) -> Generator[Wait, Any, None]:
         """Go through recorded waits for the next attempt."""
@@ -323,7 +316,9 @@ class ModelAsk:
         """Wait before another attempt for so long, and for the shared limits of its model. None:
         it is made at one of the models of the list that are left.
         """
-        models = [self._effect.model] if seconds is not None else self._left_models()
+        models = (
+            [self._effect.model] if seconds is not None else _left_models(self._models, self.call)
+        )
         permit, self._next_permit = self._next_permit, None
         if permit is None:
             self.session, permit = yield from await_another(
@@ -445,9 +440,6 @@ class ModelAsk:
             if model.name == name:
                 self._effect = self._effect._replace(model=model)
 
-    def _left_models(self) -> list[Model]:
-        return [model for model in self._models if model.name in self.call.models_left]
-
     def _outcomes_of_model(self) -> list[str]:
         """Return what this model has answered so far; a lone model also stands for the models that
         its agent had before.
@@ -481,7 +473,7 @@ class ModelAsk:
         """Leave a model that is down, and put an attempt at another one on record."""
         self.leave_model()
         self._add_outcome(failure)
-        left = self._left_models()
+        left = _left_models(self._models, self.call)
         chosen = self.permit.model if self.permit is not None else self._choose(left)
         failed = self._effect.model.name
         why = failure_text(failure.kind, failure.message)
@@ -492,6 +484,10 @@ class ModelAsk:
     def _settle_cost(self, usage: Usage | None, price: Price | None) -> None:
         settle_ask(self.session, self._reservation, usage, price)
         self._reservation = None
+
+
+def _left_models(models: Sequence[Model], call: ModelCallState) -> list[Model]:
+    return [model for model in models if model.name in call.models_left]
 
 
 def _model_asked(step: Event | None) -> str | None:

@@ -127,6 +127,12 @@ def _model_of(effect: AskModel, run: Run | None) -> Model:
     return other or effect.model
 
 
+def settle_permit(permit: Permit | None, tokens: int | None) -> None:
+    """Tell the limits how many tokens an attempt took. None: nothing was sent."""
+    if permit is not None and permit.limiter is not None:
+        permit.limiter.settle(permit.tokens, tokens)
+
+
 def close_limits(permit: Permit | None, fault: Fault) -> None:
     """Let no process ask a model whose provider says for how long it wants to be left alone."""
     if permit is not None and permit.limiter is not None and (wait_s := _rest_s(fault)):
