@@ -45,7 +45,7 @@ EXPECTED = {
     5: "BudgetExceeded",
     7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
-    75: "RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown StalePlan"
+    75: "QueueFull RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown StalePlan"
     " StillArriving StoreUnreachable StoreUnsettled EventsLost",
 }
 

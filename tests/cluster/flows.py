@@ -11,9 +11,11 @@ from pathlib import Path
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.event.kinds import RunStarted
 from plait.ids import LogId
+from plait.model.base import Fault
 from plait.policy import Ask, Policy
 from plait.sandbox import Sandbox
 from plait.store import Store
+from plait.tools import shell, write_file
 
 
 @tool(effect="idempotent")
@@ -186,6 +188,29 @@ class Line(Workflow):
         return session.use(note_line, path=path, text=f"{session.short}/{self.name}")
 
 
+class Asks(Workflow):
+    """Asks a model whose limits are shared, twice."""
+
+    def __init__(self) -> None:
+        self.first = Agent("First.", model=ScriptedModel(["one"], name="limited"), name="first")
+        self.second = Agent("Then.", model=ScriptedModel(["two"], name="limited"), name="second")
+
+    def forward(self, session: Session) -> Session:
+        return self.second(self.first(session))
+
+
+class Refused(Workflow):
+    """Asks a model whose provider wants to be left alone at first."""
+
+    def __init__(self) -> None:
+        slow_down = Fault("RateLimited", "slow down", retryable=True, retry_after_s=1.5)
+        model = ScriptedModel([slow_down, "served"], name="limited")
+        self.asks = Agent("Ask.", model=model, name="asks")
+
+    def forward(self, session: Session) -> Session:
+        return self.asks(session)
+
+
 class Keyed(Workflow):
     """Cannot be made without a key."""
 
@@ -197,3 +222,28 @@ class Keyed(Workflow):
 
 
 counter = Count()
+
+
+class Moves(Workflow):
+    """Works in a folder in place, after a person has answered."""
+
+    def forward(self, session: Session, folder: str) -> Session:
+        session = session.to("local", folder, in_place=True, isolation="host")
+        session = session.ask("Go on?")
+        return session.use(shell, command="touch here").say("worked", role="assistant")
+
+
+class Publishes(Workflow):
+    """Brings its files to the folder that they came from."""
+
+    def forward(self, session: Session) -> Session:
+        return session.files.apply().say("published", role="assistant")
+
+
+class Writes(Workflow):
+    """Writes a file, waits for a person, and writes another one."""
+
+    def forward(self, session: Session) -> Session:
+        session = session.use(write_file, path="first.txt", content="written")
+        session = session.ask("Go on?")
+        return session.use(write_file, path="second.txt", content="written")

@@ -16,7 +16,6 @@ from plait.errors import (
     InvalidValue,
     NoRun,
     NotPortable,
-    QueueFull,
     RunOpen,
     TaskCancelled,
     TaskFailed,
@@ -179,16 +178,6 @@ class Submits(Workflow):
 def test_code_of_a_run_does_not_submit(store: Store) -> None:
     with pytest.raises(InvalidValue, match="code of a run"):
         Submits()(Session("Hi", store=store))
-
-
-def test_a_project_may_have_a_full_queue(store: Store) -> None:
-    cluster = Cluster(store, shares={"*": ProjectShare(queued_max=2)})
-    for _ in range(2):
-        cluster.submit(Count(), Session("Hi", store=store))
-    session = Session("Hi", store=store)
-    with pytest.raises(QueueFull) as refused:
-        cluster.submit(Count(), session)
-    assert refused.value.retry_s > 0 and session.reload().head == session.head
 
 
 # ── how a run stops ──────────────────────────────────────────────────────────────────────────

@@ -192,6 +192,30 @@ def test_bells_and_notices_disturb_nothing(store: Store, folder: Path) -> None:
     bell.close()
 
 
+def test_files_that_are_no_allowances_are_full_ones(store: Store, folder: Path) -> None:
+    def draw(name: str) -> float:
+        return store.draw(name, 4, per_s=1e-6, size=4).amount
+
+    assert draw("a") == 4 and draw("a") == 0
+    files = folder / "allowances"
+    whole = (files / name_of("a")).read_bytes()
+    for content in (b"", b"\xff\xfe", whole[:-3], whole * 9):
+        (files / name_of("a")).write_bytes(content)
+        assert draw("a") == 4 and draw("a") == 0, content
+    (files / name_of("b")).write_bytes(whole)  # of another name
+    (files / "unknown").write_bytes(b"1")
+    assert list(store.allowances()) == ["a"]
+    assert draw("b") == 4
+    for each in files.iterdir():
+        each.unlink()
+    files.rmdir()
+    assert draw("a") == 4
+    (files / name_of("c")).symlink_to(folder / "elsewhere")
+    with pytest.raises(StoreFailed):
+        draw("c")
+    assert not (folder / "elsewhere").exists()
+
+
 def test_a_memory_store_keeps_its_notices_to_itself() -> None:
     store, other = MemoryStore(source=Seeded()), MemoryStore(source=Seeded())
     bell = other.listen("work")
@@ -286,13 +310,14 @@ def test_a_store_of_the_first_version_is_migrated(
     address: str, shared_postgres: PostgresServer
 ) -> None:
     schema = address.rpartition("schema=")[2]
-    shared_postgres.execute(f'DROP TABLE "{schema}".notice')
+    shared_postgres.execute(f'DROP TABLE "{schema}".notice, "{schema}".allowance')
     shared_postgres.execute(f'UPDATE "{schema}".store SET migration = 1')
     with pytest.raises(NotMigrated):
         PostgresStore(address, source=Seeded())
     migrate_store(address)
     store = PostgresStore(address, source=Seeded())
     store.put_notice("workers", "a", b"1")
+    assert store.draw("mails", 1, per_s=1.0, size=1.0).amount == 1
     assert verify(store) == []
     store.close()
 
@@ -306,6 +331,8 @@ def test_a_user_that_reads_puts_no_notice(address: str, shared_postgres: Postgre
         assert store.notices("workers") == {}
         with pytest.raises(StoreDenied):
             store.put_notice("workers", "a", b"1")
+        with pytest.raises(StoreDenied):
+            store.draw("mails", 1, per_s=1.0, size=1.0)
         bell = store.listen("work")  # any user of the database may
         store.ring("work")
         assert bell.wait(_PATIENCE_S)

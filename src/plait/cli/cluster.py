@@ -53,7 +53,8 @@ def cluster_ls(given: Options) -> None:
         out.hint("no worker serves this store: plait worker MODULE")
         return
     rows = [_worker_cells(each) for each in found]
-    out.table([Column(name) for name in ("worker", "runs", "labels", "code", "programs")], rows)
+    names = ("worker", "runs", "labels", "isolation", "code", "programs")
+    out.table([Column(name) for name in names], rows)
 
 
 def _worker_cells(worker: Document) -> list[Cell]:
@@ -63,6 +64,7 @@ def _worker_cells(worker: Document) -> list[Cell]:
         Cell(f"{worker['name']}{state}", ACCENT if worker["alive"] else BAD),
         Cell(f"{len(worker['runs'])}/{worker['slots']}"),
         Cell(",".join(worker["labels"]) or "-"),
+        Cell(next(iter(worker["rungs"]), "-")),
         Cell(str(worker["code"])[:8]),
         Cell(", ".join(worker["programs"])),
     ]
@@ -118,7 +120,7 @@ def _counts(store: Store) -> list[Document]:
 
 
 @cluster.command("runs")
-@click.option("--state", help="Only those in this state.")
+@click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
 @listing
 def cluster_runs(given: Options, state: str | None) -> None:
     """List the submitted runs that are open, with what each waits for."""

@@ -10,8 +10,8 @@
     6    verification failed: `plait verify` found something wrong
     7    the program went another way than the record, in a replay or when a run was taken up again
     8    a merge, or publishing files, needs a choice by a person, or a base
-    75   not now: another process was first, a plan is stale, the disk is full, or the server of the
-         store does not answer; try again
+    75   not now: another process was first, a plan is stale, a queue or the disk is full, or the
+         server of the store does not answer; try again
     130  interrupted, as by SIGINT
     141  the reader of the output has gone, as by SIGPIPE: `plait log | head`
 
@@ -77,6 +77,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.NoEvidence: USAGE,
     errors.NotEvidence: USAGE,
     errors.NoOwner: USAGE,
+    errors.QueueFull: RETRY,
     errors.StalePlan: RETRY,
     errors.BudgetExceeded: NO_BUDGET,
     errors.ReplayDiverged: DIVERGED,

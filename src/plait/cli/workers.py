@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 @click.option("--name", default="", help="Its name; else made of host and process.")
 @click.option("--labels", default="", metavar="A,B", help="What it has: linux,gpu.")
 @click.option("--slots", type=int, default=4, help="How many runs at a time; 4 without it.")
+@click.option("--isolation", default="", metavar="RUNG", help="Offer at most this rung.")
 @click.option(
     "--processes",
     type=int,
@@ -66,6 +67,7 @@ def worker_command(
     name: str,
     labels: str,
     slots: int,
+    isolation: str,
     processes: int | None,
     shares: Sequence[str],
     until_empty: bool,
@@ -99,6 +101,7 @@ def worker_command(
                 name=name,
                 labels=split_labels(labels),
                 slots=slots,
+                isolation=isolation,
                 shares=parse_shares(shares),
                 others=addresses[1:],
             )
@@ -111,6 +114,7 @@ def worker_command(
             name=name,
             labels=split_labels(labels),
             slots=slots,
+            isolation=isolation,
             shares=parse_shares(shares),
             until_empty=until_empty,
             alive_file=alive_file,
@@ -234,11 +238,20 @@ def submit_command(
     """
     from plait.cluster import Cluster
     from plait.cluster.programs import find_portable
-    from plait.cluster.submitting import now_in, submitted_code, wishes_of
+    from plait.cluster.submitting import (
+        check_wait,
+        now_in,
+        planned_start,
+        submitted_code,
+        wishes_of,
+    )
     from plait.program import load
 
     import_from_here()
     act_as(given)
+    check_wait(timeout_s)
+    if timeout_s is not None and not waits:
+        raise InvalidValue("--timeout", "without --wait there is no wait", "add --wait")
     with loading_errors(target, "workflow"):
         program = find_portable(load(target))
     more: dict[str, Any] = {key: value_of(each) for key, each in pairs("--arg", arguments).items()}
@@ -257,7 +270,10 @@ def submit_command(
         same_code=same_code,
         code=submitted_code(program),
     )
+    cluster = Cluster(before.store if before is not None else given.new_store)
+    cluster.check_room(wishes.project)
     if before is not None:
+        planned_start(before, program, (), more)  # what is refused is refused before a word is said
         session = before.say(text_of(text), actor=given.actor_name) if text else before
     else:
         session = Session(
@@ -269,7 +285,7 @@ def submit_command(
             store=given.new_store,
             actor=given.actor_name,
         )
-    task = Cluster(session.store).submit_wishes(program, session, (), more, wishes)
+    task = cluster.submit_wishes(program, session, (), more, wishes)
     if not waits:
         if given.form == "json":
             print_json({"session": session.id, "short": session.short, "run": task.run})

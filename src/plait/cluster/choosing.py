@@ -27,12 +27,14 @@ class Ability(NamedTuple):
     labels: frozenset[str] = frozenset()
     code: str = ""
     host: str = ""
+    places: frozenset[str] = frozenset()  # labels of its host and its isolation
 
     def can_serve(self, program: str, need: Iterable[str], code: str) -> bool:
         """True if it may take runs of this program, with this need. `code`: "" for any."""
         if self.programs and program not in self.programs:
             return False
-        return self.labels.issuperset(need) and code in ("", self.code)
+        has_all = self.labels.issuperset(need) or (self.labels | self.places).issuperset(need)
+        return has_all and code in ("", self.code)
 
 
 class QueuedRun(NamedTuple):
@@ -51,7 +53,7 @@ class QueuedRun(NamedTuple):
 
 
 class ProjectShare(NamedTuple):
-    """The share of one project. None: as many as there are."""
+    """The share of one project of the workers. None: as many as there are."""
 
     weight: float = 1.0
     running_max: int | None = None

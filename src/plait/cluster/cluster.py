@@ -17,9 +17,12 @@ from plait.cluster.jobs import Job, submit_job
 from plait.cluster.keeping import Kept, keep_sessions
 from plait.cluster.processes import WorkerProcesses
 from plait.cluster.programs import find_portable
+from plait.cluster.shares import check_room, merged_shares
 from plait.cluster.submitting import (
     adopt_run,
+    check_count,
     check_labels,
+    check_wait,
     make_wishes,
     now_in,
     read_session_ahead,
@@ -27,7 +30,15 @@ from plait.cluster.submitting import (
     submitted_code,
 )
 from plait.cluster.workers import ENDED, WorkerNotice, ask_drain, live_workers
-from plait.errors import InvalidValue, TaskCancelled, TaskFailed, TaskPending, UnknownRevision
+from plait.errors import (
+    InvalidValue,
+    NotASession,
+    QueueFull,
+    TaskCancelled,
+    TaskFailed,
+    TaskPending,
+    UnknownRevision,
+)
 from plait.event import kinds as k
 from plait.ids import Digest
 from plait.session import Session
@@ -69,6 +80,7 @@ class Task:
         Raises TaskFailed or TaskCancelled if it has none, and TaskPending after `timeout_s`: the
         run goes on.
         """
+        check_wait(timeout_s)
         store = store_at(self._session.store)
         started = time.monotonic()
         bell = store.listen(ENDED)
@@ -132,7 +144,7 @@ class Cluster:
         if not given:
             raise InvalidValue("stores", "there are none", "pass the address of one")
         self.stores = [_open(each) for each in given]
-        self._shares = dict(shares or {})
+        self._shares = merged_shares(shares)
 
     @property
     def store(self) -> Store:
@@ -184,9 +196,18 @@ class Cluster:
         wishes: k.Wishes,
     ) -> Task:
         """Submit a run of a portable workflow, with wishes that were made before."""
-        share = self._shares.get(wishes.project) or self._shares.get("*")
+        share = self._share_of(wishes.project)
         after, run = submit_run(session, program, args, kwargs, wishes, share)
         return Task(after, run)
+
+    def check_room(self, project: str) -> None:
+        """Raise QueueFull if a project has as many runs in the queue of the first store as it may:
+        before a session is opened for one more.
+        """
+        check_room(self.store, project, self._share_of(project), now_in(self.store))
+
+    def _share_of(self, project: str) -> ProjectShare | None:
+        return self._shares.get(project) or self._shares.get("*")
 
     def map(
         self,
@@ -197,19 +218,26 @@ class Cluster:
         **how: Any,
     ) -> Iterator[Session]:
         """Submit a run for each session, so many at a time, and yield the sessions after them, as
-        they end. The first that fails is raised; those that were submitted go on.
+        they end. The first that fails is raised; those that were submitted go on. If the queue of
+        the project is full, the next one is submitted after one has ended.
         """
-        if isinstance(parallelism, bool) or parallelism < 1:
-            raise InvalidValue(
-                "parallelism", f"{parallelism!r:.40} is not a count", "pass 1 or more"
-            )
-        waiting = iter(sessions)
-        going = list[Task]()
+        check_count("parallelism", parallelism, 1, 10**6)
+        waiting = iter(_iterable(sessions))
+        going, held = list[Task](), list[Session]()
         bells = [store.listen(ENDED) for store in self.stores]
         try:
             while True:
-                while len(going) < parallelism and (session := next(waiting, None)) is not None:
-                    going.append(self.submit(workflow, session, **how))
+                while len(going) < parallelism:
+                    session = held.pop() if held else next(waiting, None)
+                    if session is None:
+                        break
+                    try:
+                        going.append(self.submit(workflow, session, **how))
+                    except QueueFull:
+                        if not going:
+                            raise
+                        held.append(session)
+                        break
                 if not going:
                     return
                 ended = [task for task in going if task.is_over()]
@@ -246,7 +274,7 @@ class Cluster:
         `deadline_s`. With `backoff_limit_per_index`, an index that failed more often does not hold
         up the others. Its rows are removed `ttl_s` after its end; logs stay.
         """
-        parts = list(sessions)
+        parts = list(_iterable(sessions))
         for part in parts:
             if isinstance(part, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
                 self._check_served(part)
@@ -361,10 +389,19 @@ class Cluster:
         return explain_run(store_at(session.store), session.id)
 
     def _check_served(self, session: Session) -> None:
+        if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NotASession("a cluster was given", session)
         if session.store not in [store.address for store in self.stores]:
             known = ", ".join(store.address for store in self.stores)
             why = f"it lives in {session.store}, and the cluster serves {known}"
             raise InvalidValue("session", why, "open it in a store of the cluster")
+
+
+def _iterable(sessions: Iterable[Session]) -> Iterable[Session]:
+    if not isinstance(sessions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        why = f"a {type(sessions).__name__} is not a list of sessions"
+        raise InvalidValue("sessions", why, "pass a list of them")
+    return sessions
 
 
 def _is_same(revision: str) -> bool:
@@ -376,4 +413,9 @@ def _is_same(revision: str) -> bool:
 def _open(store: str | Path | Store) -> Store:
     from plait import open_store
 
-    return store if not isinstance(store, (str, Path)) else open_store(store)
+    if isinstance(store, (str, Path)):
+        return open_store(store)
+    if not hasattr(store, "append_all"):
+        why = f"a {type(store).__name__} is not a store"
+        raise InvalidValue("stores", why, "pass an address, or one that is open")
+    return store

@@ -16,6 +16,7 @@ import msgspec
 from plait.calls.tool_call import SERVICE
 from plait.cluster.claiming import ClaimedWork
 from plait.cluster.outcomes import Outcome, outcome_of
+from plait.cluster.places import bind_free_run
 from plait.errors import NothingToResume, RunHeld
 from plait.event import kinds as k
 from plait.event.kinds import Chosen, Failure
@@ -98,7 +99,10 @@ def drive(
         return outcome_of(error)
     host = socket.gethostname()
     claim = k.Claim(worker or f"{host}.{os.getpid()}", _reason_of(recorded), host, labels)
-    return _execute(store_at(at.store), at.id, ClaimedRun(recorded.id, lock, claim))
+    outcome = _execute(store_at(at.store), at.id, ClaimedRun(recorded.id, lock, claim))
+    if outcome.how == "elsewhere":
+        bind_free_run(store_at(at.store), at.id, recorded.id, [outcome.why])
+    return outcome
 
 
 def _reason_of(recorded: RecordedRun) -> Chosen:

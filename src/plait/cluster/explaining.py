@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plait.cluster.choosing import Ability
+from plait.cluster.places import explain_missing, place_labels
 from plait.cluster.submitting import now_in
 from plait.cluster.workers import WorkerNotice, live_workers, unfit_notices
 from plait.event import kinds as k
-from plait.ids import LogId
+from plait.ids import Digest, LogId
 from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import BUDGET_FAILURE, GIVEN_UP, read_wishes
 from plait.store import Row, Store
@@ -72,9 +73,14 @@ def _explain_ready(store: Store, row: Row) -> str:
     have = [worker for worker in workers if program in worker.programs]
     if not have:
         return f"{words}{_count(workers)} there, none has {program}"
-    fit = [worker for worker in have if set(wishes.need) <= set(worker.labels)]
+    fit = [worker for worker in have if _ability(worker).can_serve(program, wishes.need, "")]
     if not fit:
-        need, all_labels = ", ".join(wishes.need), {each for w in have for each in w.labels}
+        placed = {each for w in have for each in _ability(w).places}
+        missing_place = explain_missing({*wishes.need} - placed, [w.rungs for w in have])
+        if missing_place:
+            return words + missing_place.format(workers=_count(have))
+        need = ", ".join(wishes.need)
+        all_labels = {*placed, *[each for w in have for each in w.labels]}
         missing = ", ".join(sorted(set(wishes.need) - all_labels))
         none = f"none has {missing}" if missing else "none has it all"
         return f"{words}needs {need}; {_count(have)} there with its program, {none}"
@@ -95,7 +101,8 @@ def _explain_ready(store: Store, row: Row) -> str:
 
 
 def _ability(worker: WorkerNotice) -> Ability:
-    return Ability(frozenset(worker.programs), frozenset(worker.labels), worker.code, worker.host)
+    labels, places = frozenset(worker.labels), place_labels(worker.host, worker.rungs)
+    return Ability(frozenset(worker.programs), labels, worker.code, worker.host, places)
 
 
 def _count(workers: Sequence[WorkerNotice]) -> str:
@@ -107,7 +114,17 @@ def _explain_timed(store: Store, row: Row) -> str:
     if left_s <= 0:
         return _explain_ready(store, row)
     why = f"it failed ({row['failure']}), and is tried again" if row["failure"] else "it goes on"
-    return f"{why} in {left_s:.1f} s"
+    return f"{_limit_waited_for(store, row)}{why} in {left_s:.1f} s"
+
+
+def _limit_waited_for(store: Store, row: Row) -> str:
+    """Name the model whose limits a run waits for. "": it waits for something else."""
+    asks = store.rows(InboxRows.name, "ask", {"run": row["run"], "over": 0}, limit=20)
+    for ask in asks:
+        body = store.event(Digest(str(ask["id"]))).body if ask["kind"] == "timer" else None
+        if isinstance(body, k.TimerSet) and body.limit:
+            return f"all who share the limits of {body.limit} have asked it so much; "
+    return ""
 
 
 def _explain_parked(store: Store, row: Row) -> str:

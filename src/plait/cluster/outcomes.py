@@ -7,6 +7,7 @@
 | let go | nothing: another worker takes it up |
 | failed | nothing: it is taken again after a pause, while attempts are left |
 | lost | nothing: another process has it |
+| elsewhere | leaves it to workers on another host, on record |
 | unfit | leaves it to workers with other code for a while |
 | away | waits for the store |
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from plait.cluster.places import host_label
 from plait.errors import (
     HasMoved,
     NeedsWorkflow,
@@ -26,10 +28,19 @@ from plait.errors import (
     StoreError,
     WrongStatus,
 )
-from plait.journal.stops import Cancelled, LetGo, Parked
+from plait.journal.stops import Cancelled, LetGo, NeedsHost, Parked
 
 How = Literal[
-    "finished", "cancelled", "parked", "let go", "failed", "lost", "unfit", "away", "not now"
+    "finished",
+    "cancelled",
+    "parked",
+    "let go",
+    "elsewhere",
+    "failed",
+    "lost",
+    "unfit",
+    "away",
+    "not now",
 ]
 
 
@@ -43,6 +54,8 @@ def outcome_of(error: BaseException | None) -> Outcome:
     if error is None:
         return Outcome("finished")
     text = error.record_text if isinstance(error, PlaitError) else f"{error}"
+    if isinstance(error, NeedsHost):
+        return Outcome("elsewhere", host_label(error.host))
     if isinstance(error, (Parked, LetGo)):
         return Outcome("parked" if isinstance(error, Parked) else "let go", text)
     if isinstance(error, Cancelled):

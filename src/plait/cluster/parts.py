@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from plait.cluster.places import with_demands
 from plait.cluster.submitting import begin_submitted
 from plait.errors import HasMoved, RunHeld, RunOpen, SessionError, StaleHead, WrongStatus
 from plait.event import Event
@@ -149,7 +150,8 @@ def resubmit_part(session: Session, part: JobPart, run: str, wishes: k.Wishes) -
 
 def _own_wishes(session: Session, part: JobPart, wishes: k.Wishes) -> k.Wishes:
     project = session.project or session.user or ""
-    return msgspec.structs.replace(wishes, project=project, job=part.job, ordinal=part.ordinal)
+    own = msgspec.structs.replace(wishes, project=project, job=part.job, ordinal=part.ordinal)
+    return with_demands(own, session.files.placement)
 
 
 def cancel_part(session: Session, found: PartRun, reason: str) -> None:

@@ -35,6 +35,7 @@ class WorkerProcesses:
         name: str = "",
         labels: Sequence[str] = (),
         slots: int = 1,
+        isolation: str = "",
         shares: Mapping[str, ProjectShare] | None = None,
         others: Sequence[str] = (),
     ) -> None:
@@ -44,6 +45,7 @@ class WorkerProcesses:
         served_programs(modules)
         base = [sys.executable, "-m", "plait", "worker", *modules, "--store", address]
         base += ["--slots", str(slots), "--while-stdin-open"]
+        base += ["--isolation", isolation] if isolation else []
         base += [option for each in others for option in ("--also", each)]
         for project, share in (shares or {}).items():
             running = "" if share.running_max is None else f":{share.running_max}"

@@ -19,7 +19,7 @@ from typing import Any
 from plait.errors import InvalidValue, NotPortable
 from plait.fingerprint import fingerprint
 from plait.ids import digest
-from plait.program import PRIVATE, load
+from plait.program import PRIVATE, check_workflow, load
 from plait.runtime.names import import_path
 from plait.workflow import Workflow, name_target, target_of
 
@@ -43,6 +43,7 @@ def find_portable(workflow: Workflow | str) -> Workflow:
             why = "a worker elsewhere does not have this file"
             raise NotPortable(workflow, why, "name a module that can be imported: MODULE:NAME")
         workflow = load(workflow)
+    check_workflow(workflow if workflow is not None else ())  # pyright: ignore[reportUnnecessaryComparison]
     shown = import_path(type(workflow))
     target = target_of(workflow)
     if file := target.get("file"):
@@ -118,6 +119,8 @@ def served_programs(modules: Sequence[str]) -> frozenset[str]:
 
     Raises InvalidValue if there are none.
     """
+    if isinstance(modules, str):
+        raise InvalidValue("modules", "a text is not a list of them", f"pass [{modules!r:.60}]")
     if not modules:
         raise InvalidValue("modules", "there are none", "name those that have the workflows")
     found = frozenset(name for module in modules for name in _names_in(module))
@@ -129,7 +132,13 @@ def served_programs(modules: Sequence[str]) -> frozenset[str]:
 
 def _names_in(target: str) -> Iterator[str]:
     module, _, only = target.partition(":")
-    loaded = importlib.import_module(module)
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):  # one that the module itself imports
+            raise
+        step = "go to the folder it is in, or install it"
+        raise InvalidValue("modules", f"there is no module {error.name!r}", step) from None
     for name, value in vars(loaded).items():
         if only and name != only:
             continue

@@ -14,12 +14,13 @@ from typing import Any, cast
 import msgspec
 
 from plait.cluster.choosing import ProjectShare
+from plait.cluster.places import with_demands
 from plait.cluster.programs import code_of, program_of
+from plait.cluster.shares import check_room
 from plait.errors import (
     InvalidValue,
     NoRun,
     NotPortable,
-    QueueFull,
 )
 from plait.event import kinds as k
 from plait.ids import LogId, Micros
@@ -42,9 +43,7 @@ from plait.store import Store
 from plait.workflow import Workflow
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}\Z")
-_ALL = 2**31
 _AHEAD_MAX = 256  # events of a session that are read in one go
-_RETRY_S = 5.0  # when the queue of a project is full
 
 
 def make_wishes(session: Session, *, now: Micros, **how: Any) -> k.Wishes:
@@ -93,7 +92,9 @@ def check_labels(labels: Iterable[str], where: str) -> tuple[str, ...]:
     """Return labels sorted, each once; raises for a text that is none."""
     if isinstance(labels, str):
         raise InvalidValue(where, "a text is not a set of labels", f'pass {{"{labels:.40}"}}')
-    found = sorted(set(labels))
+    if not isinstance(labels, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(where, f"{labels!r:.60} is not a set of labels", 'pass {"gpu"}')
+    found = sorted(set(labels), key=str)
     for label in found:
         if not isinstance(label, str) or not _LABEL.match(label):  # pyright: ignore[reportUnnecessaryIsInstance]
             step = "use letters, digits and _ . : / -, at most 63"
@@ -107,6 +108,14 @@ def check_count(name: str, value: int, least: int, most: int) -> int:
     if not is_whole or not least <= value <= most:
         raise InvalidValue(name, f"{value!r:.60} is not one", f"pass {least} to {most}")
     return value
+
+
+def check_wait(timeout_s: float | None) -> None:
+    """Raise unless this is a time to wait. None: as long as it takes."""
+    is_number = isinstance(timeout_s, (int, float)) and not isinstance(timeout_s, bool)
+    if timeout_s is not None and not (is_number and 0 <= timeout_s <= 10**9):
+        why = f"{timeout_s!r:.60} is not a time to wait"
+        raise InvalidValue("timeout_s", why, "pass seconds from 0 on, or None")
 
 
 def submit_run(
@@ -124,7 +133,7 @@ def submit_run(
     """
     started = planned_start(session, program, args, kwargs)
     store = store_at(session.store)
-    check_room(store, wishes.project, share)
+    check_room(store, wishes.project, share, now_in(store))
     return begin_submitted(session, msgspec.structs.replace(started, wishes=wishes))
 
 
@@ -167,24 +176,22 @@ def plan_of(started: k.RunStarted) -> k.PlannedRun:
 
 def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, str]:
     """Write the first event of a run that no process has, after exactly this value."""
+    if started.wishes is not None:
+        wishes = with_demands(started.wishes, session.files.placement)
+        started = msgspec.structs.replace(started, wishes=wishes)
     run, inside = start_run(session, started, NOBODY, None, is_held=False)
     store_at(session.store).ring(WORK_BELL)
     return outside(inside), run.id
 
 
-def check_room(store: Store, project: str, share: ProjectShare | None) -> None:
-    """Raise QueueFull if a project has as many runs in the queue as it may."""
-    if share is None or share.queued_max is None:
-        return
-    rows = store.rows(InboxRows.name, "queue", limit=_ALL)
-    queued = sum([int(str(row["queued"])) for row in rows if row["project"] == project])
-    if queued >= share.queued_max:
-        raise QueueFull(project, queued, share.queued_max, _RETRY_S)
-
-
 def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> Session:
     """Leave the open run of a session to the workers, from now on. Its process must be gone."""
     at = outside(session).reload()
+    store = store_at(at.store)
+    if store.rows(InboxRows.name, "work", {"log": at.id}, limit=1):
+        why = "its run was left to the workers already"
+        step = f"see `plait cluster why {at.short}`; to change its wishes, cancel and submit it"
+        raise InvalidValue("session", why, step)
     recorded = last_run(at)
     if recorded is None or recorded.is_over:
         raise NoRun(at.short, "be left to workers")
@@ -193,10 +200,10 @@ def adopt_run(session: Session, wishes: k.Wishes, actor: str | None = None) -> S
     if workflow == "__main__" or file.endswith(".py"):
         why = "its program is a file or a script, which no worker can import"
         raise NotPortable(name, why, f"go on with it here: plait resume {at.short}")
-    store = store_at(at.store)
     lock = store.lock(recorded.id, at.short)
     try:
-        draft = Draft(k.RunSubmitted(recorded.id, wishes), acting_in(at, actor))
+        bound = with_demands(wishes, at.files.placement)
+        draft = Draft(k.RunSubmitted(recorded.id, bound), acting_in(at, actor))
         append_around_run(position_of(at), [draft])
     finally:
         lock.release()

@@ -22,13 +22,24 @@ from plait.cluster.claiming import ClaimedWork, Claims, Look
 from plait.cluster.controllers import JobDrivers
 from plait.cluster.driving import drive_claimed
 from plait.cluster.outcomes import Outcome
+from plait.cluster.places import (
+    bind_free_run,
+    bind_run,
+    check_given,
+    find_rungs,
+    missing_places,
+    place_labels,
+)
 from plait.cluster.programs import code_of, served_programs
-from plait.cluster.submitting import check_labels, now_in
+from plait.cluster.pruning import CopyPruner
+from plait.cluster.shares import merged_shares
+from plait.cluster.submitting import check_count, check_labels, now_in
 from plait.cluster.sweeping import cancel_late_runs, sweep
 from plait.cluster.workers import (
     ENDED,
     UnfitNotice,
     WorkerNotice,
+    check_worker_name,
     drain_bell,
     lock_worker,
     note_unfit,
@@ -39,6 +50,7 @@ from plait.cluster.workers import (
 from plait.errors import InvalidValue, PlaitError
 from plait.ids import LogId, digest
 from plait.runtime.run import Run
+from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import WORK_BELL
 from plait.store import Bell, RunLock, Store
 
@@ -49,6 +61,7 @@ _BUSY_LOOK_S = 0.25  # while others have runs
 _SWEEP_S = 4.0
 _IDLE_SWEEP_S = 20.0  # while no other worker has a run, and no bell rang
 _NOTICE_S = 60.0
+_PRUNE_S = 300.0
 _BEGUN_S = 0.1  # until its notice names a run that it has begun
 _CHANGED_S = 1.0  # until it no longer names one that is over
 _WATCH_S = 0.25  # between looks if another process has taken a run of this worker
@@ -71,30 +84,39 @@ class Worker:
         slots: int = 4,
         shares: Mapping[str, ProjectShare] | None = None,
         host: str = "",
+        isolation: str = "",
         until_empty: bool = False,
         alive_file: str | None = None,
     ) -> None:
         """`modules` are imported here: those that have the workflows, or MODULE:NAME for one.
 
+        `isolation` is the best rung that it offers; without it, the best that this machine has.
         With `until_empty` it ends when no run is left for it, now or within a minute. It touches
         `alive_file` at every look, so that others see that it is not stuck.
         """
         self._stores = [stores] if not isinstance(stores, Sequence) else list(stores)
-        served = tuple(dict.fromkeys(modules))
-        if isinstance(slots, bool) or not 1 <= slots <= 1000:
-            raise InvalidValue("slots", f"{slots!r:.40} is not a count of runs", "pass 1 to 1000")
+        if not self._stores:
+            raise InvalidValue("stores", "there are none", "pass one that is open")
+        served = modules if isinstance(modules, str) else tuple(dict.fromkeys(modules))
+        check_count("slots", slots, 1, 1000)
         programs = served_programs(served)
+        check_worker_name(name)
         self.host = host or socket.gethostname()
         self.name = name or f"{self.host}.{os.getpid()}.{next(_numbers)}"
         self.slots = slots
-        self.ability = Ability(
-            programs, frozenset(check_labels(labels, "labels")), code_of(served), self.host
-        )
+        given = frozenset(check_labels(labels, "labels"))
+        check_given(given)
+        self.rungs = find_rungs(self._stores[0], isolation)
+        places = place_labels(self.host, self.rungs)
+        self.ability = Ability(programs, given, code_of(tuple(served)), self.host, places)
+        known = merged_shares(shares)
         self._claims = {
-            store.address: Claims(store, self.name, self.ability, Shares(shares, self.name))
+            store.address: Claims(store, self.name, self.ability, Shares(known, self.name))
             for store in self._stores
         }
         self._jobs = {store.address: JobDrivers(store) for store in self._stores}
+        self._pruners = {store.address: CopyPruner(store) for store in self._stores}
+        self._pruned_s = -_PRUNE_S
         self._has_deadlines = {store.address: True for store in self._stores}
         self._guard = threading.Lock()
         self._runs: dict[str, Run] = {}  # that it executes
@@ -264,6 +286,9 @@ class Worker:
         if board.is_drain_asked:
             self.drain()
             return False
+        if time.monotonic() - self._pruned_s > _PRUNE_S:
+            self._pruned_s = time.monotonic()
+            self._prune()
         claims, now = self._claims[store.address], now_in(store)
         has_jobs = self._jobs[store.address].sweep(now)
         if self._has_deadlines[store.address]:
@@ -272,6 +297,17 @@ class Worker:
             self._begin(store, claims, work)
         has_runs = any([notice.runs for notice, _ in board.workers])
         return has_jobs or has_runs or self._has_deadlines[store.address]
+
+    def _prune(self) -> None:
+        """Remove the copies of sessions that have moved to other hosts."""
+        for store in self._stores:
+            own = frozenset(self._claims[store.address].own)
+            rows = store.rows(InboxRows.name, "work", {"run": own}, limit=1000) if own else ()
+            removed = list[str]()
+            with suppress(OSError):  # a disk that is full or gone does not end the worker
+                removed = self._pruners[store.address].prune({str(row["log"]) for row in rows})
+            if removed:
+                _log.info("%s: removed copies %s", self.name, ", ".join(removed))
 
     def _begin(self, store: Store, claims: Claims, work: ClaimedWork) -> None:
         run = work.run.run
@@ -289,7 +325,7 @@ class Worker:
         run = work.run.run
         outcome = Outcome("failed")
         try:
-            outcome = drive_claimed(store, work, self._note_run)
+            outcome = self._drive(store, work)
             _log.info("%s: %s %s %s", self.name, work.run.log, outcome.how, outcome.why)
             self._follow_up(store, claims, run, outcome)
             if work.run.job:
@@ -306,6 +342,26 @@ class Worker:
             store.ring(ENDED)
             if outcome.how == "let go":
                 store.ring(WORK_BELL)
+
+    def _drive(self, store: Store, work: ClaimedWork) -> Outcome:
+        """Execute a run until it stops; leave one to others that is bound to another place."""
+        log, run = LogId(work.run.log), work.run.run
+        lacking = frozenset[str]()
+        try:
+            if work.run.chosen != "first":
+                lacking = missing_places(store, log, self.ability.places)
+            if lacking:
+                bind_run(store, log, run, lacking)
+        except BaseException:  # the store may be away: the run must not stay locked
+            work.lock.release()
+            raise
+        if lacking:
+            work.lock.release()
+            return Outcome("elsewhere", ", ".join(sorted(lacking)))
+        outcome = drive_claimed(store, work, self._note_run)
+        if outcome.how == "elsewhere":
+            bind_free_run(store, log, run, [outcome.why])
+        return outcome
 
     def _note_run(self, run: Run) -> None:
         self._runs[run.id] = run
@@ -351,6 +407,7 @@ class Worker:
                 self._own_runs(store),
                 self._is_draining,
                 self._started,
+                self.rungs,
             )
             put_worker(store, notice)
             self._told[store.address] = notice.runs

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from plait.errors import PlaitError, RunHeld, UnknownWorker, WorkerNameTaken
+from plait.errors import InvalidValue, PlaitError, RunHeld, UnknownWorker, WorkerNameTaken
 from plait.ids import digest
 from plait.store import RunLock, Store
 
 ENDED = "ended"  # the topic of the bell for those who wait for a run
 WORKERS = "workers"  # the board of their notices
 _DRAIN = "drain:"  # the beginning of the key of a wish there that a worker be drained
+_NAME_MAX = 120
 UNFIT = "unfit"  # the board of runs that a code does not fit
 
 
@@ -34,6 +35,7 @@ class WorkerNotice(msgspec.Struct, frozen=True):
     runs: tuple[str, ...] = ()  # that it has
     draining: bool = False
     since: int = 0
+    rungs: tuple[str, ...] = ()  # of isolation that it offers, the best first
 
 
 class UnfitNotice(msgspec.Struct, frozen=True):
@@ -43,6 +45,14 @@ class UnfitNotice(msgspec.Struct, frozen=True):
     code: str
     worker: str
     why: str
+
+
+def check_worker_name(name: str) -> None:
+    """Raise for a name that no notice can have. "": the worker makes one itself."""
+    is_text = isinstance(name, str) and name.isprintable()  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_text or len(name.encode()) > _NAME_MAX or name.startswith(_DRAIN):
+        step = f"use letters that can be printed, at most {_NAME_MAX} bytes"
+        raise InvalidValue("name", f"{name!r:.40} is not the name of a worker", step)
 
 
 def lock_worker(store: Store, name: str) -> RunLock:

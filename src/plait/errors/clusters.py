@@ -20,12 +20,12 @@ class NotPortable(InvalidInput):
 class QueueFull(SessionError):
     """A project has as many runs in the queue as it may. Nothing was written."""
 
-    def __init__(self, project: str, queued: int, queued_max: int, retry_s: float) -> None:
+    def __init__(self, project: str, queued: int, queued_max: int, retry_after_s: float) -> None:
         self.project, self.queued, self.queued_max = project, queued, queued_max
-        self.retry_s = retry_s
+        self.retry_after_s = retry_after_s
         super().__init__(
             f"project {project or '(none)'} has {queued} runs in the queue, and may have"
-            f" {queued_max}. Nothing was written; submit it again in {retry_s:.0f} s."
+            f" {queued_max}. Nothing was written; submit it again in {retry_after_s:.0f} s."
         )
 
 

@@ -39,6 +39,14 @@ class LetGo(Stop):
     """
 
 
+class NeedsHost(LetGo):
+    """The run needs a folder of another machine, and is left to a process there."""
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(why)
+        self.host = host
+
+
 class Halted(Stop):
     """The run goes on no further in this process, and nothing more is written: `error` says why.
 

@@ -30,6 +30,7 @@ from plait.model.base import (
     Reply,
     Request,
 )
+from plait.model.shared_limits import account_of
 
 _missing = ""
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class AnthropicModel:
         if not self._key:
             raise MissingKey(self.name, "ANTHROPIC_API_KEY")
         secrets.learn_key(self._key, "ANTHROPIC_API_KEY")
+        self.account = account_of(self._key)
         self._base_url = (
             base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
         )

@@ -3,7 +3,8 @@
 All threads and event loops of a process share them. An ask takes a place in the line of its model
 (`Limiter.enter`), waits until the place is free, then for as long as the limits per minute say
 (`QueuePlace.wait_s`), and gives it back at its end. In any 60 seconds no more begin than the limits
-allow. Time is handed in.
+allow. Time is handed in. Limits that are shared between processes are those of `shared_limits.py`;
+asks at a time are counted here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from threading import Lock
 import msgspec
 
 from plait.errors import InvalidValue
+from plait.model.base import Model
 from plait.model.settings import ModelSettings, settings_of
+from plait.model.shared_limits import SharedLimiter, allowance_name
+from plait.store import Store
 
 WINDOW_S = 60.0
 
@@ -27,9 +31,11 @@ class ModelLimits(msgspec.Struct, frozen=True):
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None  # of questions and answers
     concurrency: int | None = None
+    shared: bool = False  # True: those per minute are for all processes of a store together
 
     def __bool__(self) -> bool:
-        return any(value is not None for value in msgspec.structs.astuple(self))
+        numbers = self.requests_per_minute, self.tokens_per_minute, self.concurrency
+        return self.shared or any(value is not None for value in numbers)
 
 
 class QueuePlace:
@@ -137,6 +143,7 @@ class _Limiters:
         self._lock = Lock()
         self._given: dict[str, ModelLimits] = {}  # by the program
         self._by_name: dict[str, Limiter] = {}
+        self._shared: dict[tuple[str, str], SharedLimiter] = {}  # by store and allowance
 
     def give(self, name: str, limits: ModelLimits) -> None:
         with self._lock:
@@ -146,8 +153,9 @@ class _Limiters:
 
     def of(self, name: str) -> Limiter | None:
         """Return the limiter of a model. None: it has no limits."""
-        given = self._given.get(name)
-        limits = given if given is not None else _limits_in(settings_of(name))
+        limits = self._limits_of(name)
+        if limits.shared:
+            limits = ModelLimits(concurrency=limits.concurrency)
         if not limits:
             return None
         with self._lock:
@@ -156,13 +164,31 @@ class _Limiters:
                 found = self._by_name[name] = Limiter(limits)
             return found
 
+    def shared(self, model: Model, store: Store) -> SharedLimiter | None:
+        """Return the limits of a model that processes of a store share. None: there are none."""
+        limits = self._limits_of(model.name)
+        if not limits.shared:
+            return None
+        numbers = limits.requests_per_minute, limits.tokens_per_minute
+        key = store.address, allowance_name(store, model)
+        with self._lock:
+            found = self._shared.get(key)
+            if found is None or found.limits != numbers:
+                found = self._shared[key] = SharedLimiter(store, key[1], *numbers)
+            return found
+
+    def _limits_of(self, name: str) -> ModelLimits:
+        given = self._given.get(name)
+        return given if given is not None else _limits_in(settings_of(name))
+
     def start_child(self) -> None:
         self._lock = Lock()
-        self._by_name = {}
+        self._by_name, self._shared = {}, {}
 
 
 _limiters = _Limiters()
 limiter_of = _limiters.of
+shared_limiter_of = _limiters.shared
 os.register_at_fork(after_in_child=_limiters.start_child)
 
 
@@ -172,22 +198,33 @@ def limits(
     requests_per_minute: int | None = None,
     tokens_per_minute: int | None = None,
     concurrency: int | None = None,
+    shared: bool = False,
 ) -> None:
     """Limit the asks of a model, by its name, in this process, before the environment and
     plait.toml. Without numbers these decide again.
+
+    `shared`: the limits per minute are for all processes together that have the same store, the
+    same key and the same numbers.
     """
     found = ModelLimits(requests_per_minute, tokens_per_minute, concurrency)
+    if not isinstance(shared, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue("shared", f"{shared!r:.60} is neither True nor False", "pass True")
     for name, value in msgspec.structs.asdict(found).items():
+        if name == "shared":
+            continue
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (is_whole and value > 0):
             step = "pass a whole number above 0, or None for no limit"
             raise InvalidValue(name, f"{value!r} is not a limit", step)
     if not isinstance(model, str) or not model:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue("model", f"{model!r} is not the name of a model", "pass 'openai:gpt-5'")
-    _limiters.give(model, found)
+    _limiters.give(model, msgspec.structs.replace(found, shared=shared))
 
 
 def _limits_in(settings: ModelSettings) -> ModelLimits:
     return ModelLimits(
-        settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency
+        settings.requests_per_minute,
+        settings.tokens_per_minute,
+        settings.concurrency,
+        bool(settings.shared),
     )

@@ -67,6 +67,7 @@ from plait.model.openai_request import (
 )
 from plait.model.prices import FREE, TokenPrice, price_of, token_price
 from plait.model.providers import OWN, Provider
+from plait.model.shared_limits import account_of
 
 
 class OpenAIModel:
@@ -85,7 +86,7 @@ class OpenAIModel:
     ) -> None:
         self.name = f"openai:{model}"
         key = api_key or os.environ.get("OPENAI_API_KEY")
-        self._model = model
+        self._model, self.account = model, account_of(key)
         self._server = Endpoint(
             self.name,
             base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL,
@@ -292,6 +293,7 @@ class ChatModel:
         self._token_price = token_price(price) if price is not None else None
         self.name = name or _address(base_url) + (f"#{model}" if model else "")
         self._model, self._provider = model, provider
+        self.account = account_of(api_key)
         self._server = Endpoint(
             self.name,
             base_url,

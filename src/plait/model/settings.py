@@ -48,6 +48,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrency: int | None = None  # asks at a time
+    shared: bool | None = None  # the limits per minute are for all processes of a store
 
     def over(self, other: ModelSettings) -> ModelSettings:
         """Return these settings, and those of another where these say nothing."""
@@ -74,11 +75,20 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _NONE = ModelSettings()
 
 
+class ProjectSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The share of one project of the workers. None: not set here."""
+
+    weight: float | None = None
+    running_max: int | None = None
+    queued_max: int | None = None
+
+
 class FileSettings(msgspec.Struct, frozen=True):
     """The content of plait.toml."""
 
     model: str | list[str] | None = None  # where an agent names none
     models: dict[str, ModelSettings] = {}
+    projects: dict[str, ProjectSettings] = {}  # "*": every project without a table
 
 
 _NO_FILE = FileSettings()
@@ -142,6 +152,11 @@ def settings_of(name: str) -> ModelSettings:
     return _of_environment().over(own).over(provider if provider is not own else _NONE)
 
 
+def project_settings() -> Mapping[str, ProjectSettings]:
+    """Return the settings of projects by their names."""
+    return _file.settings().projects
+
+
 def default_model() -> tuple[str | list[str] | None, str]:
     """Return the model of an agent that names none, and where that is written. None: nowhere."""
     if named := os.environ.get(MODEL_VARIABLE):
@@ -179,14 +194,19 @@ def parse_settings(text: str, path: str) -> FileSettings:
     for key in found:
         if key not in FileSettings.__struct_fields__:
             raise _bad(text, path, [key], "there is no such setting", _names(FileSettings))
-    models: Any = found.get("models", {})
-    if not isinstance(models, dict):
-        raise _bad(text, path, ["models"], "it is not a table", "write [models.NAME]")
-    tables = cast("dict[str, Any]", models)
+    models, projects = [_tables_in(found, name, text, path) for name in ("models", "projects")]
     return FileSettings(
         _model_named(found.get("model"), text, path),
-        {name: _model_table(name, table, text, path) for name, table in tables.items()},
+        {name: _model_table(name, table, text, path) for name, table in models.items()},
+        {name: _project_table(name, table, text, path) for name, table in projects.items()},
     )
+
+
+def _tables_in(found: dict[str, Any], name: str, text: str, path: str) -> dict[str, Any]:
+    tables: Any = found.get(name, {})
+    if not isinstance(tables, dict):
+        raise _bad(text, path, [name], "it is not a table", f"write [{name}.NAME]")
+    return cast("dict[str, Any]", tables)
 
 
 def _model_named(given: Any, text: str, path: str) -> str | list[str] | None:
@@ -199,39 +219,68 @@ def _model_named(given: Any, text: str, path: str) -> str | list[str] | None:
 
 def _model_table(name: str, table: Any, text: str, path: str) -> ModelSettings:
     where = ["models", name]
-    if not isinstance(table, dict):
-        raise _bad(text, path, where, "it is not a table", f'write [models."{name}"]')
-    given = cast("dict[str, Any]", table)
+    given = _checked_table(where, table, ModelSettings, text, path)
     for key, value in given.items():
-        if key not in ModelSettings.__struct_fields__:
-            names = _names(ModelSettings)
-            raise _bad(text, path, [*where, key], "there is no such setting", names)
         try:
             if key == "price":
                 given = {**given, key: token_price(value)}
             else:
-                msgspec.convert({key: value}, ModelSettings)
+                _check_setting(key, value, ModelSettings)
         except InvalidValue as error:
-            raise _bad(text, path, [*where, key], error.why, _PRICE) from None
-        except msgspec.ValidationError as error:
-            why = str(error).partition(" - at")[0]
-            raise _bad(text, path, [*where, key], why, "see docs/settings.md") from None
+            step = _PRICE if key == "price" else error.step
+            raise _bad(text, path, [*where, key], error.why, step) from None
         if key == "base_url" and not str(value).startswith(("http://", "https://")):
             step = 'write base_url = "https://HOST/v1"'
             raise _bad(text, path, [*where, key], "it is not an address of the web", step)
-        if isinstance(value, (int, float)) and (why := _misfit_of_number(key, value)):
-            step = "write a number above 0"
-            raise _bad(text, path, [*where, key], f"{value!r} {why}", step)
     return msgspec.convert(given, ModelSettings)
+
+
+def _project_table(name: str, table: Any, text: str, path: str) -> ProjectSettings:
+    where = ["projects", name]
+    given = _checked_table(where, table, ProjectSettings, text, path)
+    for key, value in given.items():
+        try:
+            _check_setting(key, value, ProjectSettings)
+        except InvalidValue as error:
+            raise _bad(text, path, [*where, key], error.why, error.step) from None
+    return msgspec.convert(given, ProjectSettings)
+
+
+def _checked_table(
+    where: list[str], table: Any, kind: type[msgspec.Struct], text: str, path: str
+) -> dict[str, Any]:
+    """Return a table all of whose keys are settings."""
+    if not isinstance(table, dict):
+        step = f'write [{where[0]}."{where[1]}"]'
+        raise _bad(text, path, where, "it is not a table", step)
+    for key in cast("dict[str, Any]", table):
+        if key not in kind.__struct_fields__:
+            raise _bad(text, path, [*where, key], "there is no such setting", _names(kind))
+    return cast("dict[str, Any]", table)
+
+
+def _check_setting(key: str, value: Any, kind: type[msgspec.Struct]) -> None:
+    """Raise InvalidValue unless a setting can have this value."""
+    try:
+        msgspec.convert({key: value}, kind)
+    except msgspec.ValidationError as error:
+        why = str(error).partition(" - at")[0]
+        raise InvalidValue(key, why, "see docs/settings.md") from None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and (why := _misfit_of_number(key, cast("float", value))):
+        raise InvalidValue(key, f"{value!r} {why}", "write a number above 0")
 
 
 _PRICE = "write price = [0.5, 1.5], dollars per million input and output tokens"
 
 
+_FRACTIONS = frozenset({"timeout_s", "weight"})
+
+
 def _misfit_of_number(key: str, value: float) -> str:
     if not 0 < value < math.inf:
         return "is not a number above 0"
-    return "is not a whole number" if key != "timeout_s" and value != int(value) else ""
+    return "is not a whole number" if key not in _FRACTIONS and value != int(value) else ""
 
 
 def _names(struct: type[msgspec.Struct]) -> str:
@@ -262,4 +311,5 @@ def table_of_settings() -> Mapping[str, str]:
     docs/settings.md lists the same.
     """
     listed = {f"models.NAME.{name}": VARIABLES.get(name, "") for name in _NONE.__struct_fields__}
-    return {"model": MODEL_VARIABLE, **listed}
+    shares = {f"projects.NAME.{name}": "" for name in ProjectSettings.__struct_fields__}
+    return {"model": MODEL_VARIABLE, **listed, **shares}

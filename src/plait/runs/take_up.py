@@ -304,6 +304,7 @@ def _take_up(
     start = start_of(session, recorded)
     run = new_run(recorded.id, start, watch, waiter, behalf=recorded.started.actor)
     run.holder = f"{socket.gethostname()}/{os.getpid()}/{times}"
+    run.is_claimed = claim is not None
     if on_start is not None:
         on_start(run)
     run.journal.fence.hold(recorded.epoch)

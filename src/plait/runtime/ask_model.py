@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from plait import secrets
 from plait.calls.actions import (
     AskAnew,
     AskNext,
@@ -30,16 +29,26 @@ from plait.model.base import Fault, Model, Queued, Reply, Request, Restarted
 from plait.model.fallback import models_in
 from plait.model.limits import QueuePlace, limiter_of
 from plait.runtime.appends import append_at_tip, append_events
+from plait.runtime.ask_faults import PARTIAL_MAX, fault_traceback, without_secrets_of
 from plait.runtime.cooling import choose_model, end_cooling, start_cooling
 from plait.runtime.effects import Answer, AskModel
 from plait.runtime.executing import check_running
-from plait.runtime.failures import bounded_text, traceback_of
+from plait.runtime.failures import bounded_text
 from plait.runtime.names import call_id
 from plait.runtime.override import override_ask, setup_blob
 from plait.runtime.prompt.parts import blob_reader, failure_text
 from plait.runtime.registry import run_of
 from plait.runtime.replies import recall_reply, record_reply
 from plait.runtime.safe_points import safe_point
+from plait.runtime.shared_limits import (
+    Permit,
+    await_another,
+    await_permit,
+    close_limits,
+    closes_limits,
+    settle_permit,
+    take_permit,
+)
 from plait.runtime.spend import (
     afford,
     afford_again,
@@ -56,8 +65,6 @@ from plait.session import Session
 from plait.session.ports import Act, Draft, Position, store_at
 from plait.session.value import advance, position_of
 
-PARTIAL_MAX = 100_000  # characters of an answer that broke off
-
 
 def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
     """Ask until there is a reply, and return it as an `Answer`.
@@ -65,12 +72,10 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
     `after` is an outcome that is not written yet. The ask takes it along, in one transaction; where
     something else has to come first, it is written by itself. Also if this raises, it is written.
     """
-    if after is None:
-        check_running(effect.session)
-        ask = ModelAsk(effect, safe_point(effect.session))
-    else:
-        ask = _begin_after(effect, after)
+    ask = yield from _begin(effect, after)
     while True:
+        if ask.call.failure is not None:
+            yield from ask.follow_waits()
         action = ask.call.next_action(ask)
         if isinstance(action, Settled):
             answer = ask.answer or ask.recall(action.outcome)
@@ -82,13 +87,13 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
             ask.record_loss()
         elif isinstance(action, RetryAfter):
             ask.tell_restart(failure_text(action.failure.kind, action.failure.message))
-            if action.seconds:
-                yield Pause(action.seconds, ask.session)
+            yield from ask.wait_again(action.seconds)
             ask.retry(action.failure)
         elif isinstance(action, AskNext):
+            yield from ask.wait_again(None)
             ask.move_on(action.failure)
         elif isinstance(action, AskAnew):
-            ask = ModelAsk(effect, safe_point(ask.session))
+            ask = yield from _begin(effect._replace(session=ask.session), None)
         elif isinstance(action, GiveUp):
             ask.leave_model()
             kind, message = action.failure.kind, action.failure.message
@@ -100,45 +105,65 @@ def ask_model(effect: AskModel, after: Unwritten | None = None) -> Answering:
             raise BudgetExceeded(limit.limit, limit.asked, limit.left, ask.session, limit.why)
 
 
+def _begin(effect: AskModel, after: Unwritten | None) -> Generator[Wait, Any, ModelAsk]:
+    """Begin an ask when the limits that processes share allow it."""
+    session, permit = effect.session, None
+    if after is not None:
+        begun = _begin_after(effect, after)
+        if isinstance(begun, ModelAsk):
+            return begun
+        session, permit = begun
+    check_running(session)
+    session = safe_point(session)
+    if permit is None:
+        permit = take_permit(effect, session)
+    session, permit = yield from await_permit(effect, session, permit)
+    return ModelAsk(effect, session, permit=permit)
+
+
 def _request_in_line(ask: ModelAsk) -> Generator[Wait, Any, tuple[Reply | Fault, int]]:
     """Send the request when the limits of its model allow it."""
     place = ask.enter_line()
-    if place is None:
+    if place is None and ask.permit is None:
         return (yield ask.request())
     tokens: int | None = None
     try:
-        if not place.is_free.done():
+        if place is not None and not place.is_free.done():
             ask.tell_queued("others ask it, and no more may at a time")
             yield WaitForPlace(place, ask.session)
-        if (wait_s := place.wait_s(ask.clock_s)) > 0:
+        if place is not None and (wait_s := place.wait_s(ask.clock_s)) > 0:
             ask.tell_queued(f"it has been asked so much this minute; {wait_s:.1f} s to go")
             yield Pause(wait_s, ask.session)
-        tokens = place.tokens  # from here on it may have been sent
+        # from here on it may have been sent
+        tokens = place.tokens if place is not None else ask.permit.tokens if ask.permit else 0
         outcome, latency_us = yield ask.request()
         if isinstance(outcome, Reply) and outcome.usage.output_tokens:
             tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
         return outcome, latency_us
     finally:
-        place.leave(tokens)
+        if place is not None:
+            place.leave(tokens)
+        settle_permit(ask.permit, tokens)
 
 
-def _begin_after(effect: AskModel, after: Unwritten) -> ModelAsk:
-    """Begin an ask, and write the last outcome in the same transaction; if that cannot be, one
-    after the other.
+def _begin_after(effect: AskModel, after: Unwritten) -> ModelAsk | tuple[Session, Permit | None]:
+    """Begin an ask, and write the last outcome in the same transaction. If that cannot be, or the
+    ask has to wait, write the outcome alone; return the value after it, and the permit so far.
     """
-    sealed = after.seal(effect.session)
-    if sealed is None:
-        session = after.write()
-        check_running(session)
-        return ModelAsk(effect, safe_point(session))
+    permit: Permit | None = None
     try:
-        ask = ModelAsk(effect, effect.session, sealed, after.events)
+        permit = take_permit(effect, effect.session)
+        is_due = permit is None or not permit.wait_s
+        sealed = after.seal(effect.session) if is_due else None
+        if sealed is None:
+            return after.write(), permit
+        ask = ModelAsk(effect, effect.session, sealed, after.events, permit)
     except BaseException as error:
         effect.prompt.forget()
         session = after.write_if_missing()
         if session is None or not isinstance(error, StaleHead):
             raise
-        return ModelAsk(effect, safe_point(session))
+        return session, permit
     after.is_done = True
     return ask
 
@@ -155,8 +180,10 @@ class ModelAsk:
         session: Session,
         sealed: Position | None = None,
         held: Sequence[Event] = (),
+        permit: Permit | None = None,
     ) -> None:
         self.run = run = run_of(session)
+        self.permit, self._next_permit = permit, None  # of this attempt, and of the next one
         changed = list[Draft]()  # the agent's setup, if a what-if changes it
         if (
             run is not None
@@ -165,7 +192,7 @@ class ModelAsk:
         ):
             effect, changed = override_ask(effect, session, run)
         self._models = models_in(effect.model)
-        effect = effect._replace(model=self._choose(self._models))
+        effect = effect._replace(model=permit.model if permit else self._choose(self._models))
         prompt, known = effect.prompt, run.journal.tips.events_between if run is not None else None
         prompt.catch_up(session, known)
         self._reservation, self._reserved = None, None
@@ -280,6 +307,25 @@ class ModelAsk:
         limiter = limiter_of(self._effect.model.name) if self.run is not None else None
         return limiter.enter(estimated_tokens(self._effect)) if limiter is not None else None
 
+    def follow_waits(self) -> Generator[Wait, Any, None]:
+        """Go through recorded waits for the next attempt."""
+        self.session, permit = yield from await_permit(self._effect, self.session, None)
+        self._next_permit = permit or self._next_permit
+
+    def wait_again(self, seconds: float | None) -> Generator[Wait, Any, None]:
+        """Wait before another attempt for so long, and for the shared limits of its model. None:
+        it is made at one of the models of the list that are left.
+        """
+        models = (
+            [self._effect.model] if seconds is not None else _left_models(self._models, self.call)
+        )
+        permit, self._next_permit = self._next_permit, None
+        if permit is None:
+            self.session, permit = yield from await_another(
+                self._effect, self.session, models, seconds or 0.0
+            )
+        self.permit = permit
+
     def tell_queued(self, why: str) -> None:
         if self.run is not None and self.run.listeners:
             self.run.listeners.tell(Queued(self._effect.model.name, why, self._effect.path))
@@ -292,7 +338,8 @@ class ModelAsk:
             self._teller.end()
             self._teller = None
         if isinstance(outcome, Fault):
-            self._record_fault(_hide_secrets(outcome), latency_us)
+            close_limits(self.permit, outcome)
+            self._record_fault(without_secrets_of(outcome), latency_us)
             return
         end_cooling(self._effect.model)
         reply = counted_reply(self._effect, outcome)
@@ -338,7 +385,7 @@ class ModelAsk:
         failure = Failure(
             bounded_text(fault.kind, 200),
             bounded_text(fault.message),
-            _fault_traceback(fault),
+            fault_traceback(fault),
             retryable=self._may_retry(fault),
         )
         partial = bounded_text(fault.partial, PARTIAL_MAX)
@@ -347,7 +394,9 @@ class ModelAsk:
         assert asked is not None
         act = Act(self._effect.actor, "model", call=self.call.id, causes=(asked.id,))
         self.session, events = append_at_tip(self.session, [Draft(body, act)])
-        self.call.feed(events, retry_after_s=fault.retry_after_s)
+        # how long its shared limits are closed is asked for before the next attempt
+        retry_after_s = 0.0 if self._is_waited_for(fault) else fault.retry_after_s
+        self.call.feed(events, retry_after_s=retry_after_s)
 
     def tell_restart(self, why: str) -> None:
         """Tell the listeners that what they heard of the reply counts no more."""
@@ -402,8 +451,16 @@ class ModelAsk:
         """True if the same model is worth another attempt. Recorded, since it is not known after a
         kill how long the provider wants to be left alone.
         """
+        if self._is_waited_for(fault):
+            return True
         wanted_s = fault.retry_after_s
         return bool(fault.retryable) and (wanted_s or 0.0) <= self._effect.retry.wait_s_max
+
+    def _is_waited_for(self, fault: Fault) -> bool:
+        """True if the provider wants to be left alone for a time that is waited for without a
+        process, however long it is.
+        """
+        return len(self._models) == 1 and closes_limits(self.permit, fault, self.session)
 
     def leave_model(self) -> None:
         """Pass the model over from now on, for a while, if it was one of several that failed."""
@@ -416,8 +473,9 @@ class ModelAsk:
         """Leave a model that is down, and put an attempt at another one on record."""
         self.leave_model()
         self._add_outcome(failure)
-        left = [model for model in self._models if model.name in self.call.models_left]
-        chosen, failed = self._choose(left), self._effect.model.name
+        left = _left_models(self._models, self.call)
+        chosen = self.permit.model if self.permit is not None else self._choose(left)
+        failed = self._effect.model.name
         why = failure_text(failure.kind, failure.message)
         self.tell_restart(f"{failed} failed, {chosen.name} answers now: {why}")
         self._effect = self._effect._replace(model=chosen)
@@ -428,28 +486,11 @@ class ModelAsk:
         self._reservation = None
 
 
+def _left_models(models: Sequence[Model], call: ModelCallState) -> list[Model]:
+    return [model for model in models if model.name in call.models_left]
+
+
 def _model_asked(step: Event | None) -> str | None:
     """Return the name of the model that a recorded step asks. None: it asks none."""
     body = step.body if step is not None and step.kind == k.ModelAsked.__name__ else None
     return body.model if isinstance(body, k.ModelAsked) else None
-
-
-def _hide_secrets(fault: Fault) -> Fault:
-    """Return a fault as it is recorded."""
-    if not secrets.is_armed():
-        return fault
-    kind, message, partial = [
-        secrets.hide_shown_text(bounded_text(text, PARTIAL_MAX))
-        for text in (fault.kind, fault.message, fault.partial)
-    ]
-    hidden = Fault(kind, message, partial=partial, usage=fault.usage, price=fault.price)
-    hidden.retryable, hidden.retry_after_s = fault.retryable, fault.retry_after_s
-    hidden.__cause__ = fault.__cause__
-    return hidden
-
-
-def _fault_traceback(fault: Fault) -> str:
-    """Return the traceback of an error of the program's own model; "" for a provider's fault."""
-    cause = fault.__cause__
-    is_own = cause is not None and fault.kind == type(cause).__name__
-    return traceback_of(cause) if cause is not None and is_own else ""

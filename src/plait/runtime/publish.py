@@ -28,12 +28,14 @@ from plait.errors import (
 from plait.event import Json
 from plait.event.kinds import ApprovalRequested, ToolRequested
 from plait.ids import Digest
+from plait.journal.stops import NeedsHost
 from plait.runtime.consent import User
 from plait.runtime.placement import detail_of
 from plait.runtime.publish_plan import PublishPlan, plan_publish
 from plait.runtime.registry import run_of
 from plait.runtime.settle import use_tool
 from plait.runtime.waits import Wait
+from plait.sandbox.local import host_name
 from plait.session import Session
 from plait.session.files import Resolve
 from plait.session.ports import store_at
@@ -69,11 +71,19 @@ def publish(session: Session, choices: Resolve | None, user: User) -> Generator[
     if detail.get("in_place"):
         return session  # they are there already
     run = run_of(session)
+    if run is not None and run.is_claimed and run.journal.is_live(session):
+        _check_host(str(folder), str(detail.get("host") or ""))
     if run is None:
         # conflicts are raised before anything is recorded
         plan_publish(session, Path(folder), choices)
 
     return (yield from use_tool(session, PublishTool(session, choices), {"folder": folder}, user))
+
+
+def _check_host(folder: str, host: str) -> None:
+    """Leave a run of a worker to those on the machine that has the folder."""
+    if host and host != host_name():
+        raise NeedsHost(host, f"the folder {folder} is on {host}, and this is {host_name()}")
 
 
 class PublishTool(Tool[..., Result]):

@@ -59,6 +59,7 @@ class Run:
         self.ahead = ExitStack()
         self.holder = ""  # this process, as its RunResumed names it; "": the run was begun here
         self.taker = writer.principal()  # the principal that resumes it
+        self.is_claimed = False  # True: a worker executes it, and takes it up again in time
         # the seq of its inbox up to which wishes to cancel were for a run before it
         self.started_at = 0
         # the calls whose branches a replay enters, though their outcomes are on record

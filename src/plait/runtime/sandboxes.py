@@ -22,7 +22,7 @@ import msgspec
 from plait.errors import NotPlaced, PlaitError, SandboxBusy, SandboxFailed, SandboxGone
 from plait.event import Json
 from plait.event.kinds import Bypassed, Placement, PlacementChanged, Trees
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.runtime.lent_sandbox import LentSandbox
 from plait.runtime.placement import detail_of, sandbox_key, wanted_of
 from plait.runtime.process import THIS_PROCESS
@@ -221,6 +221,13 @@ class LiveSandbox:
             )
         _on_loan.set(_on_loan.get() | {self})
 
+    def try_acquire(self) -> bool:
+        """Take it, if no call has it."""
+        is_taken = self._lock.acquire(blocking=False)
+        if is_taken:
+            _on_loan.set(_on_loan.get() | {self})
+        return is_taken
+
     def release(self) -> None:
         _on_loan.set(_on_loan.get() - {self})
         self._lock.release()
@@ -376,6 +383,21 @@ class LiveSandboxes:
             before.close()
         return _placement_now(live.sandbox.placement, placement, key)
 
+    def drop_idle(self, store: str, log: LogId) -> None:
+        """Close the handles of a session that no call uses."""
+        with self._lock:
+            mine = [
+                (name, live)
+                for name, live in self._by_name.items()
+                if name[0] == store and live.key[: len(log)] == log
+            ]
+            for name, live in mine:
+                if live.try_acquire():
+                    del self._by_name[name]
+                    live.close()
+                    live.distrust()
+                    live.release()
+
     def drop(self, store: str | None = None) -> None:
         """Close all handles, or those of a store. Sandboxes stay, temporary ones aside."""
         with self._lock:
@@ -394,6 +416,11 @@ _live_sandboxes = LiveSandboxes()
 def close_sandboxes() -> None:
     """Close every handle. The next call attaches to its sandbox again, as another process would."""
     _live_sandboxes.drop()
+
+
+def close_idle_sandboxes(store: str, log: LogId) -> None:
+    """Close the handles of a session that no call uses."""
+    _live_sandboxes.drop_idle(store, log)
 
 
 def make_sandbox(session: Session, placement: Placement, tree: Digest) -> Placement:

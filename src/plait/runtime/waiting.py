@@ -29,6 +29,7 @@ from plait.session import Session
 from plait.session.ports import Act, Draft, store_at
 from plait.session.value import position_of
 
+_TIMER = k.TimerSet.__name__
 IN_PLACE_S = 5.0  # a shorter sleep is slept, a longer one is a row
 
 
@@ -98,6 +99,35 @@ def wait_for(
     return (yield from _until(run, session, timer))
 
 
+def wait_recorded(
+    run: Run, session: Session
+) -> Generator[Wait, Any, tuple[Session, k.TimerSet | None]]:
+    """Go through the recorded waits for the limits of a model that come next. Return also the last
+    one, if its time is over only now. None: there is none, or its end is on record.
+    """
+    last: k.TimerSet | None = None
+    while (step := run.journal.next_step(session)) is not None:
+        body = step.body if step.kind == _TIMER else None
+        if not isinstance(body, k.TimerSet) or not body.limit:
+            break
+        act = Act(SERVICE, "program", call=step.header.call)
+        session, (timer,) = append_events(session, [Draft(body, act)])
+        is_open = run.journal.standing(session) is Standing.LIVE
+        session = yield from _until(run, session, timer)
+        last = body if is_open else None
+    return session, last
+
+
+def wait_for_limit(
+    run: Run, session: Session, model: str, seconds: float
+) -> Generator[Wait, Any, Session]:
+    """Park the run until the limits of a model allow an ask."""
+    call = call_id(*run.journal.source_of(session), session.seq + 1, "limit")
+    body = k.TimerSet(run.journal.now(session) + int(seconds * 1e6), limit=model)
+    session, (timer,) = append_events(session, [Draft(body, Act(SERVICE, "program", call=call))])
+    return (yield from _until(run, session, timer))
+
+
 def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Session]:
     call, body = timer.header.call or "", timer.body
     assert isinstance(body, k.TimerSet)
@@ -116,6 +146,8 @@ def _until(run: Run, session: Session, timer: Event) -> Generator[Wait, Any, Ses
     what = (
         f"something to be signalled: plait signal {session.short} {body.event}"
         if body.event
+        else f"the limits of {body.limit}, {left_s:,.0f} s from now"
+        if body.limit
         else f"a time, {left_s:,.0f} s from now"
     )
     run.journal.check_may_act(session)

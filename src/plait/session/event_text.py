@@ -251,7 +251,13 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "Delivered": lambda b: f"heard what stood in its inbox up to {b.upto}",
     "TurnPosted": lambda b: f"turn: {_parts_text(b.parts)}",
     "CancelRequested": lambda b: f"wants it cancelled{_reason_text(b.reason)}",
-    "TimerSet": lambda b: f"waits for {b.event}" if b.event else "waits for a time",
+    "TimerSet": lambda b: (
+        f"waits for the limits of {b.limit}"
+        if b.limit
+        else f"waits for {b.event}"
+        if b.event
+        else "waits for a time"
+    ),
     "TimerFired": lambda b: (
         "the time is over" if b.by == "time" else "what it waited for has happened"
     ),
@@ -281,7 +287,10 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "RecallFailed": lambda b: f"could not recall: {b.failure.kind}: {b.failure.message}",
     "MemoryUsed": _use_text,
     "Bypassed": lambda b: f"around the session: {b.what} {_json(b.detail)}",
-    "RunSubmitted": lambda b: "left to the workers of the cluster",
+    "RunSubmitted": lambda b: (
+        "left to the workers of the cluster"
+        + (f" that have {', '.join(b.wishes.need)}" if b.wishes.need else "")
+    ),
     "JobSubmitted": lambda b: (
         f"job of {len(b.sessions)} runs of {b.run.workflow}, {b.parallelism} at a time"
     ),

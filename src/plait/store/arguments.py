@@ -11,6 +11,7 @@ from plait.ids import LogId
 
 NAME_SIZE_MAX = 200  # bytes of a topic, a board or a key
 NOTICE_SIZE_MAX = 64 * 1024
+AMOUNT_MAX = 1e15  # of an allowance
 WAIT_S_MAX = 1_000_000.0  # what every way of waiting can take
 
 _KINDS = frozenset(kind.__name__ for kind in KINDS)
@@ -101,6 +102,34 @@ def check_notice(data: object) -> None:
         raise InvalidValue("data", f"a {type(data).__name__} is not bytes", "encode it first")
     if len(data) > NOTICE_SIZE_MAX:
         raise TooLarge("the notice", len(data), NOTICE_SIZE_MAX)
+
+
+def check_draw(
+    allowance: object, amount: object, per_s: object, size: object, most: object
+) -> None:
+    check_name("allowance", allowance)
+    step = "pass a number"
+    for name, value, least in (
+        ("amount", amount, -AMOUNT_MAX),
+        ("per_s", per_s, 0.0),
+        ("size", size, 0.0),
+        ("most", most, 0.0),
+    ):
+        if not _is_number(value) or not least <= cast("float", value) <= AMOUNT_MAX:
+            raise InvalidValue(name, f"{value!r:.60} is not an amount", step)
+    if cast("float", amount) > 0 and not (per_s and size):
+        why = "an allowance that holds nothing, or does not refill, gives nothing"
+        raise InvalidValue("per_s" if size else "size", why, "pass a number above 0")
+
+
+def check_closing(allowance: object, seconds: object) -> None:
+    check_name("allowance", allowance)
+    if not _is_number(seconds) or not 0 <= cast("float", seconds) <= WAIT_S_MAX:
+        raise InvalidValue("seconds", f"{seconds!r:.60} is not a time to wait", "pass seconds")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def check_timeout(timeout_s: object) -> None:

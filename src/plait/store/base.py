@@ -1,9 +1,9 @@
 """The port: the methods of a store, by subject.
 
 A store keeps logs (id, parent, fork place, head), their events, and blobs, and does not know their
-meaning. `Store` is made of eight smaller protocols: events, blobs, snapshots and rows here, locks,
-bells, notices and the clock in `moment.py`. The contract that every store has to keep is
-`plait.testing.StoreContract`; docs/stores.md tells how to write one.
+meaning. `Store` is made of nine smaller protocols: events, blobs, snapshots and rows here, locks,
+bells, notices, allowances and the clock in `moment.py`. The contract that every store has to keep
+is `plait.testing.StoreContract`; docs/stores.md tells how to write one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import Lineage
-from plait.store.moment import BellStore, ClockStore, LockStore, NoticeStore
+from plait.store.moment import AllowanceStore, BellStore, ClockStore, LockStore, NoticeStore
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
@@ -416,6 +416,7 @@ class Store(
     LockStore,
     BellStore,
     NoticeStore,
+    AllowanceStore,
     ClockStore,
     Protocol,
 ):

@@ -1,7 +1,8 @@
-"""The ports for the present moment, beside the logs: locks of runs, bells, notices and the clock.
+"""The ports for the present moment, beside the logs: locks of runs, bells, notices, allowances and
+the clock.
 
-None of them is on record. A lock ends with its process, a bell may be lost, and a notice may be
-dropped at any time.
+None of them is on record. A lock ends with its process, a bell may be lost, and notices and
+allowances may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -136,4 +137,62 @@ class NoticeStore(Protocol):
 
     def notices(self, board: str) -> dict[str, Notice]:
         """Return the notices of a board, by key, in the order of their keys."""
+        ...
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """The answer of an allowance."""
+
+    amount: float  # that belongs to the caller now; 0: there was not enough
+    wait_s: float  # until the caller may use it, or may ask again; 0: at once
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """An allowance as it stands, by the store's own clock."""
+
+    level: float  # when it was last drawn from; below 0: parts of it are set aside in advance
+    age_s: float  # since then
+    closed_s: float  # for so long nothing may be used; 0: it is open
+
+
+class AllowanceStore(Protocol):
+    """Allowances: amounts that refill with time, and that all processes of a store share.
+
+    An allowance holds at most `size`, and refills by `per_s` in each second; one that is not known
+    is full. They may be dropped at any time: then they are full again.
+    """
+
+    def draw(
+        self,
+        allowance: str,
+        amount: float,
+        *,
+        per_s: float,
+        size: float,
+        most: float = 0.0,
+        reserves: bool = False,
+    ) -> Drawn:
+        """Take an amount, or up to `most` if there is more. Callers at the same moment never get
+        more, together, than there is.
+
+        If there is not enough, or the allowance is closed, nothing is taken, and `wait_s` says
+        when there will be; with `reserves` the amount is set aside now, and may be used after
+        `wait_s`. An amount above `size` is given when the allowance is full. An amount below 0 is
+        put back. With 0, `wait_s` says how long the allowance is closed.
+        """
+        ...
+
+    def close_allowance(self, allowance: str, seconds: float) -> None:
+        """Let no process use it for so long, at most an hour. It does not refill meanwhile, so that
+        those who wait come one after another when it opens. A time that ends before the one that
+        was said before changes nothing.
+        """
+        ...
+
+    def allowances(self) -> dict[str, Allowance]:
+        """Return the allowances that are known, by name, in the order of their names."""
+        ...
+
+    def drop_allowance(self, allowance: str) -> None:
+        """Forget an allowance: it is full, and open. One that is not there is no error."""
         ...

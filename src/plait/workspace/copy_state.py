@@ -153,8 +153,13 @@ def _remove_temporary_folder(folder: Path, process: int) -> None:
 
 def copy_home(cache: Path, name: str) -> Path:
     (cache / "copies").mkdir(parents=True, exist_ok=True)
-    good = _NAME.match(name) is not None and not name.endswith(".lock")
+    good = is_folder_name(name)
     return cache / "copies" / (name if good else sha256(os.fsencode(name)).hexdigest())
+
+
+def is_folder_name(name: str) -> bool:
+    """True if the folder of a copy may have this name."""
+    return _NAME.match(name) is not None and not name.endswith(".lock")
 
 
 def folder_home(cache: Path, folder: Path) -> Path:

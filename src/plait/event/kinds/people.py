@@ -57,6 +57,7 @@ class TimerSet(Body, frozen=True):
 
     until: MeasuredTime | None = None  # None: as long as it takes
     event: str = ""
+    limit: str = ""  # the model whose limits it waits for; "": the program wants to wait
 
 
 class Signalled(Body, frozen=True):

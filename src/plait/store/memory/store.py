@@ -24,7 +24,7 @@ from plait.store.blobs import check_size
 from plait.store.lineage import cut_lineage
 from plait.store.local_bells import LocalBell, LocalBells
 from plait.store.locks import MemoryLock
-from plait.store.memory.events import MemoryEvents
+from plait.store.memory.allowances import MemoryAllowances
 from plait.store.moment import Notice, OneMachine
 from plait.store.plain_rows import RowsInMemory
 from plait.store.process import STORES
@@ -33,7 +33,7 @@ from plait.store.rows import check_names
 from plait.store.search import Found, Region
 
 
-class MemoryStore(MemoryEvents, OneMachine):
+class MemoryStore(MemoryAllowances, OneMachine):
     """A store that ends with its process.
 
     After os.fork the child goes on with a copy of its own.

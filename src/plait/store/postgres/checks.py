@@ -31,6 +31,8 @@ _COLUMNS = {
     "holder": "id bytea, name text, until timestamptz, advisory int8",
     "hold": "run bytea, holder bytea",
     "notice": "board text, key text, data bytea, put_at timestamptz",
+    "allowance": "name text, level float8, at timestamptz, closed_until timestamptz,"
+    " drawn float8, wait_s float8",
 }
 _FOUND_COLUMNS = """
 SELECT c.relname::text, string_agg(a.attname || ' ' || t.typname, ', ' ORDER BY a.attnum)
@@ -166,7 +168,7 @@ def unchecked_parts(
     parts = [
         Unchecked("blob.born, store.synced, store.era", "no event says it"),
         Unchecked("holder, hold", "which process has a run is a matter of the moment"),
-        Unchecked("notice", "notices are a matter of the moment"),
+        Unchecked("notice, allowance", "they are a matter of the moment"),
         Unchecked(
             "the loss of whole logs",
             "commit numbers have gaps: only a head kept elsewhere shows it",

@@ -6,14 +6,14 @@ from plait.store.arguments import check_name, check_notice
 from plait.store.moment import Notice
 from plait.store.postgres.core import PostgresCore
 
-_LAZY = "WITH lazy AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+LAZY = "WITH lazy AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
 _PUT = f"""
-{_LAZY}
+{LAZY}
 INSERT INTO {{s}}.notice (board, key, data, put_at)
 SELECT $1::text, $2::text, $3::bytea, clock_timestamp() FROM lazy
 ON CONFLICT (board, key) DO UPDATE SET data = excluded.data, put_at = excluded.put_at"""
 _DROP = f"""
-{_LAZY}
+{LAZY}
 DELETE FROM {{s}}.notice USING lazy WHERE board = $1::text AND key = $2::text"""
 _FOUND = """
 SELECT key, data, greatest(extract(epoch FROM clock_timestamp() - put_at), 0)::float8

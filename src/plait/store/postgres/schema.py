@@ -115,7 +115,18 @@ CREATE TABLE {schema}.notice (
 ) WITH (fillfactor = 50);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _NOTICES)
+_ALLOWANCES = """
+CREATE TABLE {schema}.allowance (
+    name        text COLLATE "C" PRIMARY KEY,
+    level       float8 NOT NULL,
+    at          timestamptz NOT NULL,
+    closed_until timestamptz NOT NULL,
+    drawn       float8 NOT NULL,
+    wait_s      float8 NOT NULL
+) WITH (fillfactor = 50);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _NOTICES, _ALLOWANCES)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # The tables whose rows agents write; nothing else is needed to run them.
@@ -131,6 +142,7 @@ TABLES = (
     "holder",
     "hold",
     "notice",
+    "allowance",
 )
 
 

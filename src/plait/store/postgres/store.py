@@ -15,6 +15,7 @@ from plait.store.arguments import check_durability, check_name, check_runs
 from plait.store.base import Durability, Unchecked
 from plait.store.local_bells import LocalBell
 from plait.store.postgres.address import check_bucket_client, parse_address
+from plait.store.postgres.allowances import PostgresAllowances
 from plait.store.postgres.bells import ServerBells
 from plait.store.postgres.checks import (
     facts,
@@ -35,7 +36,9 @@ from plait.store.projection import Projection
 from plait.store.records import to_bytes
 
 
-class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots, PostgresNotices):
+class PostgresStore(
+    PostgresRows, PostgresEvents, PostgresSnapshots, PostgresNotices, PostgresAllowances
+):
     """A store in one schema of a database."""
 
     dense = False

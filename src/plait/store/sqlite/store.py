@@ -21,6 +21,8 @@ from plait.errors import (
 )
 from plait.ids import LogId, Source
 from plait.store.arguments import (
+    check_closing,
+    check_draw,
     check_durability,
     check_name,
     check_notice,
@@ -28,9 +30,10 @@ from plait.store.arguments import (
 )
 from plait.store.base import Durability, Unchecked
 from plait.store.locks import FileLock, free_runs_in, lock_first_in, lock_in
-from plait.store.moment import Bell, Notice, OneMachine
+from plait.store.moment import Allowance, Bell, Drawn, Notice, OneMachine
 from plait.store.process import STORES
 from plait.store.projection import Projection
+from plait.store.sqlite.allowances import AllowanceFiles
 from plait.store.sqlite.bells import PipeBells
 from plait.store.sqlite.checks import (
     file_faults,
@@ -96,6 +99,7 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows, OneMachine):
             )
         super().__init__(connections)
         self._bells, self._notices = PipeBells(self._folder), NoticeFiles(self._folder)
+        self._allowances = AllowanceFiles(self._folder)
         self._migrations = tuple(migrations)
         self.id: LogId = self._connections.write(lambda db: self._work.settle_in(db, source))
         self.attach(projections)
@@ -140,6 +144,34 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows, OneMachine):
         check_name("board", board)
         self._check_open()
         return self._notices.read(board)
+
+    def draw(
+        self,
+        allowance: str,
+        amount: float,
+        *,
+        per_s: float,
+        size: float,
+        most: float = 0.0,
+        reserves: bool = False,
+    ) -> Drawn:
+        check_draw(allowance, amount, per_s, size, most)
+        self._check_open()
+        return self._allowances.draw(allowance, amount, per_s, size, most, reserves)
+
+    def close_allowance(self, allowance: str, seconds: float) -> None:
+        check_closing(allowance, seconds)
+        self._check_open()
+        self._allowances.close(allowance, seconds)
+
+    def allowances(self) -> dict[str, Allowance]:
+        self._check_open()
+        return self._allowances.read()
+
+    def drop_allowance(self, allowance: str) -> None:
+        check_name("allowance", allowance)
+        self._check_open()
+        self._allowances.drop(allowance)
 
     def _check_open(self) -> None:
         if self._connections.is_closed:

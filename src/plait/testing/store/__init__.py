@@ -21,6 +21,7 @@ contents. The test class says how the store differs from one that has one writer
 """
 
 from plait.testing.store.acts import ActContract
+from plait.testing.store.allowances import AllowanceContract
 from plait.testing.store.appending import AppendContract
 from plait.testing.store.bells import BellContract
 from plait.testing.store.blobs import BlobContract
@@ -50,6 +51,7 @@ class StoreContract(
     LockContract,
     BellContract,
     NoticeContract,
+    AllowanceContract,
     DurabilityContract,
 ):
     """All that a store does and refuses, by subject as in the port.
