@@ -30,7 +30,7 @@ from plait.session import verify
 from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import GIVEN_UP
 from plait.store import Store
-from tests.cluster.flows import Branches, Count, Pays, Sleeps, Slow, Wire
+from tests.cluster.flows import Branches, Count, Edits, Forks, Pays, Sleeps, Slow, Wire
 from tests.support import ForkedProgram, child_environment, import_in_server, wait_until
 
 FLOWS = "tests.cluster.flows"
@@ -126,13 +126,14 @@ class Answerer:
         self._tasks, self._out = tasks, out
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._answer_all)
+        self._finished = set[str]()
         self.answers = self.given_up = 0
         self.error: BaseException | None = None
 
     def _answer_all(self) -> None:
         try:
             while not self._over.wait(0.02):
-                for task in self._tasks:
+                for task in [each for each in self._tasks if each.run not in self._finished]:
                     self._answer(task)
         except BaseException as error:
             self.error = error
@@ -156,7 +157,9 @@ class Answerer:
                 self.answers += 1
             except (AlreadyAnswered, UnknownAsk):
                 pass
-        if session.status == "failed":
+        if session.status == "finished":
+            self._finished.add(task.run)
+        elif session.status == "failed":
             (failure,) = [e.body for e in session.events[-1:] if isinstance(e.body, k.RunFailed)]
             assert failure.failure.kind == GIVEN_UP, failure
             self.given_up += 1
@@ -178,6 +181,10 @@ def submit_all(store: Store, out: Path, count: int) -> list[Task]:
     """Submit runs of all kinds."""
     cluster, path = Cluster(store), str(out)
     out.touch()
+    repo = out.parent / "repo"
+    repo.mkdir(exist_ok=True)
+    for name in Edits.TEXTS:
+        (repo / name).touch()
     how: list[tuple[Any, dict[str, Any]]] = [
         (Count(), {"path": path}),
         (Slow(), {"path": path, "seconds": 0.02}),
@@ -185,6 +192,8 @@ def submit_all(store: Store, out: Path, count: int) -> list[Task]:
         (Wire(), {}),
         (Pays(), {"path": path}),
         (Sleeps(), {"seconds": 0.1}),
+        (Edits(), {"folder": str(repo)}),
+        (Forks(), {"path": path}),
     ]
     tasks = list[Task]()
     for number in range(count):
@@ -254,6 +263,7 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
         events = events_of[task.run]
         holders = _holders_in(store, task)
         _check_ends(events, task)
+        found["trees"] += _check_tree(task)
         effects = _check_requests(events)
         on_record |= effects.keys()
         for key, effect in effects.items():
@@ -290,6 +300,16 @@ def _check_ends(events: Sequence[Event], task: Task) -> None:
     calls = Counter(event.kind for event in events)
     assert calls["CallStarted"] == calls["CallFinished"], (task.session.short, calls)
     assert calls["BranchStarted"] == calls["BranchFinished"], (task.session.short, calls)
+
+
+def _check_tree(task: Task) -> int:
+    """Check the files of a session that has some: 1 if it has."""
+    session = task.session
+    if session.text != "edited":
+        return 0
+    texts = {path: session.files.read(path).decode() for path in Edits.TEXTS}
+    assert texts == Edits.TEXTS, (session.short, texts)
+    return 1
 
 
 def _check_requests(events: Sequence[Event]) -> dict[str, str]:

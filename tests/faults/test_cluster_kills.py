@@ -41,7 +41,7 @@ from tests.faults.postgres_aftermath import made_store
 from tests.support import claims_of, dose, report, seed, wait_until
 
 KILLS = dose("CLUSTER_KILLS", short=6, long=500, ci=40)
-RUNS_EACH = 6  # runs that are submitted at a time
+RUNS_EACH = 8  # runs that are submitted at a time
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -65,10 +65,10 @@ def test_workers_that_are_killed_at_random(store: Store, tmp_path: Path) -> None
     found = check_logs(store, tasks, out)
     report(
         f"workers of a cluster killed at random on {type(store).__name__}",
-        f"{kills:,} kills, {found['runs']:,} runs of 6 kinds ended, {found['claims']:,} claims,"
+        f"{kills:,} kills, {found['runs']:,} runs of 8 kinds ended, {found['claims']:,} claims,"
         f" {found['events']:,} events, 0 lost or doubled, {found['effects']:,} effects,"
-        f" {found['repeated']:,} repeated under their own key, {answerer.given_up} given up and"
-        f" taken up by a person",
+        f" {found['repeated']:,} repeated under their own key, {found['trees']:,} trees right,"
+        f" {answerer.given_up} given up and taken up by a person",
         start,
     )
 
