@@ -48,7 +48,7 @@ from tests.support.processes import (
     python,
     wait_until,
 )
-from tests.support.proxy import Cut, CutMoment, Proxy, counted, proxied
+from tests.support.proxy import Cut, CutMoment, LateStatement, Proxy, counted, proxied
 from tests.support.redirect import install_redirection, on_postgres
 from tests.support.runs import (
     RAN,
@@ -87,6 +87,7 @@ __all__ = [
     "CutMoment",
     "ForkedProgram",
     "InterruptedLines",
+    "LateStatement",
     "Later",
     "Messages",
     "NetworkLink",
