@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from plait.cluster import Cluster, Worker
 from plait.cluster.cluster import Task
 from plait.store import Store
 from tests.cluster.flows import Forks, Slow
-from tests.faults.herd import FLOWS, PATIENCE_S, check_logs
+from tests.faults.herd import FLOWS, PATIENCE_S, all_ended, check_logs
 from tests.faults.postgres_aftermath import made_store
 from tests.support import (
     CutMoment,
@@ -51,9 +52,16 @@ def _submit(store: Store, out: Path) -> list[Task]:
     ]
 
 
-def _finish(store: Store) -> None:
-    """Have a worker of this process execute what is left."""
-    Worker(store, [FLOWS], slots=2, until_empty=True).serve()
+def _finish(store: Store, tasks: Sequence[Task]) -> None:
+    """Have workers of this process execute what is left. A worker that died may have its run for
+    another moment.
+    """
+
+    def end_all() -> bool:
+        Worker(store, [FLOWS], slots=2, until_empty=True).serve()
+        return all_ended(tasks)
+
+    wait_until(end_all, PATIENCE_S, lambda: str([task.why for task in tasks]))
 
 
 def _sample(count: int, every: int, chance: random.Random) -> list[int]:
@@ -80,11 +88,11 @@ def test_a_worker_killed_at_every_statement_on_sqlite(tmp_path: Path) -> None:
     assert _live_on_sqlite(store, tmp_path, "first", 0) == 0
     moments, killed = int((tmp_path / "moments").read_text()), 0
     for last in _sample(moments, every, chance):
-        tasks += _submit(store, out)
+        tasks += (here := _submit(store, out))
         code = _live_on_sqlite(store, tmp_path, f"w{last}", last)
         assert code in (0, -signal.SIGKILL), (tmp_path / "workers.txt").read_text()[-2000:]
         killed += code != 0
-        _finish(store)
+        _finish(store, here)
     found = check_logs(store, tasks, out)
     assert killed
     report(
@@ -127,10 +135,10 @@ def test_a_worker_killed_at_every_statement_on_postgres(
     statements, killed = _count_statements(postgres_address, tmp_path), 0
     for number in _sample(statements * 3, every, chance):
         nth, moment = -(-number // 3), list(CutMoment)[number % 3]
-        tasks += _submit(store, out)
+        tasks += (here := _submit(store, out))
         with proxied(postgres_address) as proxy:
             killed += _kill_at(proxy, tmp_path, f"w{number}", nth, moment)
-        _finish(store)
+        _finish(store, here)
     found = check_logs(store, tasks, out)
     assert killed
     report(
@@ -215,7 +223,7 @@ def _stop_at(
         if not late.done.is_set():
             return False
         had = any(claims_of(task.session) for task in tasks)
-        wait_until(lambda: _end_all(store, tasks), PATIENCE_S)
+        _finish(store, tasks)
         process.send_signal(signal.SIGCONT)
         late.arrive()
         assert process.wait(PATIENCE_S) == 0, (folder / "workers.txt").read_text()[-2000:]
@@ -225,8 +233,3 @@ def _stop_at(
         process.send_signal(signal.SIGCONT)
         process.kill()
         process.wait()
-
-
-def _end_all(store: Store, tasks: list[Task]) -> bool:
-    _finish(store)
-    return all(task.is_over() for task in tasks)
