@@ -160,8 +160,11 @@ class Answerer:
         if session.status == "finished":
             self._finished.add(task.run)
         elif session.status == "failed":
-            (failure,) = [e.body for e in session.events[-1:] if isinstance(e.body, k.RunFailed)]
-            assert failure.failure.kind == GIVEN_UP, failure
+            failures = [e.body for e in session.events if isinstance(e.body, k.RunFailed)]
+            assert failures and failures[-1].failure.kind == GIVEN_UP, (
+                failures[-1:],
+                [event.kind for event in session.events[-8:]],
+            )
             self.given_up += 1
             with suppress(Parked, RunHeld):  # workers take it up again when it is answered
                 resume(session)
