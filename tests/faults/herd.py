@@ -51,13 +51,14 @@ class Herd:
         modules: Sequence[str] = (FLOWS,),
         slots: int = 2,
         prefix: str = "w",
+        program: str = "plait",
         first_path: Path | None = None,
         **environment: str,
     ) -> None:
         """`first_path` is a folder that they import modules from before all others."""
         import_in_server("plait.store.postgres.store", "tests.faults.herd_code")
         self._address, self._folder, self._modules = address, folder, modules
-        self._slots, self._prefix = slots, prefix
+        self._slots, self._prefix, self._program = slots, prefix, program
         self._environment = child_environment(**environment)
         if first_path is not None:
             path = [str(first_path), self._environment["PYTHONPATH"]]
@@ -71,7 +72,7 @@ class Herd:
     def add(self) -> ForkedProgram:
         self._born += 1
         name = f"{self._prefix}{self._born}"
-        command = [sys.executable, "-m", "plait", "worker", *self._modules]
+        command = [sys.executable, "-m", self._program, "worker", *self._modules]
         command += ["--store", self._address, "--slots", str(self._slots), "--name", name]
         with (self._folder / "workers.txt").open("a") as said:
             process = ForkedProgram(
@@ -216,13 +217,25 @@ def busy_workers(herd: Herd, store: Store) -> list[ForkedProgram]:
     return [process for process in herd.processes if herd.names[process.pid] in busy]
 
 
-def disturb(herd: Herd, store: Store, tasks: Sequence[Task], random: Random, *, kills: int) -> int:
+def disturb(
+    herd: Herd,
+    store: Store,
+    tasks: Sequence[Task],
+    random: Random,
+    *,
+    kills: int,
+    may_rest_s: float | None = None,
+) -> int:
     """Kill workers that have runs, at random moments, until so many were killed or all runs have
-    ended; return how many were.
+    ended; return how many were. `may_rest_s`: it is left alone if it has no run for so long. None:
+    that is a fault.
     """
     done, last = 0, time.monotonic()
     while done < kills and not all_ended(tasks[-50:]):
-        assert time.monotonic() - last < PATIENCE_S, "no worker has a run, and some have not ended"
+        rested_s = time.monotonic() - last
+        if may_rest_s is not None and rested_s > may_rest_s:
+            break
+        assert rested_s < PATIENCE_S, "no worker has a run, and some have not ended"
         if busy := busy_workers(herd, store):
             time.sleep(random.choice([0.0, 0.1, 0.5, 1.0]) * random.random())
             herd.kill(random.choice(busy))
