@@ -161,11 +161,10 @@ class Answerer:
         if session.status == "finished":
             self._finished.add(task.run)
         elif session.status == "failed":
-            failures = [e.body for e in session.events if isinstance(e.body, k.RunFailed)]
-            assert failures and failures[-1].failure.kind == GIVEN_UP, (
-                failures[-1:],
-                [event.kind for event in session.events[-8:]],
-            )
+            events = task.session.events  # the status may be newer than the value
+            failures = [event.body for event in events if isinstance(event.body, k.RunFailed)]
+            kinds = [event.kind for event in events[-8:]]
+            assert failures and failures[-1].failure.kind == GIVEN_UP, (failures[-1:], kinds)
             self.given_up += 1
             with suppress(Parked, RunHeld):  # workers take it up again when it is answered
                 resume(session)
