@@ -50,6 +50,7 @@ from tests.support.processes import (
 )
 from tests.support.proxy import Cut, CutMoment, LateStatement, Proxy, counted, proxied
 from tests.support.redirect import install_redirection, on_postgres
+from tests.support.resuming import resumed_by_workers
 from tests.support.runs import (
     RAN,
     Later,
@@ -146,6 +147,7 @@ __all__ = [
     "remembered",
     "remove_if_unused",
     "report",
+    "resumed_by_workers",
     "result_delta",
     "result_text",
     "run_folder",

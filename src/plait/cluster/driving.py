@@ -95,9 +95,16 @@ def drive(
         lock = store_at(at.store).lock(recorded.id, at.short)
     except (NothingToResume, RunHeld) as error:
         return outcome_of(error)
-    host = socket.gethostname()
-    claim = k.Claim(worker or f"{host}.{os.getpid()}", _reason_of(recorded), host, labels)
+    claim = claim_of(recorded, worker, labels)
     return _execute(store_at(at.store), at.id, ClaimedRun(recorded.id, lock, claim))
+
+
+def claim_of(recorded: RecordedRun, worker: str = "", labels: tuple[str, ...] = ()) -> k.Claim:
+    """Return the words for the record of a claim on one run. A worker without a name has that of
+    its host and process.
+    """
+    host = socket.gethostname()
+    return k.Claim(worker or f"{host}.{os.getpid()}", _reason_of(recorded), host, labels)
 
 
 def _reason_of(recorded: RecordedRun) -> Chosen:
