@@ -62,11 +62,11 @@ class Endless(Workflow):
 
 
 class Child(Workflow):
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, key: str) -> None:
+        self.key = key
 
     def forward(self, session: Session) -> Session:
-        return session.fact(self.name, "done")
+        return session.fact(self.key, "done")
 
 
 class Children(Workflow):
@@ -83,7 +83,7 @@ class Again(Workflow):
     """Counts on from the run before it in the same session."""
 
     def forward(self, session: Session) -> Session:
-        return session.fact("count", int(session.facts.get("count", 0)) + 1)
+        return session.fact("count", int(str(session.facts.get("count", 0))) + 1)
 
 
 class Greet(Workflow):

@@ -190,6 +190,17 @@ class Edits(Workflow):
         return session.use(write_line, path="log", text="three").say("edited", role="assistant")
 
 
+class Keeps(Workflow):
+    """Adds a line to a file of its session, and notes it outside."""
+
+    def forward(self, session: Session, folder: str, path: str) -> Session:
+        if not session.files.tree:
+            session = session.to("local", folder)
+        session = session.use(write_line, path="log", text="line")
+        session = session.use(note_line, path=path, text=session.title)
+        return session.use(rest_for, seconds=0.1)
+
+
 class Forks(Workflow):
     """Notes lines in a fork and in itself, in turns, and merges the fork."""
 

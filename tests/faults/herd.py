@@ -24,6 +24,7 @@ from plait.cluster.workers import live_workers
 from plait.errors import AlreadyAnswered, RunHeld, UnknownAsk
 from plait.event import Event
 from plait.event import kinds as k
+from plait.ids import LogId
 from plait.journal.stops import Parked
 from plait.runs.resume import resume
 from plait.session import verify
@@ -276,7 +277,7 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
         events_of[event.header.run].append(event)
     for task in tasks:
         events = events_of[task.run]
-        holders = _holders_in(store, task)
+        holders = holders_in(store, task.session.id, task.run)
         _check_ends(events, task)
         found["trees"] += _check_tree(task)
         effects = _check_requests(events)
@@ -284,7 +285,7 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
         for key, effect in effects.items():
             assert done[key] == 1 or effect == "idempotent", (task.session.short, key, effect)
             assert done[key] >= 1, (task.session.short, key)
-        _check_holders([line for line in lines if line[1] in effects], holders)
+        check_holders([line for line in lines if line[1] in effects], holders)
         found["claims"] += len(holders)
         found["runs"] += 1
         found["events"] += len(events)
@@ -296,16 +297,19 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
     return found
 
 
-def _holders_in(store: Store, task: Task) -> list[str]:
-    """Return the processes that had a run, in their order, by its own log."""
+def holders_in(store: Store, log: LogId, run: str) -> list[str]:
+    """Return the processes that had a run, in their order, by its own log. Each has the next
+    epoch.
+    """
     found = list[str]()
     epochs = list[int]()
-    for event in store.read(task.session.id):
+    for event in store.read(log):
         body = event.body
-        if isinstance(body, k.RunResumed) and event.header.run == task.run:
+        if isinstance(body, k.RunResumed) and event.header.run == run:
             found.append(body.holder.split("/")[1])
             epochs.append(body.epoch)
-    assert epochs == list(range(1, len(epochs) + 1)), epochs
+    first = epochs[0] if epochs else 1  # runs before it in the same session had their own
+    assert epochs == list(range(first, first + len(epochs))), epochs
     return found
 
 
@@ -347,7 +351,7 @@ def _check_requests(events: Sequence[Event]) -> dict[str, str]:
     return keys
 
 
-def _check_holders(lines: Sequence[Sequence[str]], holders: Sequence[str]) -> None:
+def check_holders(lines: Sequence[Sequence[str]], holders: Sequence[str]) -> None:
     """Check that the first effect under each key was made by the processes in the order in which
     they took the run.
     """
