@@ -22,10 +22,8 @@ from plait.event import Event
 from plait.event.kinds import Budget
 from plait.journal.writer import DirectWriter as _DirectWriter
 from plait.journal.writer import bind_direct_writer as _bind_direct_writer
-from plait.journal.writer import direct_writer as _direct_writer
 from plait.memory.rows import MemoryRows as _MemoryRows
 from plait.runtime.live import Live as _Live
-from plait.runtime.live import SharedClock as _SharedClock
 from plait.secrets import Secret
 from plait.session import CopyRows as _CopyRows
 from plait.session import EffectRows as _EffectRows
@@ -171,17 +169,9 @@ def open_store(
         if isinstance(address, _Path)
         else address
     )
-    store = _open_at(
+    return _open_at(
         place, source=_Live(), projections=(*_PROJECTIONS, *projections), durability=durability
     )
-    if store.clock_us is not None:
-        _direct_writer().share_clock(store.address, _SharedClock(lambda: _clock_of(store)))
-    return store
-
-
-def _clock_of(store: Store) -> int | None:
-    """Return the time by the clock of a store, which may have been opened anew."""
-    return (_opened(store.address) or store).clock_us
 
 
 def migrate_store(

@@ -145,10 +145,6 @@ class DirectWriter:
         """Use this source for a store from now on: a simulation has its own clock and chance."""
         self._sources[address] = source
 
-    def share_clock(self, address: str, source: Source) -> None:
-        """Use a source whose clock the processes of a store share, unless another is bound."""
-        self._sources.setdefault(address, source)
-
     def process(self, address: str) -> str:
         """Return a name of this process; in a simulation it follows from the seed."""
         key = os.getpid(), address  # a forked child is another process

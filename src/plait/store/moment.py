@@ -11,8 +11,6 @@ from typing import Protocol
 
 import msgspec
 
-from plait.ids import Micros
-
 
 class RunLock(Protocol):
     """A run that this process has taken: no other process, and no second lock of this one, can.
@@ -27,14 +25,7 @@ class RunLock(Protocol):
 
 
 class LockStore(Protocol):
-    """Locks of runs: one process at a time has a run. And the clock that its processes share."""
-
-    @property
-    def clock_us(self) -> Micros | None:
-        """The time by the clock of the store. None: its processes are on one machine, and share
-        the clock of that.
-        """
-        ...
+    """Locks of runs: one process at a time has a run."""
 
     def lock(self, run: str, session: str) -> RunLock:
         """Take a run for this process, and return its lock. `session` is for the error's text.

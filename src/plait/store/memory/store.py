@@ -10,7 +10,7 @@ from typing import Literal
 from plait.errors import (
     UnknownRows,
 )
-from plait.ids import LogId, Micros, Source
+from plait.ids import LogId, Source
 from plait.store.arguments import (
     check_limit,
     check_name,
@@ -153,10 +153,6 @@ class MemoryStore(MemoryEvents):
             self._rows[projection] = fresh
 
     # ── locks ────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def clock_us(self) -> Micros | None:
-        return None
 
     def lock(self, run: str, session: str) -> MemoryLock:
         with self._open():

@@ -66,8 +66,7 @@ _FACTS = (
     "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'),"
     " set_config('synchronous_commit', current_setting('synchronous_commit'), false),"
     " current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only')"
-    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system()),"
-    " (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system())"
 )
 _DEFAULTS = {
     "application_name": "plait",
@@ -259,17 +258,9 @@ class ServerConnections:
         self._timer: threading.Timer | None = None
         self._identity: int | None = None  # of the server that the first connection led to
         self._was_primary = False
-        self._server_clock: tuple[int, float] | None = None  # at the last connect, and when it was
         self.losses = 0  # connections that broke: answers kept from before may be of another server
         self.is_closed = False
         STORES.add(self)
-
-    @property
-    def clock_us(self) -> int:
-        """The time by the clock of the server, as far as this process knows."""
-        assert self._server_clock is not None, "a store is opened by a connection"
-        then_us, at = self._server_clock
-        return then_us + int((time.monotonic() - at) * 1e6)
 
     def run(self, work: Callable[[ServerConnection], T]) -> T:
         """Run work that may be repeated, until it has an answer or the server is away for long."""
@@ -380,8 +371,7 @@ class ServerConnections:
             check_encryption(self.address, connection.pgconn)
             row = connection.execute(_FACTS.encode(), prepare=False, binary=True).fetchone()
             assert row is not None
-            *said, process, identity, clock_us = row
-            self._server_clock = clock_us, time.monotonic()
+            *said, process, identity = row
             is_pooled = process != connection.pgconn.backend_pid
             facts = ServerFacts._make([*said, is_pooled, identity])
             check_server(self.address, facts.version, facts.encoding, facts)

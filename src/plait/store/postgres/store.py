@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
-from plait.ids import LogId, Micros, Source
+from plait.ids import LogId, Source
 from plait.store.arguments import check_durability, check_name, check_runs
 from plait.store.base import Durability, Unchecked
 from plait.store.local_bells import LocalBell
@@ -74,10 +74,6 @@ class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots, PostgresNot
     @property
     def folder(self) -> Path | None:
         return None
-
-    @property
-    def clock_us(self) -> Micros | None:
-        return self._connections.clock_us
 
     def lock(self, run: str, session: str) -> RunHold:
         return self._locks.take(run, session)

@@ -19,7 +19,7 @@ from plait.errors import (
     StoreClosed,
     StoreCorrupt,
 )
-from plait.ids import LogId, Micros, Source
+from plait.ids import LogId, Source
 from plait.store.arguments import (
     check_durability,
     check_name,
@@ -99,10 +99,6 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows):
         self._migrations = tuple(migrations)
         self.id: LogId = self._connections.write(lambda db: self._work.settle_in(db, source))
         self.attach(projections)
-
-    @property
-    def clock_us(self) -> Micros | None:
-        return None
 
     def lock(self, run: str, session: str) -> FileLock:
         return lock_in(self._folder, run, session)

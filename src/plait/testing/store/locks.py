@@ -21,13 +21,6 @@ _PATIENCE_S = 10.0  # a server may take a moment to notice that a client has die
 
 
 class LockContract(DurablePart):
-    def test_a_clock_of_the_store_goes_forward(self, opened: Opened) -> None:
-        store = opened()
-        first = store.clock_us
-        if first is not None:  # None: processes of one machine
-            assert first > 1_700_000_000_000_000, "microseconds since 1970"
-            assert (store.clock_us or 0) >= first
-
     def test_a_run_is_locked_once(self, opened: Opened) -> None:
         store = opened()
         lock = store.lock("run-1", "s")
