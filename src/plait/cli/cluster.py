@@ -15,7 +15,7 @@ from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
 from plait.cli.terminal import age
 from plait.cli.workers import split_labels
 from plait.ids import LogId
-from plait.runtime.live import Live
+from plait.journal.writer import direct_writer
 from plait.session.ask_rows import InboxRows
 from plait.session.ports import store_at
 from plait.session.work_rows import WorkState, read_wishes
@@ -135,7 +135,7 @@ def cluster_runs(given: Options, state: str | None) -> None:
         return
     out = Out()
     names = names_of(store, [LogId(str(row["log"])) for row in rows])
-    now = Live().now(LogId(""), 0)
+    now = direct_writer().source(store.address).now(LogId(""), 0)
     cells = [
         [
             Cell(names[LogId(each["session"])], ACCENT),

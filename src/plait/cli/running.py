@@ -35,7 +35,7 @@ from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, count_text
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld, RunOpen
 from plait.ids import LogId
-from plait.runtime.live import Live
+from plait.journal.writer import direct_writer
 from plait.session import Session
 from plait.session.inbox import due_roots
 from plait.session.ports import store_at
@@ -281,7 +281,7 @@ def _due_roots(store: Store) -> list[LogId]:
     """Return the sessions whose runs could go on: a time is over, or an answer is there. A paused
     one is taken up by its name alone.
     """
-    roots = due_roots(store, Live().now(LogId(""), 0))
+    roots = due_roots(store, direct_writer().source(store.address).now(LogId(""), 0))
     return [root for root in roots if Session.open(root, store=store).status != "paused"]
 
 

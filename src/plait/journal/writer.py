@@ -32,6 +32,7 @@ from plait.ids import Digest, LogId, Source, house_of, inbox_of, short
 from plait.inside import is_inside
 from plait.journal.hidden_names import login_name
 from plait.journal.sealing import seal_drafts
+from plait.journal.store_clock import StoreClock
 from plait.session.moves import check_arrived, home_fence
 from plait.session.ports import UNNAMED, Act, Condition, Draft, Position, Post, bind_writer
 from plait.store import (
@@ -138,8 +139,9 @@ class DirectWriter:
         self.last_post = object()  # another one after each post, and each write outside of runs
 
     def source(self, address: str) -> Source:
-        """Return the source of time, ids and salt for a store."""
-        return self._sources.get(address, self._source)
+        """Return the source of time, ids and salt for a store. A server has its own clock."""
+        bound = self._sources.get(address)
+        return StoreClock(self._source, self.store(address)) if bound is None else bound
 
     def bind_source(self, address: str, source: Source) -> None:
         """Use this source for a store from now on: a simulation has its own clock and chance."""

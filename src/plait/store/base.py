@@ -1,8 +1,8 @@
 """The port: the methods of a store, by subject.
 
 A store keeps logs (id, parent, fork place, head), their events, and blobs, and does not know their
-meaning. `Store` is made of seven smaller protocols: events, blobs, snapshots and rows here, locks,
-bells and notices in `moment.py`. The contract that every store has to keep is
+meaning. `Store` is made of eight smaller protocols: events, blobs, snapshots and rows here, locks,
+bells, notices and the clock in `moment.py`. The contract that every store has to keep is
 `plait.testing.StoreContract`; docs/stores.md tells how to write one.
 """
 
@@ -19,7 +19,7 @@ from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import Lineage
-from plait.store.moment import BellStore, LockStore, NoticeStore
+from plait.store.moment import BellStore, ClockStore, LockStore, NoticeStore
 from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
@@ -402,7 +402,15 @@ class RowStore(Protocol):
 
 
 class Store(
-    EventStore, BlobStore, SnapshotStore, RowStore, LockStore, BellStore, NoticeStore, Protocol
+    EventStore,
+    BlobStore,
+    SnapshotStore,
+    RowStore,
+    LockStore,
+    BellStore,
+    NoticeStore,
+    ClockStore,
+    Protocol,
 ):
     """A place where events and blobs are kept. All methods may be called from any thread."""
 

@@ -1,4 +1,4 @@
-"""The ports for the present moment, beside the logs: locks of runs, bells and notices.
+"""The ports for the present moment, beside the logs: locks of runs, bells, notices and the clock.
 
 None of them is on record. A lock ends with its process, a bell may be lost, and a notice may be
 dropped at any time.
@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import msgspec
+
+from plait.ids import Micros
 
 
 class RunLock(Protocol):
@@ -53,6 +55,16 @@ class LockStore(Protocol):
 
     def free_runs(self, runs: Collection[str]) -> set[str]:
         """Return those of these runs that no process has, in one question. Asking takes nothing."""
+        ...
+
+
+class ClockStore(Protocol):
+    """The clock of a store whose processes may be on many machines."""
+
+    def shared_time(self) -> Micros | None:
+        """The time by the clock that all processes of the store share: asking costs nothing. None:
+        they are on one machine, and have its clock.
+        """
         ...
 
 

@@ -46,6 +46,7 @@ from plait.store.postgres.faults import (
     unknown_outcome,
 )
 from plait.store.postgres.refusals import ask_refusal
+from plait.store.postgres.server_clock import NOW_SQL, ServerClock
 from plait.store.process import STORES
 
 T = TypeVar("T")
@@ -66,7 +67,8 @@ _FACTS = (
     "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'),"
     " set_config('synchronous_commit', current_setting('synchronous_commit'), false),"
     " current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only')"
-    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system())"
+    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system()),"
+    f" {NOW_SQL}"
 )
 _DEFAULTS = {
     "application_name": "plait",
@@ -258,6 +260,7 @@ class ServerConnections:
         self._timer: threading.Timer | None = None
         self._identity: int | None = None  # of the server that the first connection led to
         self._was_primary = False
+        self.clock = ServerClock()
         self.losses = 0  # connections that broke: answers kept from before may be of another server
         self.is_closed = False
         STORES.add(self)
@@ -369,9 +372,11 @@ class ServerConnections:
             raise denied or psycopg.OperationalError(_text(str(error))) from error
         try:
             check_encryption(self.address, connection.pgconn)
+            asked_s = time.monotonic()
             row = connection.execute(_FACTS.encode(), prepare=False, binary=True).fetchone()
             assert row is not None
-            *said, process, identity = row
+            *said, process, identity, now = row
+            self.clock.take(now, asked_s, time.monotonic())
             is_pooled = process != connection.pgconn.backend_pid
             facts = ServerFacts._make([*said, is_pooled, identity])
             check_server(self.address, facts.version, facts.encoding, facts)

@@ -29,6 +29,7 @@ import psycopg
 from plait.errors import PlaitError, RunHeld
 from plait.ids import digest
 from plait.store.postgres.connections import ServerConnection, ServerConnections
+from plait.store.postgres.server_clock import NOW_SQL
 from plait.store.process import STORES
 
 LEASE_S = 45.0  # unless PLAIT_STORE_LEASE_S says otherwise; a third of it is between heartbeats
@@ -111,8 +112,9 @@ _HOLDER = f"""
 SELECT h.name, h.id FROM {{s}}.hold JOIN {{s}}.holder h ON h.id = hold.holder
 WHERE hold.run = $1::bytea AND {_IS_THERE}"""
 # A holder that has lost a run has lost its row, too: the one that took the run removed it.
-_RENEW = """
-UPDATE {s}.holder SET until = clock_timestamp() + make_interval(secs => $2) WHERE id = $1::bytea"""
+_RENEW = f"""
+UPDATE {{s}}.holder SET until = clock_timestamp() + make_interval(secs => $2) WHERE id = $1::bytea
+RETURNING {NOW_SQL}"""
 _BEAT = """
 INSERT INTO {s}.holder AS old (id, name, until, advisory)
 VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
@@ -376,11 +378,15 @@ class RunLocks:
         line = self._line
         if line is None or (self._advisory is None and not line.facts.is_pooled):
             return False
+        asked_s = time.monotonic()
         try:
-            return line.run(self._sql(_RENEW), holder, self._lease_s) == 1
+            row = line.row(self._sql(_RENEW), holder, self._lease_s)
         except psycopg.Error:
             self._lose_line()
             return False
+        if row is not None:
+            self._connections.clock.take(row[0], asked_s, time.monotonic())
+        return row is not None
 
     def _write_row(self, holder: bytes) -> None:
         """Write the row of this process, and see which runs it still has."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
-from plait.ids import LogId, Source
+from plait.ids import LogId, Micros, Source
 from plait.store.arguments import check_durability, check_name, check_runs
 from plait.store.base import Durability, Unchecked
 from plait.store.local_bells import LocalBell
@@ -88,6 +88,9 @@ class PostgresStore(PostgresRows, PostgresEvents, PostgresSnapshots, PostgresNot
     def free_runs(self, runs: Collection[str]) -> set[str]:
         check_runs(runs)
         return self._locks.free_runs(runs)
+
+    def shared_time(self) -> Micros:
+        return self._connections.clock.now()
 
     def ring(self, topic: str) -> None:
         check_name("topic", topic)
