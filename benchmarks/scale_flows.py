@@ -1,4 +1,4 @@
-"""The workflow that the workers of `scale.py` execute: a model that takes a while."""
+"""The workflows that the workers of `scale.py` execute."""
 
 from __future__ import annotations
 
@@ -17,3 +17,19 @@ def answer_after(seconds: float) -> str:
 class Answer(Workflow):
     def forward(self, session: Session, seconds: float) -> Session:
         return session.use(answer_after, seconds=seconds).say("done", role="assistant")
+
+
+class Steps(Workflow):
+    """So many steps that take no time."""
+
+    def forward(self, session: Session, steps: int) -> Session:
+        for _ in range(steps):
+            session = session.use(answer_after, seconds=0.0)
+        return session.say("done", role="assistant")
+
+
+class Waits(Workflow):
+    """Takes one step, and waits for a signal."""
+
+    def forward(self, session: Session) -> Session:
+        return session.use(answer_after, seconds=0.0).wait_for("go", timeout_s=10_000_000)

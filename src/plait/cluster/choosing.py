@@ -19,7 +19,6 @@ from zlib import crc32
 from plait.event.kinds import Chosen
 from plait.ids import Micros
 
-
 TOP = 16  # runs of a queue that a worker looks at
 
 
