@@ -44,7 +44,7 @@ class WorkerProcesses:
         served_programs(modules)
         base = [sys.executable, "-m", "plait", "worker", *modules, "--store", address]
         base += ["--slots", str(slots), "--while-stdin-open"]
-        base += [option for each in others for option in ("--also", each)]
+        base += [option for each in others for option in ("--store", each)]
         for project, share in (shares or {}).items():
             running = "" if share.running_max is None else f":{share.running_max}"
             base += ["--share", f"{project}={share.weight}{running}"]
