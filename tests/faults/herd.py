@@ -31,6 +31,7 @@ from plait.session import verify
 from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import GIVEN_UP
 from plait.store import Store
+from plait.testing.writing import wait_until_settled
 from tests.cluster.flows import Branches, Count, Edits, Forks, Pays, Sleeps, Slow, Wire
 from tests.support import ForkedProgram, child_environment, import_in_server, wait_until
 
@@ -245,15 +246,20 @@ def disturb(
     return done
 
 
+def all_finished(tasks: Sequence[Task]) -> bool:
+    """True if all have come to their end. One that was given up is taken up by a person."""
+    return all(task.is_over() and task.status == "finished" for task in tasks)
+
+
 def wait_for_all(herd: Herd, tasks: Sequence[Task]) -> None:
     """Wait for the end of all runs."""
 
     def evidence() -> str:
-        left = [task for task in tasks if not task.is_over()]
+        left = [task for task in tasks if not all_finished([task])]
         told = [(task.session.short, task.why, kinds_of(task)[-6:]) for task in left[:5]]
         return f"{len(left)} are left: {told}. {herd.said[-2000:]}"
 
-    wait_until(lambda: all_ended(tasks), PATIENCE_S, evidence)
+    wait_until(lambda: all_finished(tasks), PATIENCE_S, evidence)
 
 
 def kinds_of(task: Task) -> list[str]:
@@ -269,6 +275,7 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
     """
     found = Counter[str]()
     assert list(verify(store, state=True)) == []
+    wait_until_settled(store)  # a transaction of another test may hold the feed back
     lines = [line.split() for line in out.read_text().splitlines()]
     done = Counter(key for _, key, _ in lines)
     on_record = set[str]()
