@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from plait import Session, Workflow, tool
 
@@ -17,6 +18,21 @@ def answer_after(seconds: float) -> str:
 class Answer(Workflow):
     def forward(self, session: Session, seconds: float) -> Session:
         return session.use(answer_after, seconds=seconds).say("done", role="assistant")
+
+
+@tool(effect="pure")
+def wait_for_file(path: str) -> str:
+    """Wait until a file is there."""
+    while not Path(path).exists():
+        time.sleep(0.01)
+    return "open"
+
+
+class Opens(Workflow):
+    """Waits in its worker until all begin together."""
+
+    def forward(self, session: Session, path: str) -> Session:
+        return session.use(wait_for_file, path=path)
 
 
 class Steps(Workflow):

@@ -19,7 +19,7 @@ from plait import Cluster, Session, Store, migrate_store, open_store
 from plait.cluster.cluster import Task
 from plait.cluster.workers import live_workers
 from plait.event import kinds as k
-from scale_flows import Answer, Steps, Waits
+from scale_flows import Answer, Opens, Steps, Waits
 
 FLOWS = "scale_flows"
 LONG_S = 600.0
@@ -45,18 +45,19 @@ def run_real(workers: int, seconds: Sequence[float], projects: Sequence[str]) ->
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         store = open_store(Path(folder) / ".plait")
         cluster = Cluster(store)
-        # workers begin one after another: these runs keep them busy until all are there
+        gate = Path(folder) / "gate"
+        # workers begin one after another: these runs keep them until all are there
         idle = [
-            cluster.submit(
-                Answer(), Session("Hi", store=store, project="first"), seconds=1.5, priority=9
-            )
+            cluster.submit(Opens(), Session("Hi", store=store), path=str(gate))
             for _ in range(workers)
         ]
-        tasks = [
-            cluster.submit(Answer(), Session("Hi", store=store, project=project), seconds=each)
-            for each, project in zip(seconds, projects, strict=True)
-        ]
         with cluster.start([FLOWS], workers=workers, slots=1):
+            wait_until(lambda: all(_span_of(task)[1] for task in idle), LONG_S)
+            tasks = [
+                cluster.submit(Answer(), Session("Hi", store=store, project=project), seconds=each)
+                for each, project in zip(seconds, projects, strict=True)
+            ]
+            gate.touch()
             for task in [*idle, *tasks]:
                 task.result(LONG_S)
         spans = [_span_of(task) for task in tasks]
