@@ -1,14 +1,11 @@
 # pyright: basic, reportMissingImports=false
-"""A queue of DBOS on PostgreSQL: a workflow of one step is enqueued, and executed in this process."""
+"""A queue of DBOS in PostgreSQL: a workflow of one step, executed in this process."""
 
 import sys
 from importlib.metadata import version
 
-import sqlalchemy
-from dbos import DBOS, Queue
+from dbos import DBOS
 from queue_line import QueueGuest, serve
-
-tasks = Queue("tasks", polling_interval_sec=0.02)
 
 
 @DBOS.step()
@@ -33,16 +30,14 @@ class DbosQueue(QueueGuest):
             }
         )
         DBOS.launch()
+        DBOS.register_queue("tasks", polling_interval_sec=0.05)
 
     def about(self) -> str:
-        return f"DBOS {version('dbos')} queue, PostgreSQL"
+        return f"DBOS {version('dbos')} queue, PostgreSQL, every step on record"
 
     def dispatch(self, count: int) -> None:
-        for handle in [tasks.enqueue(steps) for _ in range(count)]:
-            handle.get_result(polling_interval_sec=0.02)
+        for handle in [DBOS.enqueue_workflow("tasks", steps) for _ in range(count)]:
+            handle.get_result(polling_interval_sec=0.05)
 
 
-address = sys.argv[1].replace("postgresql://", "postgresql+psycopg://").partition("?")[0]
-engine = sqlalchemy.create_engine(address)
-engine.connect().close()
-serve(DbosQueue(sys.argv[1].partition("?")[0]))
+serve(DbosQueue(sys.argv[1]))
