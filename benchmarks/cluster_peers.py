@@ -1,5 +1,5 @@
-"""Queues beside each other, in one interleaved run: the CPU of a task of one step from submit to end,
-and the growth of a claim with the queue.
+"""Queues beside each other, in one interleaved run: the CPU of a task of one step, from its
+submission to its end, and the growth of a claim with the queue.
 
     python benchmarks/cluster_peers.py [--peers .venv-peers/bin/python] [--quick]
 
@@ -23,14 +23,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.support import PostgresServer, free_port, private_postgres, wait_until
 
 from measure import Row, percentile, print_table
 from plait import migrate_store
 
+HERE = Path(__file__).parent
 TASKS = 20  # of a round
 TARGETS = {"dbos": "<= 1/3", "celery": "<= 1/3", "ray": "<= 1/2"}
 
@@ -47,7 +47,7 @@ class Contestant:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(HERE / "guests"), **environment},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
             cwd=HERE / "guests",
         )
 

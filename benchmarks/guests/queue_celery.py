@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Celery with Redis as broker and for results: a worker process of one slot, and no record of steps."""
+"""Celery with Redis as broker and for results: a worker of one slot, and no record of steps."""
 
 import os
 import subprocess

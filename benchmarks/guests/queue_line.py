@@ -1,5 +1,5 @@
-"""The side of a queue in `cluster_peers.py`: a process that does what it is asked, one JSON document
-per line. Only the standard library is needed here.
+"""The side of a queue in `cluster_peers.py`: a process that does what it is asked, one JSON
+document per line. Only the standard library is needed here.
 
     {"do": "dispatch", "count": 20}   →   {"cpu": 0.031, "wall": 0.044}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-
-sys.path[:0] = sys.argv[2:]
+from typing import Any
 
 from queue_line import QueueGuest, serve
 
@@ -47,7 +46,7 @@ class PlaitQueue(QueueGuest):
         started = k.RunStarted(OTHER, wishes=k.Wishes())
         for _ in range(count):
             log = SOURCE.fresh()
-            how = {"log": log, "source": SOURCE, "actor": "human:a"}
+            how: dict[str, Any] = {"log": log, "source": SOURCE, "actor": "human:a"}
             (opened,) = seal_all([k.SessionOpened()], seq=1, parents=(), **how)
             (begun,) = seal_all([started], seq=2, parents=(opened.id,), run=str(log), **how)
             self._store.begin(log, [opened, begun])

@@ -41,16 +41,11 @@ class Procrastinate(QueueGuest):
         loop.run_until_complete(work())
 
     def fill(self, count: int) -> None:
-        async def work() -> None:
-            await other.batch_defer_async(*[{} for _ in range(count)])
+        async def add(size: int) -> None:
+            await other.batch_defer_async(*[{} for _ in range(size)])
 
-        for _ in range(0, count, 1000):
-            count_now = min(1000, count)
-
-            async def part(size: int = count_now) -> None:
-                await other.batch_defer_async(*[{} for _ in range(size)])
-
-            loop.run_until_complete(part())
+        for done in range(0, count, 1000):
+            loop.run_until_complete(add(min(1000, count - done)))
 
     def claim(self) -> None:
         async def work() -> None:

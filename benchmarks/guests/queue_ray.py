@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
 """Ray: an actor that is called once per task, and appends to a session of Plait what it did."""
 
 import sys
