@@ -11,14 +11,13 @@ import importlib
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from plait import Session, open_store
+from plait import Session
 from plait.cluster import Cluster
 from plait.cluster.workers import live_workers
 from plait.errors import TaskFailed
@@ -42,14 +41,6 @@ from tests.support import claims_of, dose, report, seed, wait_until
 
 KILLS = dose("CLUSTER_KILLS", short=6, long=500, ci=40)
 RUNS_EACH = 8  # runs that are submitted at a time
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "postgres":
-        yield made_store(request.getfixturevalue("postgres_address"))
-    else:
-        yield open_store(tmp_path / ".plait")
 
 
 def test_workers_that_are_killed_at_random(store: Store, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plait import Session, open_store
+from plait import Session
 from plait.cluster import Cluster
 from plait.cluster.workers import live_workers
 from plait.store import Store
@@ -155,14 +154,6 @@ def test_links_are_cut_delayed_and_partitioned_under_workers(
     report(
         "links of workers cut, delayed and partitioned", f"{dict(done)}, {_counts(found)}", start
     )
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "postgres":
-        yield made_store(request.getfixturevalue("postgres_address"))
-    else:
-        yield open_store(tmp_path / ".plait")
 
 
 def test_workers_whose_clocks_are_days_apart(store: Store, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ path.touch()
 client = httpx.Client(timeout=30)
 
 
-def free_port() -> int:
+def unused_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
@@ -45,7 +45,7 @@ def server_program() -> Path:
     return found
 
 
-ingress, admin, node, port = (free_port() for _ in range(4))
+ingress, admin, node, port = (unused_port() for _ in range(4))
 environment = {
     **os.environ,
     "RESTATE_BASE_DIR": str(folder / "restate"),
@@ -183,7 +183,7 @@ def versioning() -> bool:
     id = send("pinned", "signal")
     pinned = f"SELECT pinned_deployment_id FROM sys_invocation WHERE id = '{id}'"
     wait_for(lambda: rows(pinned)[0].get("pinned_deployment_id"))
-    services.start(other := free_port(), "new")
+    services.start(other := unused_port(), "new")
     register(other)
     send("newer", "word")
     is_new = result("newer") == "word anew"

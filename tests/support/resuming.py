@@ -49,6 +49,7 @@ def _take_claimed(
     claimed: ClaimedRun | None = None,
     **how: Any,
 ) -> TakenRun | Session:
+    """`take_run`, of a run that is claimed first."""
     claimed = claimed or _claim_run(session)
     return _take_run(session, workflow, args, kwargs, *given, claimed=claimed, **how)
 
