@@ -2,7 +2,7 @@
 """Run by Restate's own Python: the twelve cases of engines for durable execution, and kills.
 
 The server is the one of Restate's npm package, on loopback. Reads a document with a folder, the
-root of the checkout and a number of kills; prints which cases pass, and how often an effect of a
+root of the checkout, five ports and a number of kills; prints which cases pass, and how often an effect of a
 workflow was made again whose service was killed.
 """
 
@@ -28,12 +28,6 @@ path.touch()
 client = httpx.Client(timeout=30)
 
 
-def unused_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def server_program() -> Path:
     """Return the program of the server, which npm installs on the first use."""
     home = Path(document["root"]) / ".venv-guests" / "restate-npm"
@@ -45,7 +39,7 @@ def server_program() -> Path:
     return found
 
 
-ingress, admin, node, port = (unused_port() for _ in range(4))
+ingress, admin, node, port, other = document["ports"]
 environment = {
     **os.environ,
     "RESTATE_BASE_DIR": str(folder / "restate"),
@@ -183,7 +177,7 @@ def versioning() -> bool:
     id = send("pinned", "signal")
     pinned = f"SELECT pinned_deployment_id FROM sys_invocation WHERE id = '{id}'"
     wait_for(lambda: rows(pinned)[0].get("pinned_deployment_id"))
-    services.start(other := unused_port(), "new")
+    services.start(other, "new")
     register(other)
     send("newer", "word")
     is_new = result("newer") == "word anew"

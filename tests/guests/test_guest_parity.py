@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.guests.hosting import ROOT, guest
+from tests.support import free_port
 
 CASES = 12
 THEIRS = {"dbos": "dbos_parity.py", "restate": "restate_parity.py"}
@@ -15,7 +16,8 @@ THEIRS = {"dbos": "dbos_parity.py", "restate": "restate_parity.py"}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", THEIRS)
 def test_another_engine_is_asked_for_the_same_cases(name: str, tmp_path: Path) -> None:
-    asked = {"folder": str(tmp_path), "root": str(ROOT), "kills": 2}
+    ports = [free_port() for _ in range(5)]
+    asked = {"folder": str(tmp_path), "root": str(ROOT), "ports": ports, "kills": 2}
     found = guest(name, THEIRS[name], asked)
     assert len(found["cases"]) == CASES and found["kills"] >= 2
     passed = [case for case, said in found["cases"].items() if said == "yes"]
