@@ -2,8 +2,8 @@
 """Run by Restate's own Python: the twelve cases of engines for durable execution, and kills.
 
 The server is the one of Restate's npm package, on loopback. Reads a document with a folder, the
-root of the checkout, five ports and a number of kills; prints which cases pass, and how often an effect of a
-workflow was made again whose service was killed.
+root of the checkout, five ports and a number of kills; prints which cases pass, and how often an
+effect of a workflow was made again whose service was killed.
 """
 
 import json
