@@ -264,10 +264,9 @@ class Proxy:
                 text = conversation.ask(message)
                 if text is not None and due is None:
                     due = next((cut for cut in self._cuts if cut.is_due(text)), None)
-                if isinstance(due, LateStatement):
-                    await self._pass_on(passing, link.server)
+                if isinstance(due, LateStatement):  # what belongs to it is late, too
                     await self._wait_for_arrival(due)
-                    due, passing = None, bytearray()
+                    due = None
                 if due is not None and due.moment is CutMoment.BEFORE:
                     await self._pass_on(passing, link.server)
                     return self._finish_cut(due, link)
