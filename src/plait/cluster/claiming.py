@@ -20,6 +20,7 @@ from plait.cluster.choosing import (
     order_runs,
     within_limits,
 )
+from plait.cluster.workers import take_let_go
 from plait.event import kinds as k
 from plait.event.kinds import Chosen
 from plait.ids import Micros
@@ -77,6 +78,8 @@ class Claims:
             return None, look._replace(is_busy=True)
         run, lock = by_id[taken[0]], taken[1]
         try:
+            if run.chosen == "taken over" and take_let_go(self._store, run.run):
+                run = run._replace(chosen="woken")
             is_beyond = self._is_beyond_share(run)
         except BaseException:  # the store may be away: the run must not stay locked
             lock.release()

@@ -136,6 +136,8 @@ def _dead_workers(session: Session, run: str) -> list[str]:
         if not isinstance(body, k.RunResumed) or event.header.run != run or body.claim is None:
             break
         names.insert(0, body.claim.worker)
+        if body.claim.chosen != "taken over":  # the worker before it, if any, did not die
+            break
         first = event
     if first is None or len(names) < DEATHS_MAX:
         return []
