@@ -19,6 +19,7 @@ import pytest
 
 from plait import Session
 from plait.cluster import Cluster
+from plait.cluster.cluster import Task
 from plait.cluster.workers import live_workers
 from plait.errors import TaskFailed
 from plait.event import kinds as k
@@ -171,16 +172,19 @@ def test_workers_of_two_revisions_side_by_side(
         Herd(store.address, new, 1, first_path=new, prefix="new", **how) as after,
     ):
         wait_until(lambda: len(live_workers(store)) == 2, PATIENCE_S)
-        tasks = [
-            cluster.submit(roll.Roll(), Session("Go.", store=store), path=str(out))
-            for _ in range(8)
-        ]
-        kills = disturb(after, store, tasks, Random(1), kills=2)
-        wait_for_all(before, tasks)
+        tasks, codes, kills = list[Task](), set[str](), 0
+        while len(codes) < 2:  # on a busy machine one of them may have served all
+            more = [
+                cluster.submit(roll.Roll(), Session("Go.", store=store), path=str(out))
+                for _ in range(8)
+            ]
+            kills += disturb(after, store, more, Random(1), kills=2, may_rest_s=3)
+            wait_for_all(before, more)
+            tasks += more
+            codes |= {claim.code for task in more for claim in claims_of(task.session)}
     found = check_logs(store, tasks, out)
-    codes = {claim.code for task in tasks for claim in claims_of(task.session)}
     said = {task.session.text for task in tasks}
-    assert said <= {"old", "new"} and len(codes) == 2
+    assert said <= {"old", "new"}
     report(
         f"workers of two revisions, {change}, on {type(store).__name__}",
         f"{kills} kills, {found['runs']} runs ended, {found['claims']} claims"
