@@ -209,7 +209,12 @@ def killed(kills: int) -> int:
 services = Services()
 log = (folder / "restate.log").open("w")
 server = subprocess.Popen(
-    [str(server_program()), "--no-logo"], env=environment, cwd=folder, stdout=log, stderr=log
+    [str(server_program()), "--no-logo"],
+    env=environment,
+    cwd=folder,
+    stdout=log,
+    stderr=log,
+    start_new_session=True,
 )
 try:
     wait_for(lambda: client.get(f"http://127.0.0.1:{admin}/health").status_code == 200, 60)
@@ -242,5 +247,5 @@ try:
 finally:
     for at in list(services.processes):
         services.kill(at)
-    server.kill()
+    os.killpg(server.pid, signal.SIGKILL)  # npm's program has started the real one
     server.wait()
