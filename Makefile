@@ -66,6 +66,7 @@ bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside th
 	$(BIN)/python benchmarks/runtime.py --peers .venv-peers/bin/python
 	$(BIN)/python benchmarks/durable.py --peers .venv-peers/bin/python
 	$(BIN)/python benchmarks/postgres.py --only steps_beside_peers --peers .venv-peers/bin/python
+	$(BIN)/python benchmarks/cluster_peers.py --peers .venv-peers/bin/python
 
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
 	TORTURE=1 HYPOTHESIS_PROFILE=torture $(PYTEST) -q tests/laws tests/faults

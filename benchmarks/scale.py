@@ -1,397 +1,288 @@
 """Workers, simulated: the choosing code of real workers, fed with times that real workers took.
 
-First so many runs are submitted to 1, 2 and 4 real workers. How long each run took, and how long a
-worker took from one to the next, are read from the logs. A simulation with the same number of
+First so many runs are submitted to 1, 2, 4 and 8 real workers. How long each run took, and how long
+a worker took from one to the next, are read from the logs. A simulation with the same number of
 workers draws from these times, and its throughput and waiting times stand beside the real ones.
-Then the simulation goes where no machine here does.
+Then a PostgreSQL server is measured: its CPU and bytes for a run, and for a session that waits.
+With these figures the simulation goes where no machine here does, to a million active sessions on
+up to 64 shards.
 
-    python benchmarks/scale.py [--quick] [--only real|swept] [--workers 16,64,256] [--seed N]
+    python benchmarks/scale.py [--quick] [--only real|server|swept] [--seed N] [--runs N]
 
-Which run a worker takes is decided by `plait.cluster.choosing` itself, in both. What the simulation
-leaves out: the cost of a store under load, and bells that are late.
+An active session takes a turn every ten minutes; a turn asks models for some seconds. Of many
+shards at most four are simulated: shards share nothing but a provider's rate.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import random
 import statistics
 import sys
-import tempfile
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from measure import percentile
-from plait import Cluster, Session, open_store
-from plait.cluster.choosing import QueuedRun, Shares, order_runs
-from plait.event import kinds as k
-from scale_flows import Answer
+from scale_model import (
+    Arrival,
+    Faults,
+    Loss,
+    Outage,
+    Primary,
+    Rate,
+    Rolling,
+    Shard,
+    busiest_second,
+    fairness,
+    mean,
+    poisson_arrivals,
+    zipf_projects,
+)
+from scale_real import ServerCosts, Times, measure_server, run_real
 
-TOP = 16  # runs of a project, and projects, that a worker looks at: as in cluster/claiming.py
-TAKEN_OVER_S = 0.3  # between two looks of a worker while others have runs: as in cluster/worker.py
-Draw = Callable[[], float]
-
-
-@dataclass
-class Times:
-    """What was measured or simulated of many runs."""
-
-    waits_s: list[float]
-    services_s: list[float]
-    gaps_s: list[float]  # of a worker, from the end of a run to the claim of the next
-    span_s: float
-
-    @property
-    def throughput(self) -> float:
-        return len(self.waits_s) / self.span_s
-
-
-# ── real workers ─────────────────────────────────────────────────────────────────────────────
-
-
-def run_real(workers: int, seconds: Sequence[float], projects: Sequence[str]) -> Times:
-    """Submit a run for each time, start workers of one slot, and read from the logs what came."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = open_store(Path(folder) / ".plait")
-        cluster = Cluster(store)
-        tasks = [
-            cluster.submit(Answer(), Session("Hi", store=store, project=project), seconds=each)
-            for each, project in zip(seconds, projects, strict=True)
-        ]
-        # a worker that begins later than the others is none of the queue's business
-        idle = [
-            cluster.submit(Answer(), Session("Hi", store=store, project="first"), seconds=1.5)
-            for _ in range(workers)
-        ]
-        with cluster.start(["scale_flows"], workers=workers, slots=1):
-            for task in [*idle, *tasks]:
-                task.result(600)
-        spans = [_span_of(task.session) for task in tasks]
-        store.close()
-    began = min(claimed for _, claimed, _ in spans)
-    by_worker = dict[str, list[tuple[float, float]]]()
-    for worker, claimed, ended in spans:
-        by_worker.setdefault(worker, []).append((claimed, ended))
-    gaps = list[float]()
-    for each in by_worker.values():
-        each.sort()
-        gaps += [after[0] - before[1] for before, after in zip(each, each[1:], strict=False)]
-    services = [ended - claimed for _, claimed, ended in spans]
-    waits = [claimed - began for _, claimed, _ in spans]
-    return Times(waits, services, gaps, max(ended for *_, ended in spans) - began)
+WORKERS = (1, 2, 4, 8)
+SIMULATIONS = 20
+THINK_S = 600.0  # between two turns of an active session
+STEPS = 4  # of a turn: models and tools
+SLOTS = 16  # of a worker
+CORES = 8  # of a primary
+LOAD = 0.8  # of the slots
+PROJECTS = 200
+OUTAGE_S = 20.0  # until a standby is promoted
+CONNECTIONS_MAX = 500  # of a primary without a pooler
+SAMPLED = 4  # shards that are simulated, of many
 
 
-def _span_of(session: Session) -> tuple[str, float, float]:
-    """Return the worker of a run, and when it was claimed and ended, in seconds."""
-    worker, claimed, ended = "", 0.0, 0.0
-    for event in session.events:
-        if isinstance(event.body, k.RunResumed) and event.body.claim is not None:
-            worker, claimed = event.body.claim.worker, event.header.time / 1e6
-        elif isinstance(event.body, k.RunFinished):
-            ended = event.header.time / 1e6
-    return worker, claimed, ended
+# ── beside real workers ──────────────────────────────────────────────────────────────────────
 
 
-# ── simulated workers ────────────────────────────────────────────────────────────────────────
-
-
-@dataclass
-class SimulatedWorker:
-    number: int
-    free: int
-    running: dict[str, float] = field(default_factory=dict[str, float])  # by run: its end
-    is_there: bool = True
-
-    def __post_init__(self) -> None:
-        self.shares = Shares(worker=f"{self.number}")
-
-
-@dataclass
-class Arrival:
-    at_s: float
-    project: str
-
-
-@dataclass
-class Loss:
-    """A part of the workers goes at once, and comes back."""
-
-    at_s: float
-    part: float
-    back_s: float
-
-
-@dataclass
-class Rate:
-    """The calls per second that a provider allows; from `half_s` on, half of them."""
-
-    per_s: float
-    half_s: float
-
-    def wait_s(self, now: float, next_free: float) -> tuple[float, float]:
-        """Return how long a call waits, and when the next may begin."""
-        per_s = self.per_s if now < self.half_s else self.per_s / 2
-        begin = max(now, next_free)
-        return begin - now, begin + 1 / per_s
-
-
-class Simulation:
-    """A cluster without a store: runs arrive, are chosen, take a while, and are taken over."""
-
-    def __init__(self, workers: int, slots: int, service: Draw, gap: Draw, draw: random.Random):
-        self.workers = [SimulatedWorker(n, slots) for n in range(workers)]
-        self._slots, self._service, self._gap, self._random = slots, service, gap, draw
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
-        self._queues: dict[str, deque[QueuedRun]] = {}
-        self._came: dict[str, float] = {}
-        self._project_of: dict[str, str] = {}
-        self._left: dict[str, float] = {}  # what a run that was taken over still has to do
-        self._rate: Rate | None = None
-        self._next_call = 0.0
-        self.now = 0.0
-        self.claims: list[tuple[float, str, float]] = []  # when, project, how long it had waited
-        self.takeovers: list[float] = []
-        self.services: list[float] = []
-        self.ended = 0
-
-    def at(self, when: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (when, next(self._order), act))
-
-    def run(
-        self, arrivals: Iterable[Arrival], losses: Sequence[Loss] = (), rate: Rate | None = None
-    ) -> None:
-        self._rate = rate
-        for number, each in enumerate(arrivals):
-            self.at(each.at_s, lambda e=each, n=number: self._arrive(e, n))
-        for loss in losses:
-            self.at(loss.at_s, lambda e=loss: self._lose(e))
-        while self._events:
-            self.now, _, act = heapq.heappop(self._events)
-            act()
-
-    def _arrive(self, arrival: Arrival, number: int) -> None:
-        run = f"{number}"
-        self._came[run], self._project_of[run] = self.now, arrival.project
-        self._put(QueuedRun(run, run, "p", arrival.project, number, since=int(self.now * 1e6)))
-
-    def _put(self, run: QueuedRun) -> None:
-        self._queues.setdefault(run.project, deque()).append(run)
-        able = [worker for worker in self.workers if worker.free and worker.is_there]
-        if able:  # a bell wakes all of them, and one is first
-            self._claim(self._random.choice(able))
-
-    def _claim(self, worker: SimulatedWorker) -> None:
-        """Take the run that the choosing code puts first."""
-        if not worker.free or not worker.is_there or not self._queues:
-            return
-        first = worker.shares.order(self._queues)[:TOP]
-        seen = [run for name in first for run in list(self._queues[name])[:TOP]]
-        chosen = order_runs(seen, worker.shares, "")[0]
-        queue = self._queues[chosen.project]
-        queue.remove(chosen)
-        if not queue:
-            del self._queues[chosen.project]
-        worker.shares.charge(chosen.project)
-        worker.free -= 1
-        if chosen.chosen == "taken over":
-            self.takeovers.append(self.now)
-        else:
-            self.claims.append((self.now, chosen.project, self.now - self._came[chosen.run]))
-        self._execute(worker, chosen)
-
-    def _execute(self, worker: SimulatedWorker, run: QueuedRun) -> None:
-        takes = self._left.pop(run.run, None)
-        if takes is None:
-            takes = self._service()
-            self.services.append(takes)
-            if self._rate is not None:
-                waited, self._next_call = self._rate.wait_s(self.now, self._next_call)
-                takes += waited
-        worker.running[run.run] = self.now + takes
-        self.at(self.now + takes, lambda: self._end(worker, run.run))
-
-    def _end(self, worker: SimulatedWorker, run: str) -> None:
-        if worker.running.get(run) != self.now:
-            return  # its worker was lost meanwhile
-        del worker.running[run]
-        self.ended += 1
-        self.at(self.now + self._gap(), lambda: self._free(worker))
-
-    def _free(self, worker: SimulatedWorker) -> None:
-        if worker.is_there:
-            worker.free += 1
-            self._claim(worker)
-
-    def _lose(self, loss: Loss) -> None:
-        for worker in self.workers[: int(len(self.workers) * loss.part)]:
-            worker.is_there, worker.free = False, 0
-            for run, end in worker.running.items():
-                self._left[run] = max(0.0, end - self.now)
-                name = self._project_of[run]
-                again = QueuedRun(run, run, "p", name, int(run), "taken over")
-                seen_s = self._random.uniform(0, TAKEN_OVER_S)
-                self.at(self.now + seen_s, lambda each=again: self._put(each))
-            worker.running = {}
-            self.at(loss.back_s, lambda each=worker: self._come_back(each))
-
-    def _come_back(self, worker: SimulatedWorker) -> None:
-        worker.is_there, worker.free = True, self._slots
-        worker.shares = Shares(worker=f"{worker.number}")  # what it knew is gone
-        for _ in range(self._slots):
-            self._claim(worker)
-
-    def times(self) -> Times:
-        return Times([wait for *_, wait in self.claims], self.services, [], self.now)
-
-
-def run_like(real: Times, workers: int, projects: Sequence[str], draw: random.Random) -> Times:
-    """Simulate the runs that real workers had, with times drawn from `real`."""
-    simulated = Simulation(
-        workers, 1, lambda: draw.choice(real.services_s), lambda: draw.choice(real.gaps_s), draw
+def run_like(
+    real: Times, workers: int, projects: Sequence[str], draw: random.Random, *, like: Times
+) -> Times:
+    """Simulate the runs that real workers had, with times drawn from `like`."""
+    shard = Shard(
+        workers,
+        1,
+        lambda: draw.choice(like.services_s),
+        lambda: draw.choice(like.gaps_s),
+        draw,
+        starts_s=(real.starts_s + [real.span_s] * workers)[:workers],
     )
-    simulated.run([Arrival(0.0, project) for project in projects])
-    return simulated.times()
+    shard.run([Arrival(0.0, project) for project in projects])
+    return Times([wait for *_, wait in shard.claims], shard.services, [], shard.last_end)
 
 
-# ── the figures ──────────────────────────────────────────────────────────────────────────────
-
-
-def jain(values: Sequence[float]) -> float:
-    """Jain's index: 1 if all have the same, 1/n if one has it all."""
-    squares = sum([value * value for value in values])
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
-
-
-def fair_parts(demands: dict[str, int], served: int) -> dict[str, float]:
-    """Return what each project gets of `served` runs if no one has more than a fair share."""
-    left, parts, open_ = float(served), dict[str, float](), sorted(demands, key=demands.__getitem__)
-    while open_:
-        name = open_[0]
-        share = min(float(demands[name]), left / len(open_))
-        parts[name], left = share, left - share
-        open_.pop(0)
-    return parts
-
-
-def fairness(simulated: Simulation, arrivals: Sequence[Arrival], until_s: float) -> float:
-    """Jain's index over what each project got by then, as a part of its fair share."""
-    demands = Counter(each.project for each in arrivals if each.at_s <= until_s)
-    got = Counter(project for when, project, _ in simulated.claims if when <= until_s)
-    fair = fair_parts(dict(demands), sum(got.values()))
-    return jain([got[name] / part for name, part in fair.items() if part > 0])
-
-
-def busiest_second(times: Iterable[float], since_s: float) -> int:
-    counted = Counter(int(each - since_s) for each in times if each >= since_s)
-    return max(counted.values(), default=0)
-
-
-def zipf_projects(runs: int, projects: int, draw: random.Random) -> list[str]:
-    weights = [1 / (n + 1) for n in range(projects)]
-    return [f"p{n}" for n in draw.choices(range(projects), weights, k=runs)]
-
-
-# ── the parts ────────────────────────────────────────────────────────────────────────────────
-
-
-def compare_with_real(runs: int, draw: random.Random) -> Times:
-    """Print the real figures beside the simulated ones; return the times of one worker."""
+def compare_with_real(runs: int, draw: random.Random) -> tuple[Times, float]:
+    """Print the real figures beside the simulated ones; return the times of one worker, and how far
+    off the simulation was at most.
+    """
     seconds = [min(1.0, draw.lognormvariate(-1.9, 0.6)) for _ in range(runs)]
     projects = zipf_projects(runs, 6, draw)
-    print("real workers beside the simulation (median of 20 simulations)")
+    print(f"real workers beside the simulation (median of {SIMULATIONS} simulations)")
     print(f"{'workers':>8} {'runs/s':>8} {'simulated':>10} {'off':>6} {'from 1':>8} {'off':>6}"
           f" {'wait s':>8} {'simulated':>10} {'off':>6}")  # fmt: skip
     one: Times | None = None
-    for workers in (1, 2, 4):
+    worst = 0.0
+    for workers in WORKERS:
         real = run_real(workers, seconds, projects)
         one = one or real
-        alike = [run_like(real, workers, projects, draw) for _ in range(20)]
-        told = [run_like(one, workers, projects, draw) for _ in range(20)]
+        alike = [run_like(real, workers, projects, draw, like=real) for _ in range(SIMULATIONS)]
+        told = [run_like(real, workers, projects, draw, like=one) for _ in range(SIMULATIONS)]
         speed = statistics.median([each.throughput for each in alike])
         foretold = statistics.median([each.throughput for each in told])
-        wait = statistics.fmean(real.waits_s)
-        simulated = statistics.median([statistics.fmean(each.waits_s) for each in alike])
+        wait = mean(real.waits_s)
+        simulated = statistics.median([mean(each.waits_s) for each in alike])
+        worst = max(worst, abs(speed / real.throughput - 1), abs(simulated / wait - 1))
         print(f"{workers:>8} {real.throughput:>8.2f} {speed:>10.2f} {_off(speed, real.throughput)}"
               f" {foretold:>8.2f} {_off(foretold, real.throughput)}"
-              f" {wait:>8.2f} {simulated:>10.2f} {_off(simulated, wait)}")  # fmt: skip
+              f" {wait:>8.2f} {simulated:>10.2f} {_off(simulated, wait)}", flush=True)  # fmt: skip
     assert one is not None
-    return one
+    print(f"at most {worst * 100:.0f} % off (target: 15)")
+    return one, worst
 
 
 def _off(found: float, real: float) -> str:
     return f"{(found / real - 1) * 100:>+5.0f}%"
 
 
-def sweep(one: Times, sizes: Sequence[int], per_slot: int, draw: random.Random) -> None:
-    """Print what becomes of waiting and fairness in larger clusters, and with faults."""
-    mean = statistics.fmean(one.services_s) + statistics.fmean(one.gaps_s)
-    slots = 4
-    print(f"\nsimulated, {slots} slots each, 90 % load, 100 projects by Zipf's law; seconds")
-    heads = ("p50", "p99", "Jain", "takeovers", "busiest s", "usual s")
-    print(f"{'workers':>8} {'what':<34} " + " ".join(f"{head:>10}" for head in heads))
-    for workers in sizes:
-        runs = workers * slots * per_slot
-        rate = 0.9 * workers * slots / mean
-        projects = zipf_projects(runs, 100, draw)
-        came, steady = 0.0, list[Arrival]()
-        for project in projects:
-            came += draw.expovariate(rate)
-            steady.append(Arrival(came, project))
-        half_s = came / 2
-        burst = [Arrival(0.0, project) for project in projects]
-        loss = Loss(half_s, 0.1, half_s + came / 5)
-        cases: list[tuple[str, list[Arrival], list[Loss], Rate | None, float]] = [
-            ("steady", steady, [], None, came),
-            ("all at once", burst, [], None, came / 4),
-            ("10 % of the workers lost", steady, [loss], None, came),
-            ("a provider halves its rate", steady, [], Rate(rate * 1.2, half_s), came),
-        ]
-        for what, arrivals, losses, limit, until_s in cases:
-            simulated = Simulation(
-                workers,
-                slots,
-                lambda: draw.choice(one.services_s),
-                lambda: draw.choice(one.gaps_s),
-                draw,
-            )
-            simulated.run(arrivals, losses, limit)
-            assert simulated.ended == runs, "every run ends"
-            waits = [wait for *_, wait in simulated.claims]
-            begun = [when for when, *_ in simulated.claims] + simulated.takeovers
-            storm = busiest_second(begun, loss.back_s if losses else 0.0)
-            figures = (
-                f"{percentile(waits, 50):.3f}",
-                f"{percentile(waits, 99):.2f}",
-                f"{fairness(simulated, arrivals, until_s):.3f}",
-                f"{len(simulated.takeovers)}",
-                f"{storm}",
-                f"{rate:.0f}",
-            )
-            print(f"{workers:>8} {what:<34} " + " ".join(f"{each:>10}" for each in figures))
+# ── a server ─────────────────────────────────────────────────────────────────────────────────
+
+
+def print_server(costs: ServerCosts) -> None:
+    rate = CORES / costs.cpu_s
+    billion_tb = costs.bytes_parked * 1e9 / 1e12
+    print(f"""
+a PostgreSQL server, measured with one worker; runs of {costs.steps} steps
+  CPU of the server for a run             {costs.cpu_s * 1e3:.2f} ms
+  bytes of tables for a run               {costs.bytes_run:,.0f}
+  bytes of its write-ahead log for a run  {costs.wal_run:,.0f}
+  connections of a worker                 {costs.connections:.1f}
+  a session that waits: rows              {costs.rows_parked:.1f}
+  a session that waits: bytes             {costs.bytes_parked:,.0f}
+on paper
+  runs per second of a primary with {CORES} cores, at 70 %   {0.7 * rate:,.0f}
+  active sessions of it, a turn every {THINK_S / 60:.0f} minutes      {0.7 * rate * THINK_S:,.0f}
+  a billion sessions that wait: rows      {costs.rows_parked * 1e9:,.0f}
+  a billion sessions that wait: TB        {billion_tb:.1f} ({billion_tb / 64:.2f} on each of 64)
+""", flush=True)  # fmt: skip
+
+
+# ── swept ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Point:
+    """A size of a cluster."""
+
+    sessions: int
+    shards: int
+    costs: ServerCosts
+    gaps_s: Sequence[float]
+
+    @property
+    def rate(self) -> float:
+        """Runs per second of one shard."""
+        return self.sessions / THINK_S / self.shards
+
+    @property
+    def service_s(self) -> float:
+        return STEPS * 2.0 * 1.28  # the mean of `draw_service`
+
+    @property
+    def workers(self) -> int:
+        """Workers of one shard."""
+        return max(2, round(self.rate * self.service_s / LOAD / SLOTS))
+
+    def draw_service(self, draw: random.Random) -> float:
+        """Models that take seconds, a few of them long."""
+        return sum(draw.lognormvariate(0.693, 0.7) for _ in range(STEPS))
+
+    def shard(self, draw: random.Random) -> Shard:
+        return Shard(
+            self.workers,
+            SLOTS,
+            lambda: self.draw_service(draw),
+            lambda: draw.choice(self.gaps_s),
+            draw,
+            primary=Primary(self.costs.cpu_s, CORES),
+        )
+
+    def loads(self) -> dict[str, float]:
+        """What is used of each thing that there is an end of, as a part of it."""
+        return {
+            "CPU of the primary": self.rate * self.costs.cpu_s / CORES / 0.7,
+            "connections": self.workers * self.costs.connections / CONNECTIONS_MAX,
+            "write-ahead log (100 MB/s)": self.rate * self.costs.wal_run / 100e6,
+        }
+
+
+HEADS = ("p50 s", "p99 s", "Jain", "again", "storm", "usual", "CPU %")
+
+
+def sweep(points: Sequence[Point], seconds: float, draw: random.Random) -> None:
+    """Print what becomes of waiting and fairness in larger clusters."""
+    print(f"simulated for {seconds:.0f} s: sessions that take a turn of {STEPS} steps every"
+          f" {THINK_S:.0f} s, {PROJECTS} projects by Zipf's law, {CORES} cores")  # fmt: skip
+    print(f"{'sessions':>10} {'shards':>6} {'workers':>8} {'conn.':>7} {'GB/day':>7} "
+          + " ".join(f"{head:>6}" for head in HEADS) + "  first to break")  # fmt: skip
+    for point in points:
+        figures = _simulate(point, seconds, draw, "steady")
+        first, load = max(point.loads().items(), key=lambda each: each[1])
+        print(f"{point.sessions:>10,} {point.shards:>6} {point.workers * point.shards:>8,}"
+              f" {point.workers * point.costs.connections:>7,.0f}"
+              f" {point.rate * point.costs.bytes_run * 86400 / 1e9:>7.1f} "
+              + " ".join(f"{each:>6}" for each in figures)
+              + f"  {first}: {load * 100:.0f} %", flush=True)  # fmt: skip
+    print("connections and GB are of one shard")
+
+
+CASES = (
+    "steady",
+    "all at once",
+    "10 % of the workers lost",
+    "a shard lost, promoted after 20 s",
+    "a provider halves its rate",
+    "a deployment rolls",
+)
+
+
+def faults_of(what: str, point: Point, seconds: float) -> Faults:
+    half_s = seconds / 3
+    if what.startswith("10 %"):
+        return Faults(losses=[Loss(half_s, 0.1, half_s * 2)])
+    if what.startswith("a shard"):
+        return Faults(outage=Outage(half_s, OUTAGE_S))
+    if what.startswith("a provider"):
+        return Faults(rate=Rate(point.rate * 1.2, half_s))
+    if what.startswith("a deployment"):
+        return Faults(rolling=Rolling(half_s, half_s / point.workers))
+    return Faults()
+
+
+def sweep_faults(point: Point, seconds: float, draw: random.Random) -> None:
+    print(f"\none shard of {point.shards} with {point.sessions // point.shards:,} active sessions"
+          f" and {point.workers} workers, for {seconds:.0f} s")  # fmt: skip
+    print(f"{'what':<34} " + " ".join(f"{head:>7}" for head in HEADS))
+    for what in CASES:
+        figures = _simulate(point, seconds, draw, what)
+        print(f"{what:<34} " + " ".join(f"{each:>7}" for each in figures), flush=True)
+
+
+def _simulate(point: Point, seconds: float, draw: random.Random, what: str) -> list[str]:
+    """Return the figures of a case, over the shards that are simulated."""
+    waits, again, jains, storms, cpu = list[float](), 0, list[float](), list[int](), list[float]()
+    for _ in range(min(point.shards, SAMPLED) if what == "steady" else 1):
+        arrivals = poisson_arrivals(point.rate, seconds, PROJECTS, draw)
+        if what == "all at once":
+            arrivals = [Arrival(0.0, each.project) for each in arrivals]
+        faults, shard = faults_of(what, point, seconds), point.shard(draw)
+        shard.run(arrivals, faults)
+        assert shard.ended == len(arrivals), "every run ends"
+        waits += [wait for *_, wait in shard.claims]
+        again += len(shard.again)
+        begun = [when for when, *_ in shard.claims] + shard.again
+        is_outage = faults.outage is not None
+        since = seconds / 3 + (OUTAGE_S if is_outage else 0.0) if what != "steady" else 0.0
+        storms.append(busiest_second(begun, 0.0 if what == "all at once" else since))
+        until_s = seconds / 4 if what == "all at once" else seconds
+        jains.append(fairness(shard, arrivals, until_s))
+        cpu.append(shard.primary.busy_s / CORES / shard.now)
+    return [
+        f"{percentile(waits, 50):.2f}",
+        f"{percentile(waits, 99):.2f}",
+        f"{mean(jains):.3f}",
+        f"{again}",
+        f"{max(storms)}",
+        f"{point.rate:.0f}",
+        f"{mean(cpu) * 100:.0f}",
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", choices=["real", "swept"])
-    parser.add_argument("--workers", default="16,64,256")
+    parser.add_argument("--only", choices=["real", "server", "swept"])
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=160)
     asked = parser.parse_args()
     draw = random.Random(asked.seed)
+    gaps = [0.01]
+    costs = ServerCosts(STEPS, 0.012, 9_000, 30_000, 3.0, 20, 6_000)
+    if asked.only in (None, "real"):
+        one, _ = compare_with_real(40 if asked.quick else asked.runs, draw)
+        gaps = one.gaps_s
+    if asked.only in (None, "server"):
+        costs = measure_server(40 if asked.quick else 300, STEPS)
+        print_server(costs)
     if asked.only == "swept":
-        seconds = [min(1.0, draw.lognormvariate(-1.9, 0.6)) for _ in range(200)]
-        one = Times([0.0], seconds, [0.01], 1.0)
-        print("service times are made up: without --only they are measured")
-    else:
-        one = compare_with_real(40 if asked.quick else 160, draw)
-    if asked.only != "real":
-        sizes = [int(each) for each in asked.workers.split(",")]
-        sweep(one, sizes[:1] if asked.quick else sizes, 10 if asked.quick else 40, draw)
+        print("costs of a server are made up: without --only they are measured")
+    if asked.only in (None, "swept"):
+        sizes = [(10_000, 1), (100_000, 1), (100_000, 4)]
+        if not asked.quick:
+            sizes += [(1_000_000, 1), (1_000_000, 4), (1_000_000, 16), (1_000_000, 64)]
+        points = [Point(sessions, shards, costs, gaps) for sessions, shards in sizes]
+        sweep(points, 60 if asked.quick else 180, draw)
+        sweep_faults(points[2] if asked.quick else points[-2], 90 if asked.quick else 300, draw)
     sys.stdout.flush()
 
 

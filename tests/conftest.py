@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from plait.store.process import STORES
+from tests.by_worker import ALSO_BY_WORKER, NOT_BY_WORKER
 from tests.left_to_ci import LEFT_TO_CI
 from tests.on_postgres import ALSO_ON_POSTGRES, NOT_ON_POSTGRES
 from tests.support import (
@@ -34,6 +35,7 @@ from tests.support import (
     on_postgres,
     pgbouncer_port,
     postgres_server,
+    resumed_by_workers,
 )
 
 # Tests and the modules of others are a large heap that lives as long as the process. It is not
@@ -144,6 +146,16 @@ def backend(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def resumer(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let runs be resumed as the test says, or by a worker whatever it says."""
+    if getattr(request, "param", "") != "worker":
+        yield
+        return
+    with resumed_by_workers():
+        yield
+
+
+@pytest.fixture(autouse=True)
 def closed_stores(backend: None) -> Iterator[None]:
     """Close what a test left open: a store has half a dozen handles, and a worker runs thousands of
     tests.
@@ -161,9 +173,27 @@ def nothing_ran() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have tests run on PostgreSQL too, or, with PLAIT_TEST_STORE=postgres, instead."""
+    """Have tests run on PostgreSQL too, or, with PLAIT_TEST_STORE=postgres, instead. The same with
+    runs that a worker resumes, and PLAIT_TEST_RESUME=worker.
+    """
     file = str(metafunc.definition.path.relative_to(Path(__file__).parent))
-    name, postgres = f"{file}::{metafunc.definition.name}", pytest.param("postgres", id="postgres")
+    name = f"{file}::{metafunc.definition.name}"
+    _add_resumer(metafunc, {file, name})
+    _add_backend(metafunc, file, name)
+
+
+def _add_resumer(metafunc: pytest.Metafunc, names: set[str]) -> None:
+    plain, worker = pytest.param("", id=pytest.HIDDEN_PARAM), pytest.param("worker", id="worker")
+    if names & NOT_BY_WORKER.keys():
+        return
+    if os.environ.get("PLAIT_TEST_RESUME") == "worker":
+        metafunc.parametrize("resumer", [worker], indirect=True)
+    elif names & ALSO_BY_WORKER:
+        metafunc.parametrize("resumer", [plain, worker], indirect=True)
+
+
+def _add_backend(metafunc: pytest.Metafunc, file: str, name: str) -> None:
+    postgres = pytest.param("postgres", id="postgres")
     if {file, name} & NOT_ON_POSTGRES.keys():
         return
     if os.environ.get("PLAIT_TEST_STORE") == "postgres":

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from plait import Agent, Parallel, ScriptedModel, Session, ToolCall, Workflow, tool
 from plait.event.kinds import RunStarted
@@ -209,6 +210,48 @@ class Refused(Workflow):
 
     def forward(self, session: Session) -> Session:
         return self.asks(session)
+
+
+@tool(effect="workspace")
+def write_line(path: str, text: str, sandbox: Sandbox) -> str:
+    """Append a line to a file of the session: a second time on the same files would be seen."""
+    sandbox.files.write(path, sandbox.files.read(path) + f"{text}\n".encode())
+    return text
+
+
+class Edits(Workflow):
+    """Changes files, in itself and in a fork, and brings both together."""
+
+    TEXTS: ClassVar[dict[str, str]] = {"log": "one\ntwo\nthree\n", "side": "side\nagain\n"}
+
+    def forward(self, session: Session, folder: str) -> Session:
+        session = session.to("local", folder).use(write_line, path="log", text="one")
+        side = session.fork("side").use(write_line, path="side", text="side")
+        session = session.use(write_line, path="log", text="two")
+        session = session.merge(side.use(write_line, path="side", text="again"))
+        return session.use(write_line, path="log", text="three").say("edited", role="assistant")
+
+
+class Keeps(Workflow):
+    """Adds a line to a file of its session, and notes it outside."""
+
+    def forward(self, session: Session, folder: str, path: str) -> Session:
+        if not session.files.tree:
+            session = session.to("local", folder)
+        session = session.use(write_line, path="log", text="line")
+        session = session.use(note_line, path=path, text=session.title)
+        return session.use(rest_for, seconds=0.1)
+
+
+class Forks(Workflow):
+    """Notes lines in a fork and in itself, in turns, and merges the fork."""
+
+    def forward(self, session: Session, path: str) -> Session:
+        side = session.fork("side")
+        for step in range(2):
+            session = session.use(note_line, path=path, text=f"{session.short}/{step}")
+            side = side.use(note_line, path=path, text=f"{session.short}/side{step}")
+        return session.merge(side.fact("side", True)).say("merged", role="assistant")
 
 
 class Keyed(Workflow):

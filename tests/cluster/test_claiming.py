@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from plait import Session
-from plait.cluster import Cluster, ProjectShare
+from plait.cluster import Cluster, ProjectShare, drive
 from plait.cluster.choosing import Ability, Shares
 from plait.cluster.claiming import ClaimedWork, Claims
+from plait.cluster.driving import drive_claimed
 from plait.cluster.submitting import now_in
 from plait.cluster.sweeping import sweep
-from plait.cluster.workers import WorkerNotice, all_workers, put_worker, read_board
+from plait.cluster.workers import WorkerNotice, all_workers, note_let_go, put_worker, read_board
+from plait.errors import TaskFailed
 from plait.store import Store
 from tests.cluster.flows import Count
 
@@ -23,6 +27,28 @@ def claims_in(store: Store, **shares: ProjectShare) -> Claims:
 
 def submit(store: Store, project: str = "p") -> str:
     return Cluster(store).submit(Count(), Session("Hi", store=store, project=project)).run
+
+
+@pytest.mark.parametrize("how", ["drained", "killed"])
+def test_a_run_is_given_up_after_deaths_and_not_after_drains(store: Store, how: str) -> None:
+    """Neither leaves more on record than the claim; a drained worker says so beside the record."""
+    task = Cluster(store).submit(Count(), Session("Hi", store=store))
+    ends = list[str]()
+    for number in range(5):
+        claims = Claims(store, f"w{number}", Ability(frozenset({PROGRAM})), Shares())
+        work, _ = claims.claim(now_in(store))
+        if work is None:
+            break
+        if how == "drained":
+            note_let_go(store, work.run.run)
+        ends.append(drive_claimed(store, work, lambda run: run.stops.let_go()).how)
+    if how == "drained":
+        assert ends == ["let go"] * 5 and not task.is_over()
+        assert drive(task.session, store=store).how == "finished"
+    else:
+        assert ends == ["let go"] * 3 + ["failed"]
+        with pytest.raises(TaskFailed, match="w0, w1, w2"):
+            task.result(0)
 
 
 def test_a_run_that_another_worker_has_just_locked_makes_the_cluster_busy(store: Store) -> None:

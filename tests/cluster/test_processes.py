@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from plait import Session
+from plait import Session, open_store
 from plait.cluster import Cluster
 from plait.errors import InvalidValue
 from plait.session import verify
 from plait.store import Store
 from tests.cluster.conftest import FLOWS
-from tests.cluster.flows import Slow, effects_in
+from tests.cluster.flows import Count, Slow, effects_in
 from tests.cluster.test_workers import LONG_S, claims_of, lines_in
 from tests.support import child_environment, wait_until
 
@@ -119,3 +119,39 @@ def test_the_command_keeps_workers_and_a_signal_drains_them(store: Store) -> Non
     starter.send_signal(signal.SIGTERM)
     assert starter.wait(LONG_S) == 0
     assert [pid for pid in pids if is_alive(pid)] == [] and cluster.workers() == []
+
+
+def test_the_workers_of_several_stores(tmp_path: Path, environment: dict[str, str]) -> None:
+    """`--store` again for each other; a session lives in one of them, with its forks."""
+    stores = [open_store(tmp_path / name) for name in ("a", "b")]
+    cluster = Cluster(stores)
+    tasks = [
+        cluster.submit(Count(), Session(f"{n}", store=stores[n % 2]), path=str(tmp_path / "out"))
+        for n in range(6)
+    ]
+    line = [sys.executable, "-m", "plait", "worker", FLOWS, "--until-empty"]
+    for store in (*stores, stores[0]):  # one of them twice
+        line += ["--store", store.address]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(store.address in done.stderr for store in stores)
+    assert [task.result(0).text for task in tasks] == ["counted"] * 6
+    assert [task.session.store for task in tasks] == [stores[n % 2].address for n in range(6)]
+    with cluster.start([FLOWS], workers=1):
+        more = [cluster.submit(Count(), Session("Hi", store=store)) for store in stores]
+        assert {task.result(LONG_S).text for task in more} == {"counted"}
+    for store in stores:
+        assert list(verify(store, state=True)) == []
+        store.close()
+
+
+def test_a_store_of_several_that_does_not_exist_is_named(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    open_store(tmp_path / "a").close()
+    missing = str(tmp_path / "missing")
+    line = [sys.executable, "-m", "plait", "worker", FLOWS, "--store", str(tmp_path / "a")]
+    done = subprocess.run(
+        [*line, "--store", missing], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode != 0 and "missing" in done.stderr and not Path(missing).exists()

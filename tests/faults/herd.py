@@ -24,13 +24,15 @@ from plait.cluster.workers import live_workers
 from plait.errors import AlreadyAnswered, RunHeld, UnknownAsk
 from plait.event import Event
 from plait.event import kinds as k
+from plait.ids import LogId
 from plait.journal.stops import Parked
 from plait.runs.resume import resume
 from plait.session import verify
 from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import GIVEN_UP
 from plait.store import Store
-from tests.cluster.flows import Branches, Count, Pays, Sleeps, Slow, Wire
+from plait.testing.writing import wait_until_settled
+from tests.cluster.flows import Branches, Count, Edits, Forks, Pays, Sleeps, Slow, Wire
 from tests.support import ForkedProgram, child_environment, import_in_server, wait_until
 
 FLOWS = "tests.cluster.flows"
@@ -51,13 +53,14 @@ class Herd:
         modules: Sequence[str] = (FLOWS,),
         slots: int = 2,
         prefix: str = "w",
+        program: str = "plait",
         first_path: Path | None = None,
         **environment: str,
     ) -> None:
         """`first_path` is a folder that they import modules from before all others."""
         import_in_server("plait.store.postgres.store", "tests.faults.herd_code")
         self._address, self._folder, self._modules = address, folder, modules
-        self._slots, self._prefix = slots, prefix
+        self._slots, self._prefix, self._program = slots, prefix, program
         self._environment = child_environment(**environment)
         if first_path is not None:
             path = [str(first_path), self._environment["PYTHONPATH"]]
@@ -71,7 +74,7 @@ class Herd:
     def add(self) -> ForkedProgram:
         self._born += 1
         name = f"{self._prefix}{self._born}"
-        command = [sys.executable, "-m", "plait", "worker", *self._modules]
+        command = [sys.executable, "-m", self._program, "worker", *self._modules]
         command += ["--store", self._address, "--slots", str(self._slots), "--name", name]
         with (self._folder / "workers.txt").open("a") as said:
             process = ForkedProgram(
@@ -126,13 +129,14 @@ class Answerer:
         self._tasks, self._out = tasks, out
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._answer_all)
+        self._finished = set[str]()
         self.answers = self.given_up = 0
         self.error: BaseException | None = None
 
     def _answer_all(self) -> None:
         try:
             while not self._over.wait(0.02):
-                for task in self._tasks:
+                for task in [each for each in self._tasks if each.run not in self._finished]:
                     self._answer(task)
         except BaseException as error:
             self.error = error
@@ -156,9 +160,13 @@ class Answerer:
                 self.answers += 1
             except (AlreadyAnswered, UnknownAsk):
                 pass
-        if session.status == "failed":
-            (failure,) = [e.body for e in session.events[-1:] if isinstance(e.body, k.RunFailed)]
-            assert failure.failure.kind == GIVEN_UP, failure
+        if session.status == "finished":
+            self._finished.add(task.run)
+        elif session.status == "failed":
+            events = task.session.events  # the status may be newer than the value
+            failures = [event.body for event in events if isinstance(event.body, k.RunFailed)]
+            kinds = [event.kind for event in events[-8:]]
+            assert failures and failures[-1].failure.kind == GIVEN_UP, (failures[-1:], kinds)
             self.given_up += 1
             with suppress(Parked, RunHeld):  # workers take it up again when it is answered
                 resume(session)
@@ -178,6 +186,10 @@ def submit_all(store: Store, out: Path, count: int) -> list[Task]:
     """Submit runs of all kinds."""
     cluster, path = Cluster(store), str(out)
     out.touch()
+    repo = out.parent / "repo"
+    repo.mkdir(exist_ok=True)
+    for name in Edits.TEXTS:
+        (repo / name).touch()
     how: list[tuple[Any, dict[str, Any]]] = [
         (Count(), {"path": path}),
         (Slow(), {"path": path, "seconds": 0.02}),
@@ -185,6 +197,8 @@ def submit_all(store: Store, out: Path, count: int) -> list[Task]:
         (Wire(), {}),
         (Pays(), {"path": path}),
         (Sleeps(), {"seconds": 0.1}),
+        (Edits(), {"folder": str(repo)}),
+        (Forks(), {"path": path}),
     ]
     tasks = list[Task]()
     for number in range(count):
@@ -204,13 +218,25 @@ def busy_workers(herd: Herd, store: Store) -> list[ForkedProgram]:
     return [process for process in herd.processes if herd.names[process.pid] in busy]
 
 
-def disturb(herd: Herd, store: Store, tasks: Sequence[Task], random: Random, *, kills: int) -> int:
+def disturb(
+    herd: Herd,
+    store: Store,
+    tasks: Sequence[Task],
+    random: Random,
+    *,
+    kills: int,
+    may_rest_s: float | None = None,
+) -> int:
     """Kill workers that have runs, at random moments, until so many were killed or all runs have
-    ended; return how many were.
+    ended; return how many were. `may_rest_s`: it is left alone if it has no run for so long. None:
+    that is a fault.
     """
     done, last = 0, time.monotonic()
     while done < kills and not all_ended(tasks[-50:]):
-        assert time.monotonic() - last < PATIENCE_S, "no worker has a run, and some have not ended"
+        rested_s = time.monotonic() - last
+        if may_rest_s is not None and rested_s > may_rest_s:
+            break
+        assert rested_s < PATIENCE_S, "no worker has a run, and some have not ended"
         if busy := busy_workers(herd, store):
             time.sleep(random.choice([0.0, 0.1, 0.5, 1.0]) * random.random())
             herd.kill(random.choice(busy))
@@ -220,15 +246,20 @@ def disturb(herd: Herd, store: Store, tasks: Sequence[Task], random: Random, *, 
     return done
 
 
+def all_finished(tasks: Sequence[Task]) -> bool:
+    """True if all have come to their end. One that was given up is taken up by a person."""
+    return all(task.is_over() and task.status == "finished" for task in tasks)
+
+
 def wait_for_all(herd: Herd, tasks: Sequence[Task]) -> None:
     """Wait for the end of all runs."""
 
     def evidence() -> str:
-        left = [task for task in tasks if not task.is_over()]
+        left = [task for task in tasks if not all_finished([task])]
         told = [(task.session.short, task.why, kinds_of(task)[-6:]) for task in left[:5]]
         return f"{len(left)} are left: {told}. {herd.said[-2000:]}"
 
-    wait_until(lambda: all_ended(tasks), PATIENCE_S, evidence)
+    wait_until(lambda: all_finished(tasks), PATIENCE_S, evidence)
 
 
 def kinds_of(task: Task) -> list[str]:
@@ -244,6 +275,7 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
     """
     found = Counter[str]()
     assert list(verify(store, state=True)) == []
+    wait_until_settled(store)  # a transaction of another test may hold the feed back
     lines = [line.split() for line in out.read_text().splitlines()]
     done = Counter(key for _, key, _ in lines)
     on_record = set[str]()
@@ -252,14 +284,15 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
         events_of[event.header.run].append(event)
     for task in tasks:
         events = events_of[task.run]
-        holders = _holders_in(store, task)
+        holders = holders_in(store, task.session.id, task.run)
         _check_ends(events, task)
+        found["trees"] += _check_tree(task)
         effects = _check_requests(events)
         on_record |= effects.keys()
         for key, effect in effects.items():
             assert done[key] == 1 or effect == "idempotent", (task.session.short, key, effect)
             assert done[key] >= 1, (task.session.short, key)
-        _check_holders([line for line in lines if line[1] in effects], holders)
+        check_holders([line for line in lines if line[1] in effects], holders)
         found["claims"] += len(holders)
         found["runs"] += 1
         found["events"] += len(events)
@@ -271,16 +304,19 @@ def check_logs(store: Store, tasks: Sequence[Task], out: Path) -> Counter[str]:
     return found
 
 
-def _holders_in(store: Store, task: Task) -> list[str]:
-    """Return the processes that had a run, in their order, by its own log."""
+def holders_in(store: Store, log: LogId, run: str) -> list[str]:
+    """Return the processes that had a run, in their order, by its own log. Each has the next
+    epoch.
+    """
     found = list[str]()
     epochs = list[int]()
-    for event in store.read(task.session.id):
+    for event in store.read(log):
         body = event.body
-        if isinstance(body, k.RunResumed) and event.header.run == task.run:
+        if isinstance(body, k.RunResumed) and event.header.run == run:
             found.append(body.holder.split("/")[1])
             epochs.append(body.epoch)
-    assert epochs == list(range(1, len(epochs) + 1)), epochs
+    first = epochs[0] if epochs else 1  # runs before it in the same session had their own
+    assert epochs == list(range(first, first + len(epochs))), epochs
     return found
 
 
@@ -290,6 +326,16 @@ def _check_ends(events: Sequence[Event], task: Task) -> None:
     calls = Counter(event.kind for event in events)
     assert calls["CallStarted"] == calls["CallFinished"], (task.session.short, calls)
     assert calls["BranchStarted"] == calls["BranchFinished"], (task.session.short, calls)
+
+
+def _check_tree(task: Task) -> int:
+    """Check the files of a session that has some: 1 if it has."""
+    session = task.session
+    if session.text != "edited":
+        return 0
+    texts = {path: session.files.read(path).decode() for path in Edits.TEXTS}
+    assert texts == Edits.TEXTS, (session.short, texts)
+    return 1
 
 
 def _check_requests(events: Sequence[Event]) -> dict[str, str]:
@@ -312,7 +358,7 @@ def _check_requests(events: Sequence[Event]) -> dict[str, str]:
     return keys
 
 
-def _check_holders(lines: Sequence[Sequence[str]], holders: Sequence[str]) -> None:
+def check_holders(lines: Sequence[Sequence[str]], holders: Sequence[str]) -> None:
     """Check that the first effect under each key was made by the processes in the order in which
     they took the run.
     """

@@ -11,15 +11,15 @@ import importlib
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from plait import Session, open_store
+from plait import Session
 from plait.cluster import Cluster
+from plait.cluster.cluster import Task
 from plait.cluster.workers import live_workers
 from plait.errors import TaskFailed
 from plait.event import kinds as k
@@ -41,15 +41,7 @@ from tests.faults.postgres_aftermath import made_store
 from tests.support import claims_of, dose, report, seed, wait_until
 
 KILLS = dose("CLUSTER_KILLS", short=6, long=500, ci=40)
-RUNS_EACH = 6  # runs that are submitted at a time
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "postgres":
-        yield made_store(request.getfixturevalue("postgres_address"))
-    else:
-        yield open_store(tmp_path / ".plait")
+RUNS_EACH = 8  # runs that are submitted at a time
 
 
 def test_workers_that_are_killed_at_random(store: Store, tmp_path: Path) -> None:
@@ -65,10 +57,10 @@ def test_workers_that_are_killed_at_random(store: Store, tmp_path: Path) -> None
     found = check_logs(store, tasks, out)
     report(
         f"workers of a cluster killed at random on {type(store).__name__}",
-        f"{kills:,} kills, {found['runs']:,} runs of 6 kinds ended, {found['claims']:,} claims,"
+        f"{kills:,} kills, {found['runs']:,} runs of 8 kinds ended, {found['claims']:,} claims,"
         f" {found['events']:,} events, 0 lost or doubled, {found['effects']:,} effects,"
-        f" {found['repeated']:,} repeated under their own key, {answerer.given_up} given up and"
-        f" taken up by a person",
+        f" {found['repeated']:,} repeated under their own key, {found['trees']:,} trees right,"
+        f" {answerer.given_up} given up and taken up by a person",
         start,
     )
 
@@ -180,16 +172,19 @@ def test_workers_of_two_revisions_side_by_side(
         Herd(store.address, new, 1, first_path=new, prefix="new", **how) as after,
     ):
         wait_until(lambda: len(live_workers(store)) == 2, PATIENCE_S)
-        tasks = [
-            cluster.submit(roll.Roll(), Session("Go.", store=store), path=str(out))
-            for _ in range(8)
-        ]
-        kills = disturb(after, store, tasks, Random(1), kills=2)
-        wait_for_all(before, tasks)
+        tasks, codes, kills = list[Task](), set[str](), 0
+        while len(codes) < 2:  # on a busy machine one of them may have served all
+            more = [
+                cluster.submit(roll.Roll(), Session("Go.", store=store), path=str(out))
+                for _ in range(8)
+            ]
+            kills += disturb(after, store, more, Random(1), kills=2, may_rest_s=3)
+            wait_for_all(before, more)
+            tasks += more
+            codes |= {claim.code for task in more for claim in claims_of(task.session)}
     found = check_logs(store, tasks, out)
-    codes = {claim.code for task in tasks for claim in claims_of(task.session)}
     said = {task.session.text for task in tasks}
-    assert said <= {"old", "new"} and len(codes) == 2
+    assert said <= {"old", "new"}
     report(
         f"workers of two revisions, {change}, on {type(store).__name__}",
         f"{kills} kills, {found['runs']} runs ended, {found['claims']} claims"

@@ -20,7 +20,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from plait import Store
+from plait import Store, open_store
 from plait.errors import RunHeld
 from plait.runs.replay import replay
 from plait.runs.resume import resume
@@ -33,6 +33,7 @@ from tests.faults.holder import playing
 from tests.faults.postgres_aftermath import made_store
 from tests.faults.test_fence import Loser, check_lost
 from tests.support import (
+    CutMoment,
     ForkedProgram,
     child_environment,
     fresh_store,
@@ -301,3 +302,24 @@ def test_a_run_that_was_let_go_of_while_the_server_was_away_is_free() -> None:
         kept.release()
         other.close()
         store.close()
+
+
+@pytest.mark.parametrize("moment", list(CutMoment))
+def test_a_claim_whose_answer_is_lost_is_the_callers_all_the_same(
+    postgres_address: str, moment: CutMoment
+) -> None:
+    """The statement is made again: a run that was taken by the first one must not stay taken by a
+    process that knows nothing of it.
+    """
+    other = made_store(postgres_address)
+    with proxied(postgres_address) as proxy:
+        store = open_store(proxy.address)
+        store.lock("before", "a session").release()  # the process is a holder
+        cut = proxy.cut(moment, text="first AS MATERIALIZED")
+        taken = store.lock_first(["run-1", "run-2"])
+        assert cut.done.is_set() and taken is not None
+        assert other.free_runs(["run-1", "run-2"]) == {"run-1", "run-2"} - {taken[0]}
+        taken[1].release()
+        assert other.free_runs(["run-1", "run-2"]) == {"run-1", "run-2"}
+        store.close()
+    other.close()

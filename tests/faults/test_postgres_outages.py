@@ -16,13 +16,14 @@ import pytest
 
 from plait import Session, Store, open_store
 from plait.errors import StoreClosed, StoreReplaced, StoreRestored
+from plait.event import Event
 from plait.event.kinds import ScratchSet
 from plait.ids import LogId
 from plait.runs.replay import replay
 from plait.runs.resume import resume
 from plait.runtime.live import Live
 from plait.session.value import open_run_of
-from plait.store import Row
+from plait.store import Row, Rows
 from plait.store.postgres.address import parse_address
 from plait.store.postgres.migrate import migrate
 from plait.testing.projections import Tally
@@ -96,6 +97,34 @@ def test_rows_whose_fold_was_lost_in_a_crash_are_folded_again() -> None:
             reader.join(60)
             assert [row["times"] for row in found] == [1]
             store.close()
+
+
+class Linked(Tally):
+    """Looks for a row whose key is told by another."""
+
+    name = "linked"
+
+    def apply(self, rows: Rows, number: int, event: Event) -> None:
+        body = event.body
+        assert isinstance(body, ScratchSet)
+        row = rows.get("count", event.log, body.key) or {"times": 0}
+        rows.get("count", event.log, f"{body.key}{row['times']}")
+        super().apply(rows, number, event)
+
+
+def test_a_fold_whose_connection_is_lost_is_no_broken_fold(postgres_address: str) -> None:
+    """It is tried again, like any other work: the projection is not at fault."""
+    made_store(postgres_address).close()
+    with proxied(postgres_address) as proxy:
+        store = open_store(proxy.address, projections=[Linked()])
+        log = begin(store, ScratchSet("a", 1))
+        assert [row["times"] for row in store.rows("linked", "count")] == [1]
+        extend(store, log, ScratchSet("a", 2))
+        # rows are read ahead by the keys that are known, and this one inside of the fold
+        cut = proxy.cut(CutMoment.BEFORE, nth=2, text="^SELECT t.*unnest.*JOIN .*p_linked")
+        assert [row["times"] for row in store.rows("linked", "count")] == [2]
+        assert cut.done.is_set()
+        store.close()
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────

@@ -48,8 +48,9 @@ from tests.support.processes import (
     python,
     wait_until,
 )
-from tests.support.proxy import Cut, CutMoment, Proxy, counted, proxied
+from tests.support.proxy import Cut, CutMoment, LateStatement, Proxy, counted, proxied
 from tests.support.redirect import install_redirection, on_postgres
+from tests.support.resuming import resumed_by_workers
 from tests.support.runs import (
     RAN,
     Later,
@@ -87,6 +88,7 @@ __all__ = [
     "CutMoment",
     "ForkedProgram",
     "InterruptedLines",
+    "LateStatement",
     "Later",
     "Messages",
     "NetworkLink",
@@ -145,6 +147,7 @@ __all__ = [
     "remembered",
     "remove_if_unused",
     "report",
+    "resumed_by_workers",
     "result_delta",
     "result_text",
     "run_folder",

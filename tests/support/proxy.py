@@ -13,7 +13,7 @@ import struct
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -43,6 +43,8 @@ class Cut:
     nth: int
     pattern: re.Pattern[str]
     done: threading.Event
+    act: Callable[[], object] | None = None
+    """Called at the moment itself, on the thread of the proxy."""
 
     def is_due(self, text: str) -> bool:
         """Count a statement; True if it is the one."""
@@ -50,6 +52,18 @@ class Cut:
             return False
         self.nth -= 1
         return self.nth == 0
+
+
+@dataclass
+class LateStatement(Cut):
+    """A statement that is on its way for as long as the test likes: `done` is set when it has
+    left the client, and the server gets it after `arrive()`.
+    """
+
+    arrived: threading.Event = field(default_factory=threading.Event)
+
+    def arrive(self) -> None:
+        self.arrived.set()
 
 
 class _Link:
@@ -102,9 +116,25 @@ class Proxy:
 
     # ── what tests say ──
 
-    def cut(self, moment: CutMoment, *, nth: int = 1, text: str = "") -> Cut:
+    def cut(
+        self,
+        moment: CutMoment,
+        *,
+        nth: int = 1,
+        text: str = "",
+        act: Callable[[], object] | None = None,
+    ) -> Cut:
         """Cut the connection at the nth statement from now whose SQL matches the pattern."""
-        planned = Cut(moment, nth, re.compile(text, re.IGNORECASE), threading.Event())
+        planned = Cut(moment, nth, re.compile(text, re.IGNORECASE), threading.Event(), act)
+        self._on_loop(self._run(lambda: self._cuts.append(planned)))
+        return planned
+
+    def delay(
+        self, *, nth: int = 1, text: str = "", act: Callable[[], object] | None = None
+    ) -> LateStatement:
+        """Let the nth statement from now whose SQL matches the pattern arrive late."""
+        pattern = re.compile(text, re.IGNORECASE)
+        planned = LateStatement(CutMoment.BEFORE, nth, pattern, threading.Event(), act)
         self._on_loop(self._run(lambda: self._cuts.append(planned)))
         return planned
 
@@ -234,6 +264,9 @@ class Proxy:
                 text = conversation.ask(message)
                 if text is not None and due is None:
                     due = next((cut for cut in self._cuts if cut.is_due(text)), None)
+                if isinstance(due, LateStatement):  # what belongs to it is late, too
+                    await self._wait_for_arrival(due)
+                    due = None
                 if due is not None and due.moment is CutMoment.BEFORE:
                     await self._pass_on(passing, link.server)
                     return self._finish_cut(due, link)
@@ -261,8 +294,17 @@ class Proxy:
             if link.awaited <= 0:
                 return self._finish_cut(link.withheld, link)
 
+    async def _wait_for_arrival(self, late: LateStatement) -> None:
+        self._cuts.remove(late)
+        if late.act is not None:
+            late.act()
+        late.done.set()
+        await asyncio.to_thread(late.arrived.wait)
+
     def _finish_cut(self, cut: Cut, link: _Link) -> None:
         self._cuts.remove(cut)
+        if cut.act is not None:
+            cut.act()
         link.close()
         cut.done.set()
 

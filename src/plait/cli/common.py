@@ -173,18 +173,42 @@ def talking_command(command: Command) -> Command:
     return _add_options(command, _store)
 
 
+def serving_command(command: Command) -> Command:
+    """Decorate a command that serves one store or several: --store may be said again."""
+    return _add_options(command, _stores)
+
+
+def other_stores() -> tuple[str, ...]:
+    """Return the addresses of --store after the first, in a serving command."""
+    return tuple(click.get_current_context().meta.get(_OTHERS, ()))
+
+
 def talking(command: Command) -> Command:
     """Decorate a command that is a dialogue: for programs it has lines, and no one document."""
     return _add_options(command, _store, _as, _lines)
 
 
-_store = click.option(
+_OTHERS = "plait.other_stores"
+_STORE_HELP = (
+    "A folder, or 'postgresql://USER@HOST/DATABASE'. Else PLAIT_STORE, else the nearest .plait."
+)
+
+
+def _first_store(
+    context: click.Context, _: click.Parameter, addresses: tuple[str, ...]
+) -> str | None:
+    context.meta[_OTHERS] = addresses[1:]
+    return addresses[0] if addresses else None
+
+
+_store = click.option("--store", "address", metavar="ADDRESS", help=_STORE_HELP)
+_stores = click.option(
     "--store",
     "address",
     metavar="ADDRESS",
-    help=(
-        "A folder, or 'postgresql://USER@HOST/DATABASE'. Else PLAIT_STORE, else the nearest .plait."
-    ),
+    multiple=True,
+    callback=_first_store,
+    help=f"{_STORE_HELP} Again for each other store.",
 )
 _json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."

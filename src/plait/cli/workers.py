@@ -14,9 +14,10 @@ from plait.cli.attending import act_as
 from plait.cli.common import (
     Options,
     address_of,
+    other_stores,
     pairs,
     parse_budget,
-    talking_command,
+    serving_command,
     text_of,
     value_of,
     writing,
@@ -59,8 +60,7 @@ if TYPE_CHECKING:
 @click.option("--until-empty", is_flag=True, help="End when no run is left for it.")
 @click.option("--alive-file", metavar="FILE", help="Touch FILE every few seconds while it lives.")
 @click.option("--while-stdin-open", "has_starter", is_flag=True, hidden=True)
-@click.option("--also", "others", metavar="ADDRESS", multiple=True, help="Serve this store, too.")
-@talking_command
+@serving_command
 def worker_command(
     given: Options,
     modules: Sequence[str],
@@ -73,7 +73,6 @@ def worker_command(
     until_empty: bool,
     alive_file: str | None,
     has_starter: bool,
-    others: Sequence[str],
 ) -> int:
     """Execute the submitted runs of the workflows in these modules.
 
@@ -85,7 +84,7 @@ def worker_command(
     from plait.cluster.worker import Worker
 
     import_from_here()
-    addresses = [given.new_store, *map(address_of, others)]
+    addresses = [*dict.fromkeys([given.new_store, *map(address_of, other_stores())])]
     for address in addresses[1:]:
         if not store_exists(address):
             raise NoStore(address)

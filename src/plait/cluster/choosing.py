@@ -12,12 +12,14 @@ among projects that are equally far behind: each worker has an order of its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from plait.event.kinds import Chosen
 from plait.ids import Micros
+
+TOP = 16  # runs of a queue that a worker looks at
 
 
 class Ability(NamedTuple):
@@ -92,6 +94,20 @@ class Shares:
 
     def _start_of(self, project: str) -> float:
         return max(self._ends.get(project, 0.0), self._now)
+
+
+def first_runs(
+    projects: Iterable[str], shares: Shares, read: Callable[[str], Iterable[QueuedRun]]
+) -> list[QueuedRun]:
+    """Return the first runs of the projects that are furthest behind: as many as workers may want
+    at the same moment, and not all there are. `read` returns the first runs of a project.
+    """
+    found = list[QueuedRun]()
+    for project in shares.order(projects):
+        found += read(project)
+        if len(found) >= TOP:
+            break
+    return found
 
 
 def order_runs(runs: Iterable[QueuedRun], shares: Shares, host: str) -> list[QueuedRun]:

@@ -12,12 +12,15 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from plait.cluster.choosing import (
+    TOP,
     Ability,
     QueuedRun,
     Shares,
+    first_runs,
     order_runs,
     within_limits,
 )
+from plait.cluster.workers import take_let_go
 from plait.event import kinds as k
 from plait.event.kinds import Chosen
 from plait.ids import Micros
@@ -26,7 +29,6 @@ from plait.session.work_rows import read_wishes
 from plait.store import Row, RunLock, Store
 
 _QUEUES_MAX = 10_000
-_TOP = 16  # runs of a queue that are looked at
 _TIMED = 64  # runs with a time that are looked at, the earliest first
 _TAKEN = 2_000  # runs that workers have, or had when they died
 _CROWDED_S = 0.2  # until a worker looks again at a project that has as many as it may
@@ -76,6 +78,8 @@ class Claims:
             return None, look._replace(is_busy=True)
         run, lock = by_id[taken[0]], taken[1]
         try:
+            if run.chosen == "taken over" and take_let_go(self._store, run.run):
+                run = run._replace(chosen="woken")
             is_beyond = self._is_beyond_share(run)
         except BaseException:  # the store may be away: the run must not stay locked
             lock.release()
@@ -145,23 +149,20 @@ class Claims:
         return self._ability.can_serve(str(queue["program"]), need, str(queue["code"]))
 
     def _queued_runs(self, queues: Sequence[Row], now: Micros) -> list[QueuedRun]:
-        """Return the first runs of the projects that are furthest behind: as many as workers may
-        want at the same moment, and not all there are.
-        """
-        found = list[QueuedRun]()
+        """Return the first runs of the projects that are furthest behind."""
         ready = [row for row in queues if row["queued"]]
-        for project in self._shares.order(str(row["project"]) for row in ready):
+
+        def read(project: str) -> list[QueuedRun]:
             if not self._has_room(project):
-                continue
+                return []
             rows = self._first_rows([row for row in ready if row["project"] == project])
-            found += [run for row in rows if (run := self._as_run(row, now)) is not None]
-            if len(found) >= _TOP:
-                break
-        return found
+            return [run for row in rows if (run := self._as_run(row, now)) is not None]
+
+        return first_runs([str(row["project"]) for row in ready], self._shares, read)
 
     def _first_rows(self, queues: Sequence[Row]) -> Iterator[Row]:
         """Yield the first runs of queues, past those that this worker leaves to others."""
-        limit = min(_TOP + len(self.unfit), _TAKEN)
+        limit = min(TOP + len(self.unfit), _TAKEN)
         for row in queues:
             where = {"queue": row["queue"], "state": "queued"}
             rows = self._store.rows(InboxRows.name, "work", where, order="rank", limit=limit)

@@ -97,12 +97,19 @@ def drive(
         lock = store_at(at.store).lock(recorded.id, at.short)
     except (NothingToResume, RunHeld) as error:
         return outcome_of(error)
-    host = socket.gethostname()
-    claim = k.Claim(worker or f"{host}.{os.getpid()}", _reason_of(recorded), host, labels)
+    claim = claim_of(recorded, worker, labels)
     outcome = _execute(store_at(at.store), at.id, ClaimedRun(recorded.id, lock, claim))
     if outcome.how == "elsewhere":
         bind_free_run(store_at(at.store), at.id, recorded.id, [outcome.why])
     return outcome
+
+
+def claim_of(recorded: RecordedRun, worker: str = "", labels: tuple[str, ...] = ()) -> k.Claim:
+    """Return the words for the record of a claim on one run. A worker without a name has that of
+    its host and process.
+    """
+    host = socket.gethostname()
+    return k.Claim(worker or f"{host}.{os.getpid()}", _reason_of(recorded), host, labels)
 
 
 def _reason_of(recorded: RecordedRun) -> Chosen:
@@ -138,6 +145,8 @@ def _dead_workers(session: Session, run: str) -> list[str]:
         if not isinstance(body, k.RunResumed) or event.header.run != run or body.claim is None:
             break
         names.insert(0, body.claim.worker)
+        if body.claim.chosen != "taken over":  # the worker before it, if any, did not die
+            break
     if len(names) < DEATHS_MAX:
         return []
     branches = list(unmerged_heads(session, list(branches_of(store, session.id, run))))

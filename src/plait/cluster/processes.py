@@ -46,7 +46,7 @@ class WorkerProcesses:
         base = [sys.executable, "-m", "plait", "worker", *modules, "--store", address]
         base += ["--slots", str(slots), "--while-stdin-open"]
         base += ["--isolation", isolation] if isolation else []
-        base += [option for each in others for option in ("--also", each)]
+        base += [option for each in others for option in ("--store", each)]
         for project, share in (shares or {}).items():
             running = "" if share.running_max is None else f":{share.running_max}"
             base += ["--share", f"{project}={share.weight}{running}"]

@@ -42,6 +42,7 @@ from plait.cluster.workers import (
     check_worker_name,
     drain_bell,
     lock_worker,
+    note_let_go,
     note_unfit,
     put_worker,
     read_board,
@@ -174,6 +175,9 @@ class Worker:
         self.drain()  # also those that began meanwhile
         with suppress(PlaitError):
             self._tell()
+            for store in self._stores:
+                for run in self._own_runs(store):
+                    note_let_go(store, run)
         until = time.monotonic() + grace_s
         for thread in list(self._threads.values()):
             thread.join(max(0.0, until - time.monotonic()))

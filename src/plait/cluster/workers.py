@@ -20,6 +20,7 @@ WORKERS = "workers"  # the board of their notices
 _DRAIN = "drain:"  # the beginning of the key of a wish there that a worker be drained
 _NAME_MAX = 120
 UNFIT = "unfit"  # the board of runs that a code does not fit
+LET_GO = "let go"  # runs that drained workers let go of
 
 
 class WorkerNotice(msgspec.Struct, frozen=True):
@@ -136,6 +137,19 @@ def unfit_notices(store: Store, run: str) -> list[UnfitNotice]:
             with suppress(msgspec.DecodeError):
                 found.append(msgspec.json.decode(notice.data, type=UnfitNotice))
     return found
+
+
+def note_let_go(store: Store, run: str) -> None:
+    """Say that a worker lets go of a run because it is drained: that is not the death of one."""
+    store.put_notice(LET_GO, run[:40], b"{}")
+
+
+def take_let_go(store: Store, run: str) -> bool:
+    """True if the last worker of a run let go of it. The notice is removed."""
+    if run[:40] not in store.notices(LET_GO):
+        return False
+    store.drop_notice(LET_GO, run[:40])
+    return True
 
 
 def _lock_name(name: str) -> str:

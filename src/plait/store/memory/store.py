@@ -175,6 +175,9 @@ class MemoryStore(MemoryAllowances, OneMachine):
 
     # ── bells and notices ────────────────────────────────────────────────────────────────────
 
+    def shared_time(self) -> None:
+        """None: all processes of the store are on this machine."""
+
     def ring(self, topic: str) -> None:
         check_name("topic", topic)
         self._bells.ring(topic)

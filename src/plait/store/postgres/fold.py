@@ -28,6 +28,7 @@ from plait.event import Event
 from plait.ids import Digest
 from plait.store.postgres.connections import IDLE_S, ServerConnection
 from plait.store.postgres.core import ORDINAL_BITS
+from plait.store.postgres.faults import is_collision, is_lost
 from plait.store.postgres.fold_tables import all_names
 from plait.store.postgres.pipeline import SqlStatement, ask_together
 from plait.store.postgres.row_statements import named_statement, statements_of
@@ -268,6 +269,8 @@ def apply_event(projection: Projection, rows: Any, number: int, event: Event) ->
             raise  # the store, and not the fold
         raise RowsBroken(projection.name, event.log, event.seq, str(error)) from error
     except Exception as error:
+        if isinstance(error, psycopg.Error) and (is_lost(error) or is_collision(error)):
+            raise  # the server, and not the fold: it is tried again
         why = f"{type(error).__name__}: {error}"
         raise RowsBroken(projection.name, event.log, event.seq, why) from error
 

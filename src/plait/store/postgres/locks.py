@@ -81,14 +81,15 @@ there AS MATERIALIZED (
 )"""
 # A caller that is about to take a run has a lock of its transaction on it: others at the same
 # moment pass on to the next run, and do not wait. The conditions of the INSERT are those of _TAKE.
+# A run that is asked for and is this holder's own was taken before, and the answer was lost.
 _TAKE_FIRST = f"""
 WITH {_THERE},
 free AS MATERIALIZED (
     SELECT asked.run, old.holder
     FROM unnest($1::bytea[]) WITH ORDINALITY AS asked (run, n)
         LEFT JOIN {{s}}.hold old ON old.run = asked.run
-    WHERE old.holder IS NULL OR (
-        old.holder <> $2::bytea AND old.holder NOT IN (SELECT id FROM there))
+    WHERE old.holder IS NULL OR old.holder = $2::bytea
+        OR old.holder NOT IN (SELECT id FROM there)
     ORDER BY asked.n
 ),
 first AS MATERIALIZED (
@@ -97,12 +98,12 @@ first AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM {{s}}.holder h USING first
-    WHERE h.id = first.holder AND NOT ({_IS_THERE}) RETURNING h.id
+    WHERE h.id = first.holder AND h.id <> $2::bytea AND NOT ({_IS_THERE}) RETURNING h.id
 ),
 taken AS (
     INSERT INTO {{s}}.hold AS held (run, holder) SELECT run, $2::bytea FROM first
     ON CONFLICT (run) DO UPDATE SET holder = excluded.holder
-    WHERE held.holder IN (SELECT id FROM gone) OR (
+    WHERE held.holder IN (SELECT id FROM gone) OR held.holder = $2::bytea OR (
         held.holder = (SELECT holder FROM first)
         AND NOT EXISTS (SELECT 1 FROM {{s}}.holder h WHERE h.id = held.holder))
     RETURNING run

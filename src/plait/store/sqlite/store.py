@@ -118,6 +118,9 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows, OneMachine):
         check_runs(runs)
         return free_runs_in(self._folder, runs)
 
+    def shared_time(self) -> None:
+        """None: all processes of the store are on this machine."""
+
     def ring(self, topic: str) -> None:
         check_name("topic", topic)
         self._bells.ring(topic)
