@@ -7,10 +7,9 @@ program ran for them.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from plait import Store, open_store
+from plait import Store
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
 from plait.ids import Digest, LogId, derive_id, digest
@@ -26,14 +25,6 @@ _OUTPUTS = (
     "def total(prices, coupon=0):\n    return sum(prices) - coupon\n" * 4,
     "src/cart.py\nsrc/shop.py\nsrc/stock.py\n" * 6,
 )
-
-
-def make_long_store(folder: Path, events: int = 100_000, branches: int = 60) -> tuple[Store, LogId]:
-    """Make a store with one family of so many events and branches, and return it with the root's
-    log. Half of the events stand in branches, and every second branch is merged.
-    """
-    store = open_store(folder / ".plait")
-    return store, LongFamily(store).write(events, branches)
 
 
 class LongFamily:

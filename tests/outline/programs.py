@@ -1,7 +1,7 @@
 """The programs of the sessions that viewers are tested with.
 
 They stand in a module, so that a run can be resumed by its name. Run as a program, the module
-begins a run in a process of its own: `python -m tests.support.view_programs NAME STORE FOLDER`.
+begins a run in a process of its own: `python -m tests.outline.programs NAME STORE FOLDER`.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ class Draw(Workflow):
 
 
 @tool(effect="pure")
-def echo(text: str) -> str:
+def repeat(text: str) -> str:
     """Give a text back."""
     return text
 
@@ -284,7 +284,7 @@ class Hostile(Workflow):
                 case 0:
                     session = session.say(text)
                 case 1:
-                    session = session.use(echo, text=text)
+                    session = session.use(repeat, text=text)
                 case 2:
                     session = session.fact(f"k{number} {text}"[:120], text)
                 case 3:
@@ -330,6 +330,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     # under its importable name, so that the run can be resumed by it
-    from tests.support import view_programs
+    from tests.outline import programs
 
-    view_programs.main()
+    programs.main()
