@@ -71,7 +71,6 @@ from tests.support.stores import (
     unsynced_count,
 )
 from tests.support.tools import double, read, result_delta, result_text, sh, word_count
-from tests.support.view_sessions import ViewStore, make_long_store, make_view_store
 from tests.support.wire import Conversation, Messages, WireCounts
 
 __all__ = [
@@ -97,7 +96,6 @@ __all__ = [
     "RawSql",
     "SchemaPool",
     "Spy",
-    "ViewStore",
     "WireCounts",
     "answers",
     "ask_preview",
@@ -126,8 +124,6 @@ __all__ = [
     "kinds",
     "locked",
     "linked",
-    "make_long_store",
-    "make_view_store",
     "missing_program",
     "module_command",
     "name_test_run",
