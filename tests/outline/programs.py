@@ -21,12 +21,14 @@ from plait import (
     Session,
     ToolCall,
     Workflow,
+    image,
     tool,
 )
 from plait.calls.model_call import Retry
 from plait.event.kinds import Price, Text, Usage
 from plait.model.base import Fault, Reply
 from plait.policy import Ask, Policy
+from plait.sandbox import Sandbox
 from plait.tool import Result
 from plait.tools import edit_file, read_file, shell, write_file
 
@@ -236,10 +238,8 @@ class Remembering(Workflow):
 
 
 @tool(effect="workspace")
-def draw(name: str, sandbox: Any) -> Result:
+def draw(name: str, sandbox: Sandbox) -> Result:
     """Write a picture and large files."""
-    from plait import image
-
     sandbox.files.write(name, PICTURE)
     sandbox.files.write("data/noise.bin", bytes(range(256)) * 64)
     sandbox.files.write("data/huge.txt", b"".join(b"line %d\n" % n for n in range(200_000)))
