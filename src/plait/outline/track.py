@@ -166,7 +166,8 @@ def _map_changes(before: dict[str, Any], after: dict[str, Any], told: Any) -> di
             new, old = told(value), told(before[key]) if key in before else None
             if new != old:
                 changed[key] = new
-    return {**changed, **{key: None for key in before if key not in after and told(before[key])}}
+    gone = [key for key in before if key not in after and told(before[key]) is not None]
+    return {**changed, **dict.fromkeys(gone)}
 
 
 def _told_fact(fact: Fact) -> FactShape | None:
