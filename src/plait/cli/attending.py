@@ -16,7 +16,7 @@ from plait.cli.asks import hints_of, print_ask, waiting_document
 from plait.cli.common import Options, command_line, store_option
 from plait.cli.consent import Mode, run_hooks
 from plait.cli.divergence import divergence_error, missing_program_error
-from plait.cli.documents import Document, print_json, session_document
+from plait.cli.documents import print_json
 from plait.cli.exits import INTERRUPTED, NO_BUDGET, WAITING, ShellError, code_of
 from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
@@ -25,6 +25,7 @@ from plait.cli.terminal import cut_text
 from plait.errors import BudgetExceeded, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld
 from plait.event import Event
 from plait.event.kinds import BudgetRefused, BudgetSet, RunResumed, ToolRequested
+from plait.outline.documents import Document, session_document
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of

@@ -29,12 +29,13 @@ from plait.cli.common import (
 )
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import divergence_error, missing_program_error
-from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import FAILED, INTERRUPTED, WAITING, ShellError
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, count_text
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld, RunOpen
 from plait.ids import LogId
+from plait.outline.documents import Document
 from plait.runtime.live import Live
 from plait.session import Session
 from plait.session.inbox import due_roots

@@ -21,12 +21,13 @@ from plait.cli.common import (
     writing,
 )
 from plait.cli.consent import Mode, mode_of
-from plait.cli.documents import diff_document, print_json, session_document
+from plait.cli.documents import print_json
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, DIM, Cell, Out
 from plait.cli.tracing import print_diff
 from plait.errors import InvalidInput, InvalidValue
 from plait.event.strict import parse
+from plait.outline.documents import diff_document, session_document
 from plait.session import Session
 
 

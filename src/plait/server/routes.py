@@ -1,5 +1,4 @@
-"""The table of routes: the application, the OpenAPI document and the page's types are made from it.
-"""
+"""The table of routes, from which the application, the OpenAPI document and types are made."""
 
 from __future__ import annotations
 
