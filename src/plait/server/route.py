@@ -11,6 +11,15 @@ from plait.outline.shapes import Shape
 from plait.server.params import Params
 
 
+class Blob(msgspec.Struct, frozen=True):
+    """An answer that is bytes of the store."""
+
+    content: bytes
+    media_type: str
+    name: str
+    is_image: bool  # by its bytes, whatever its name is
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One route of the server."""
 
@@ -18,7 +27,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     method: Literal["GET", "POST"]
     path: str  # with `{names}` of parameters
     do: Callable[..., Any]  # given the desk, then the parameters and the body, if it has them
-    answer: type[Shape] | None  # None: not JSON
+    answer: type[Shape] | None  # None: bytes
     params: type[Params] | None = None  # of path and query; None: it takes none
     body: type[Params] | None = None
     is_act: bool = False  # it writes or starts something: refused by a server that only reads

@@ -460,7 +460,7 @@ class ActShape(Shape, frozen=True):
 
 
 RunVerb = Literal["resume", "whatif"]
-RunState = Literal["starting", "running", "ended"]
+RunState = Literal["running", "ended"]
 
 
 class RunShape(Shape, frozen=True):
@@ -501,6 +501,7 @@ class NewsRow(Shape, frozen=True, array_like=True):
     log: LogId
     seq: int
     kind: str
+    session: LogId | None  # whose log or inbox it stands in; None: the store's own log
 
 
 class NewsShape(Shape, frozen=True):
@@ -517,7 +518,7 @@ class DeltaShape(Shape, frozen=True):
     run: str
     log: LogId | None
     path: str  # of the agent
-    type: Literal["text", "thought", "tool", "restart", "wait"]
+    type: Literal["text", "thought", "tool", "arguments", "output", "restart", "wait"]
     text: str
 
 
