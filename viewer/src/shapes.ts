@@ -18,7 +18,7 @@ export type StepMark = "files" | "passed" | "failed" | "approval" | "kill" | "me
 
 export type RunVerb = "resume" | "whatif";
 
-export type RunState = "starting" | "running" | "ended";
+export type RunState = "running" | "ended";
 
 /** A place: an event of a log, by its seq. */
 export interface SeqRef {
@@ -797,7 +797,7 @@ export interface HelloShape {
 }
 
 /** One event of the store, in short. */
-export type NewsRow = [number: number, log: string, seq: number, kind: string];
+export type NewsRow = [number: number, log: string, seq: number, kind: string, session: string | null];
 
 /** Events `news` of the feed: settled events in the order of their numbers. */
 export interface NewsShape {
@@ -809,7 +809,7 @@ export interface DeltaShape {
   run: string;
   log: string | null;
   path: string; // of the agent
-  type: "restart" | "text" | "thought" | "tool" | "wait";
+  type: "arguments" | "output" | "restart" | "text" | "thought" | "tool" | "wait";
   text: string;
 }
 
@@ -1021,7 +1021,79 @@ export type StopRun = Record<string, never>;
 
 /** The routes of the server, by name: parameters of path and query, body, answer. */
 export interface Routes {
+  store: { params: null; body: null; answer: StoreShape };
+  search: { params: SearchParams; body: null; answer: SearchPage };
+  inbox: { params: InboxParams; body: null; answer: InboxPage };
+  costs: { params: CostsParams; body: null; answer: CostsShape };
+  folder: { params: FolderParams; body: null; answer: FolderShape };
+  file: { params: FileParams; body: null; answer: FileShape };
+  diff: { params: DiffParams; body: null; answer: FilesDiff };
+  blob: { params: BlobParams; body: null; answer: null };
+  events: { params: EventsParams; body: null; answer: EventPage };
+  blame: { params: BlameParams; body: null; answer: BlameShape };
+  prompt: { params: SessionParams; body: null; answer: PromptShape };
+  why: { params: AboutParams; body: null; answer: TraceShape };
+  influence: { params: AboutParams; body: null; answer: TraceShape };
+  flame: { params: SessionParams; body: null; answer: FlameShape };
+  memory: { params: SessionParams; body: null; answer: MemoryPage };
+  verify: { params: SessionParams; body: null; answer: VerifyShape };
+  session: { params: SessionParams; body: null; answer: SessionShape };
+  send: { params: SessionParams; body: Say; answer: ActShape };
+  say: { params: SessionParams; body: Say; answer: ActShape };
+  signal: { params: SessionParams; body: Signal; answer: ActShape };
+  note: { params: SessionParams; body: Note; answer: ActShape };
+  approve: { params: SessionParams; body: Approve; answer: ActShape };
+  deny: { params: SessionParams; body: Deny; answer: ActShape };
+  answer: { params: SessionParams; body: Answer; answer: ActShape };
+  resolve: { params: SessionParams; body: Resolve; answer: ActShape };
+  pause: { params: SessionParams; body: Reason; answer: ActShape };
+  unpause: { params: SessionParams; body: Reason; answer: ActShape };
+  cancel: { params: SessionParams; body: Reason; answer: ActShape };
+  close: { params: SessionParams; body: Reason; answer: ActShape };
+  validate: { params: SessionParams; body: Validate; answer: ActShape };
+  fork: { params: SessionParams; body: Fork; answer: ActShape };
+  rewind: { params: SessionParams; body: Rewind; answer: ActShape };
+  merge: { params: SessionParams; body: Merge; answer: ActShape };
+  runs: { params: null; body: null; answer: RunList };
+  start_run: { params: null; body: NewRun; answer: RunShape };
+  stop_run: { params: RunParams; body: StopRun; answer: RunShape };
 }
 
 export const ROUTES: { readonly [name in keyof Routes]: { method: string; path: string } } = {
+  store: { method: "GET", path: "/api/store" },
+  search: { method: "GET", path: "/api/search" },
+  inbox: { method: "GET", path: "/api/inbox" },
+  costs: { method: "GET", path: "/api/costs" },
+  folder: { method: "GET", path: "/api/trees/{tree}" },
+  file: { method: "GET", path: "/api/trees/{tree}/file" },
+  diff: { method: "GET", path: "/api/trees/{left}/diff/{right}" },
+  blob: { method: "GET", path: "/api/blobs/{digest}" },
+  events: { method: "GET", path: "/api/logs/{log}/events" },
+  blame: { method: "GET", path: "/api/sessions/{session}/blame" },
+  prompt: { method: "GET", path: "/api/sessions/{session}/prompt" },
+  why: { method: "GET", path: "/api/sessions/{session}/why" },
+  influence: { method: "GET", path: "/api/sessions/{session}/influence" },
+  flame: { method: "GET", path: "/api/sessions/{session}/flame" },
+  memory: { method: "GET", path: "/api/sessions/{session}/memory" },
+  verify: { method: "GET", path: "/api/sessions/{session}/verify" },
+  session: { method: "GET", path: "/api/sessions/{session}" },
+  send: { method: "POST", path: "/api/sessions/{session}/acts/send" },
+  say: { method: "POST", path: "/api/sessions/{session}/acts/say" },
+  signal: { method: "POST", path: "/api/sessions/{session}/acts/signal" },
+  note: { method: "POST", path: "/api/sessions/{session}/acts/note" },
+  approve: { method: "POST", path: "/api/sessions/{session}/acts/approve" },
+  deny: { method: "POST", path: "/api/sessions/{session}/acts/deny" },
+  answer: { method: "POST", path: "/api/sessions/{session}/acts/answer" },
+  resolve: { method: "POST", path: "/api/sessions/{session}/acts/resolve" },
+  pause: { method: "POST", path: "/api/sessions/{session}/acts/pause" },
+  unpause: { method: "POST", path: "/api/sessions/{session}/acts/unpause" },
+  cancel: { method: "POST", path: "/api/sessions/{session}/acts/cancel" },
+  close: { method: "POST", path: "/api/sessions/{session}/acts/close" },
+  validate: { method: "POST", path: "/api/sessions/{session}/acts/validate" },
+  fork: { method: "POST", path: "/api/sessions/{session}/acts/fork" },
+  rewind: { method: "POST", path: "/api/sessions/{session}/acts/rewind" },
+  merge: { method: "POST", path: "/api/sessions/{session}/acts/merge" },
+  runs: { method: "GET", path: "/api/runs" },
+  start_run: { method: "POST", path: "/api/runs" },
+  stop_run: { method: "POST", path: "/api/runs/{run}/stop" },
 };
