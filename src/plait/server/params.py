@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from plait.event import Json
-from plait.server.shapes import RunVerb
+from plait.server.live_shapes import RunVerb
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=500)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
