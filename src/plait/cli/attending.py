@@ -18,6 +18,7 @@ from plait.cli.consent import Mode, run_hooks
 from plait.cli.divergence import divergence_error, missing_program_error
 from plait.cli.documents import print_json
 from plait.cli.exits import INTERRUPTED, NO_BUDGET, WAITING, ShellError, code_of
+from plait.cli.lines import LineProgress, print_line
 from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
@@ -62,9 +63,19 @@ class RunAttendant:
         self.given: Options = given
         self.mode: Mode = mode
         self.quiet, self.mute = quiet, quiet or given.form != "text"
-        self.progress = Progress(self.mute) if progress is None else progress
+        self.progress = progress or self._new_progress()
         # more fields of the document that is printed with --json
         self.more: Callable[[Session], Document] = lambda session: {}
+
+    def _new_progress(self) -> Progress:
+        return LineProgress() if self.given.form == "jsonl" else Progress(self.mute)
+
+    def print_end(self, document: Document, status: Status = "finished") -> None:
+        """Print the end of a run for programs: as the one document, or as the last line."""
+        if self.given.form == "jsonl":
+            print_line({"type": status, **document})
+        else:
+            print_json({"status": status, **document})
 
     def attend_run(
         self,
@@ -125,10 +136,9 @@ class RunAttendant:
 
     def _print_result(self, session: Session) -> None:
         text = last_reply(session)
-        if self.given.form == "json":
-            print_json(
+        if self.given.form != "text":
+            self.print_end(
                 {
-                    "status": "finished",
                     "session": session_document(session),
                     "text": text,
                     "used": self.progress.document(),
@@ -170,9 +180,9 @@ class RunAttendant:
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 
     def _exit_waiting(self, outcome: RunEnd) -> NoReturn:
-        if self.given.form == "json":
+        if self.given.form != "text":
             used = self.progress.document()
-            print_json({"status": "waiting", **self.waiting_document(outcome), "used": used})
+            self.print_end({**self.waiting_document(outcome), "used": used}, "waiting")
             raise click.exceptions.Exit(WAITING)
         self.print_waiting(outcome)
         raise click.exceptions.Exit(WAITING)
@@ -206,7 +216,7 @@ class RunAttendant:
             if began or not again
             else f"{again} {session.short}{store_option(self.given)}"
         )
-        if self.given.form == "json":
+        if self.given.form != "text":
             details = {"type": "Interrupted", "session": session.id, "resume": resume}
             raise ShellError(_RunStopped("interrupted"), [], INTERRUPTED, details)
         if self.progress.out.tty:

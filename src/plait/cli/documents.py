@@ -1,4 +1,7 @@
-"""Prints JSON documents for programs. `plait.outline.documents` makes them."""
+"""Prints the JSON documents of `plait.outline.documents`.
+
+Everything beyond ASCII is escaped, so that no byte of it means anything to a terminal.
+"""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ from plait.cli.common import (
     pairs,
     parse_budget,
     quiet_option,
+    running,
     text_of,
     value_of,
     workflow_option,
-    writing,
 )
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import divergence_error, missing_program_error
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 )
 @approve_option
 @quiet_option
-@writing
+@running
 def run_command(
     given: Options,
     target: str,
@@ -208,7 +208,7 @@ def check_forward_arguments(program: Workflow, more: dict[str, Any]) -> None:
 )
 @approve_option
 @quiet_option
-@writing
+@running
 def resume_command(
     given: Options,
     name: str | None,
@@ -316,6 +316,8 @@ def _resume_all(
                 "why": why,
             }
         )
+        if given.form == "jsonl":
+            print_jsonl([{"type": "resumed", **done[-1]}])
         if given.form == "text":
             style = BAD if status == "failed" else ""
             out.line(
