@@ -156,7 +156,7 @@ function outline(log: FakeLog, from: number): OutlineShape {
     log: log.log, from_index: from, total: log.steps.length, firsts: steps.map((s) => s.first),
     seqs: steps.map((s) => s.seq), times_ms: steps.map((s) => Math.floor(s.time / 1000)),
     types: steps.map((s) => s.type), states: steps.map((s) => s.state),
-    marks: Object.fromEntries(steps.filter((s) => s.marks.length).map((s) => [s.index, s.marks])), number: 1,
+    marks: Object.fromEntries(steps.filter((s) => s.marks.length).map((s) => [s.index, s.marks])), rewound: [], number: 1,
   };
 }
 

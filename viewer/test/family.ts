@@ -40,6 +40,6 @@ export function outlineOf(log: string, count: number, first = 1, marks: OutlineS
   const all = Array.from({ length: count }, (_, index) => index);
   return {
     log, from_index: 0, total: count, firsts: all.map((i) => first + i * 2), seqs: all.map((i) => first + i * 2 + 1),
-    times_ms: all.map((i) => 1000 + i * 10), types: all.map(() => "tool" as const), states: all.map(() => "done" as const), marks, number: 1,
+    times_ms: all.map((i) => 1000 + i * 10), types: all.map(() => "tool" as const), states: all.map(() => "done" as const), marks, rewound: [], number: 1,
   };
 }
