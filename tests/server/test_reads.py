@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from plait import Session
 from plait.event.kinds import ModelAsked
+from plait.outline.details import step_detail
 from plait.outline.documents import (
     blame_document,
     event_document,
@@ -18,6 +19,9 @@ from plait.outline.documents import (
     spent_document,
     trace_document,
 )
+from plait.outline.family import family_shape
+from plait.outline.outlines import Outlines
+from plait.outline.steps import outline_shape, step_page
 from plait.runtime.sent import rebuild_prompt
 from plait.session.inbox import all_waiting
 from plait.session.ledger import costs
@@ -304,3 +308,26 @@ def test_labels_with_slashes_are_names(tmp_path: Any) -> None:
         found = got(client, "/api/sessions/a/b why")
         assert found["id"] == branch.id
         assert got(client, "/api/sessions/a%2Fb%20why@1/why")["steps"]
+
+
+def test_families_outlines_and_steps_are_those_of_the_outline(
+    client: TestClient, made: ViewStore
+) -> None:
+    outlines = Outlines(made.store)
+    for name, log in made.sessions.items():
+        known = plain(family_shape(outlines, log))
+        assert got(client, f"/api/sessions/{log}/family") == known, name
+        logs = [branch["log"] for branch in known["branches"]]
+        several = got(client, "/api/outlines", logs=",".join(logs))["outlines"]
+        for branch, outline in zip(logs, several, strict=True):
+            assert outline == plain(outline_shape(outlines, branch))
+            assert got(client, f"/api/logs/{branch}/outline") == outline
+            page = got(client, f"/api/logs/{branch}/steps", first=0, count=500)
+            assert page == plain(step_page(outlines, branch))
+            assert page["total"] == outline["total"]
+            for step in page["steps"][-3:]:
+                detail = got(client, f"/api/logs/{branch}/steps/{step['seq']}")
+                assert detail["step"] == step
+                assert detail == plain(step_detail(outlines, branch, step["seq"]))
+        late = got(client, f"/api/logs/{log}/outline", **{"from": 2})
+        assert late["from_index"] == min(2, late["total"])
