@@ -1,7 +1,7 @@
 /** The steps of the family, one line each, with the lanes at their left. */
 
 import { computed, signal, useComputed } from "@preact/signals";
-import { useCallback, useMemo } from "preact/hooks";
+import { useCallback, useMemo, useRef } from "preact/hooks";
 import { countText, tokensText, tookText } from "../base/format";
 import { laneColor, lanesWidth, laneX, linesInSight } from "../base/lanes";
 import { ROW_HEIGHT } from "../base/model";
@@ -61,10 +61,17 @@ export function StepList() {
   const count = shown ? shown.length : rows.count;
   const rowAt = (index: number) => (shown ? shown[index]! : index);
   const indexOf = (at: number) => (shown ? shown.indexOf(at) : at);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const need = useCallback(
     (sight: Sight) => {
-      if (!shown) return model.need(sight.first, sight.end);
-      for (let i = sight.first; i < sight.end; i += 1) model.need(shown[i]!, shown[i]! + 1);
+      const ask = () => {
+        if (!shown) return model.need(sight.first, sight.end);
+        for (let i = sight.first; i < sight.end; i += 1) model.need(shown[i]!, shown[i]! + 1);
+      };
+      clearTimeout(timer.current);
+      // A drag over thousands of rows asks for those where it rests.
+      if (model.isGliding.peek()) timer.current = setTimeout(ask, 50);
+      else ask();
     },
     [model, shown, model.version.value],
   );
