@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+from plait.event import Json
+from plait.event.kinds import ToolRequested
 from plait.ids import LogId
 from plait.outline.files import files_diff
 from plait.outline.outlines import Outlines
@@ -24,6 +26,7 @@ from plait.outline.shapes import (
 )
 from plait.outline.spent import spent_shape
 from plait.outline.steps import step_shapes
+from plait.outline.texts import body_of
 from plait.outline.track import last_message_seq
 from plait.session import Session
 from plait.session.state import State
@@ -49,9 +52,9 @@ def comparison_shape(outlines: Outlines, left: Session, right: Session) -> Compa
         right=SeqRef(right.id, right.seq),
         base=base,
         common_steps=common,
-        rows=tuple(align(mine[:STEPS_MAX], theirs[:STEPS_MAX])),
+        rows=tuple(_Alignment(outlines).rows(mine[:STEPS_MAX], theirs[:STEPS_MAX])),
         is_cut=max(len(mine), len(theirs)) > STEPS_MAX,
-        files=files_diff(store, *trees),
+        files=files_diff(store, trees[0], trees[1]),
         facts=_differences(*facts),
         verdicts=_differences(*verdicts),
         left_spent=spent_shape(states[0].spent),
@@ -98,24 +101,43 @@ def _steps_after(outlines: Outlines, session: Session, after: int) -> list[StepS
     return found
 
 
-def align(left: Sequence[StepShape], right: Sequence[StepShape]) -> Iterator[AlignedStep]:
-    """Yield the rows of a comparison: the same call on both sides, or a step of one side."""
-    matcher = SequenceMatcher(None, [*map(_key, left)], [*map(_key, right)], autojunk=False)
-    for tag, first, last, start, stop in matcher.get_opcodes():
-        if tag == "equal":
-            for mine, theirs in zip(left[first:last], right[start:stop], strict=True):
-                yield AlignedStep(mine, theirs, _is_alike(mine, theirs))
-        else:
-            yield from [AlignedStep(step, None, False) for step in left[first:last]]
-            yield from [AlignedStep(None, step, False) for step in right[start:stop]]
+class _Alignment:
+    """Puts steps of two sessions side by side."""
+
+    def __init__(self, outlines: Outlines) -> None:
+        self._outlines = outlines
+
+    def rows(self, left: Sequence[StepShape], right: Sequence[StepShape]) -> Iterator[AlignedStep]:
+        """Yield the same call on both sides, or a step of one side."""
+        matcher = SequenceMatcher(None, [*map(_key, left)], [*map(_key, right)], autojunk=False)
+        for tag, first, last, start, stop in matcher.get_opcodes():
+            if tag == "equal":
+                for mine, theirs in zip(left[first:last], right[start:stop], strict=True):
+                    yield AlignedStep(mine, theirs, self._is_same(mine, theirs))
+            else:
+                yield from [AlignedStep(step, None, False) for step in left[first:last]]
+                yield from [AlignedStep(None, step, False) for step in right[start:stop]]
+
+    def _is_same(self, left: StepShape, right: StepShape) -> bool:
+        """True if two steps say the same, and two calls have the same arguments."""
+        if any(getattr(left, name) != getattr(right, name) for name in _ALIKE):
+            return False
+        return left.type != "tool" or self._arguments(left) == self._arguments(right)
+
+    def _arguments(self, step: StepShape) -> Json:
+        """Return the arguments that a call was made with."""
+        events = self._outlines.store.read(
+            step.log, step.first, step.seq, kinds={ToolRequested.__name__}, reverse=True
+        )
+        for event in events:
+            body = body_of(event) if event.seq in step.events else None
+            if isinstance(body, ToolRequested):
+                return body.arguments
+        return None
 
 
 def _key(step: StepShape) -> tuple[str, str]:
     return step.type, step.verb
-
-
-def _is_alike(left: StepShape, right: StepShape) -> bool:
-    return all(getattr(left, name) == getattr(right, name) for name in _ALIKE)
 
 
 def _values(state: State, name: str) -> dict[str, Any]:
