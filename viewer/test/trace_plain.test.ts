@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import type { TraceStep } from "../src/shapes";
-import { plainTrace } from "../src/workbench/trace_plain";
+import { plainTrace, type StepKey } from "../src/workbench/trace_plain";
 
 function step(depth: number, seq: number, how: string): TraceStep {
   return { depth, how, id: String(seq), session: "s", seq, kind: "", branch: "", actor: "", time: 0, says: "", relation: "decision", reason: "", placement: "", files: [] };
 }
 
 // Events 20 to 26 are one step, 18 to 19 another.
-const keyOf = ({ seq }: TraceStep) => (seq >= 20 ? 2 : seq >= 18 ? 1 : seq === 5 ? null : 0);
+const keyOf = ({ seq }: TraceStep): StepKey => (seq === 23 ? "inner" : seq >= 20 ? 2 : seq >= 18 ? 1 : seq === 5 ? null : 0);
 
 describe("a trace in steps", () => {
   it("has one line for the events of a step, and what hangs on them hangs on it", () => {
@@ -28,6 +28,13 @@ describe("a trace in steps", () => {
   it("keeps events of other families apart", () => {
     const lines = plainTrace([step(0, 26, "is"), step(1, 5, "came by"), step(1, 5, "came by")], keyOf);
     expect(lines).toHaveLength(3);
+  });
+
+  it("gives the question to a model to the step that came of it", () => {
+    const lines = plainTrace([step(0, 26, "is"), step(1, 23, "because of"), step(2, 19, "having seen")], keyOf);
+    expect(lines.map((line) => [line.depth, line.step.seq])).toEqual([[0, 26], [1, 19]]);
+    expect(lines[0]!.others[0]!.seq).toBe(23);
+    expect(plainTrace([step(0, 23, "is")], keyOf)).toHaveLength(1);
   });
 
   it("of nothing is nothing", () => {

@@ -248,6 +248,15 @@ export class Model {
     return row < 0 ? null : row;
   }
 
+  /** Tell whether an event lies between the first and the last event of its step. */
+  isInStep(place: Place): boolean {
+    const own = this.rows.value?.ownPlace(place) ?? place;
+    const outline = this.outlines.get(own.log);
+    if (!outline) return false;
+    const index = outline.indexAt(own.seq);
+    return outline.firsts[index]! <= own.seq && own.seq <= outline.seqs[index]!;
+  }
+
   // ── words ──────────────────────────────────────────────────────────────────────────────────
 
   stepAt(row: number): StepShape | null {

@@ -11,10 +11,15 @@ export interface PlainLine {
   readonly others: TraceStep[];
 }
 
-/** Fold a trace. `keyOf` names the step of an event; events with the key of the line above belong to
- * it, and what hangs on them hangs on it.
+/** The step of an event, by its row; null: it is outside of the family; `inner`: it is part of no step,
+ * such as the question to a model, and belongs to what came of it.
  */
-export function plainTrace(steps: readonly TraceStep[], keyOf: (step: TraceStep) => number | null): PlainLine[] {
+export type StepKey = number | null | "inner";
+
+/** Fold a trace. Events with the key of the line above belong to it, and what hangs on them hangs on
+ * it.
+ */
+export function plainTrace(steps: readonly TraceStep[], keyOf: (step: TraceStep) => StepKey): PlainLine[] {
   const lines: PlainLine[] = [];
   const open: { readonly depth: number; readonly line: PlainLine }[] = [];
   const childrenOf = new Map<PlainLine, Map<number, PlainLine>>();
@@ -23,16 +28,16 @@ export function plainTrace(steps: readonly TraceStep[], keyOf: (step: TraceStep)
     const parent = open.at(-1)?.line;
     const key = keyOf(step);
     const siblings = parent ? childrenOf.get(parent)! : undefined;
-    const known = key === null ? undefined : parent?.key === key ? parent : siblings?.get(key);
+    const known = key === null ? undefined : key === "inner" || parent?.key === key ? parent : siblings?.get(key);
     if (known) {
       known.others.push(step);
       open.push({ depth: step.depth, line: known });
       continue;
     }
-    const line: PlainLine = { depth: parent ? parent.depth + 1 : 0, step, key, others: [] };
+    const line: PlainLine = { depth: parent ? parent.depth + 1 : 0, step, key: key === "inner" ? null : key, others: [] };
     lines.push(line);
     childrenOf.set(line, new Map());
-    if (key !== null) siblings?.set(key, line);
+    if (line.key !== null) siblings?.set(line.key, line);
     open.push({ depth: step.depth, line });
   }
   return lines;

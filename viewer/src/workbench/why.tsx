@@ -12,7 +12,7 @@ import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 import { laneIndex } from "./strip_draw";
-import { plainTrace, type PlainLine } from "./trace_plain";
+import { plainTrace, type PlainLine, type StepKey } from "./trace_plain";
 
 type Form = "list" | "graph" | "events";
 const form = signal<Form>("list");
@@ -88,11 +88,17 @@ const TraceView = memo(function TraceView({ trace, way }: { trace: TraceShape; w
 function usePlain(trace: TraceShape): readonly PlainLine[] {
   const { model } = usePage();
   const version = model.outlineVersion.value;
-  const lines = useMemo(() => plainTrace(trace.steps, (step) => model.rowOf({ log: step.session, seq: step.seq })), [trace, version]);
+  const lines = useMemo(() => plainTrace(trace.steps, (step) => keyOf(model, step)), [trace, version]);
   useEffect(() => {
     for (const { key } of lines) if (key !== null) model.need(key, key + 1);
   }, [lines]);
   return lines;
+}
+
+function keyOf(model: Model, step: TraceStep): StepKey {
+  const place = { log: step.session, seq: step.seq };
+  const row = model.rowOf(place);
+  return row !== null && (step.kind === "ModelAsked" || !model.isInStep(place)) ? "inner" : row;
 }
 
 /** A step in plain words: as the list of steps has it, else as the event says it. */
