@@ -36,10 +36,10 @@ export function Bar() {
             class="button plain"
             href={hrefOf(target)}
             aria-current={route.value.screen === target.screen ? "page" : undefined}
-            aria-label={name}
+            title={name}
           >
             <Icon name={icon} />
-            <span class="bar-word">{name}</span>
+            <span class="unseen">{name}</span>
           </a>
         ))}
         <ThemeButton />
@@ -93,19 +93,18 @@ function SessionTitle() {
       <span class="bar-figures faint">{`${shortNumber(allTokens(spent))} tokens · ${costText(spent)}`}</span>
       <span class="bar-acts">
         {family.branches.length > 1 && (
-          <button type="button" class="button" aria-label="Compare" onClick={() => compareFrom(at?.short ?? root.short, root.short)}>
+          <button type="button" class="button" onClick={() => compareFrom(at?.short ?? root.short, root.short)}>
             <Icon name="compare" />
-            <span class="bar-word">Compare</span> <kbd class="key">c</kbd>
+            <span class="bar-word">Compare</span> <kbd class="key" aria-hidden="true">c</kbd>
           </button>
         )}
         <button
           type="button"
           class="button"
-          aria-label="What if"
           onClick={() => go({ screen: "whatif", session: at?.short ?? root.short, seq: model.cursor.peek()?.seq ?? null })}
         >
           <Icon name="whatif" />
-          <span class="bar-word">What if…</span> <kbd class="key">f</kbd>
+          <span class="bar-word">What if…</span> <kbd class="key" aria-hidden="true">f</kbd>
         </button>
       </span>
     </div>
