@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from plait.store.process import STORES
+from tests.left_to_ci import LEFT_TO_CI
 from tests.on_postgres import ALSO_ON_POSTGRES, NOT_ON_POSTGRES
 from tests.support import (
     EXAMPLES,
@@ -182,6 +183,13 @@ def _is_left_out(item: pytest.Item) -> bool:
     return "memory" in called.id.split("-")  # a store on disk is tried with as well
 
 
+def _is_left_to_ci(item: pytest.Item) -> bool:
+    """True for a test that is marked `ci`, or named in `left_to_ci.py`."""
+    file, _, name = item.nodeid.removeprefix("tests/").partition("::")
+    named = LEFT_TO_CI.get(file, ())
+    return name.partition("[")[0] in named or item.get_closest_marker("ci") is not None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave to CI what `make test` has no time for: LONG=1, or a torture run, takes it, and so does
     naming one file alone.
@@ -191,9 +199,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         or len({item.path for item in items}) == 1
     )
     left = [
-        item
-        for item in items
-        if _is_left_out(item) or (not takes_all and item.get_closest_marker("ci"))
+        item for item in items if _is_left_out(item) or (not takes_all and _is_left_to_ci(item))
     ]
     if left:
         config.hook.pytest_deselected(items=left)

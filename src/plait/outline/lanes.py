@@ -160,7 +160,9 @@ class _Margin:
     def _bend_line(self, bend: _Bend, lanes: set[int], gone: set[int]) -> str:
         """Return the margin of a bend. Lanes that it crosses pass straight through it."""
         strokes = self._strokes(lanes)
-        strokes[2 * bend.trunk] |= _UP | _DOWN
+        # a fork may be all that follows a step of its log
+        ends_here = bend.is_fork and bend.trunk not in lanes
+        strokes[2 * bend.trunk] = _UP if ends_here else _UP | _DOWN
         for lane in bend.others:
             strokes[2 * lane] = _DOWN if bend.is_fork else _UP if lane in gone else _UP | _DOWN
         ends = [2 * lane for lane in (bend.trunk, *bend.others)]

@@ -10,6 +10,7 @@ from plait.errors import PlaitError
 from plait.event import Json
 from plait.ids import Digest, LogId, short
 from plait.outline.outlines import Outlines
+from plait.outline.summaries import Summaries
 from plait.server.feed import Feed
 from plait.server.runner import Runner
 from plait.session import Session
@@ -30,6 +31,7 @@ class Desk:
         self.store, self.actor, self.read_only = store, actor, read_only
         self.feed = feed
         self.outlines = Outlines(store)
+        self.summaries = Summaries(self.outlines)
         self.runner = runner  # None: no runs are started from here
 
     def open(self, name: str) -> Session:
