@@ -68,15 +68,16 @@ function StateLines({ state }: { state: TrackState }) {
       </dl>
       <BudgetLines budget={state.budget} left={state.budget_left} />
       <Section title="Verdicts" empty="none yet" count={verdicts.length}>
-        {verdicts.map(([name, passed]) => (
+        {verdicts.slice(-LINES_MAX).map(([name, passed]) => (
           <p key={name} class="state-line">
             <Icon name={passed ? "passed" : "failed"} class={passed ? "good" : "bad"} />
             <Line text={name} /> <span class={passed ? "good" : "bad"}>{passed ? "passed" : "failed"}</span>
           </p>
         ))}
+        <Rest count={verdicts.length} />
       </Section>
       <Section title="Facts" empty="none" count={facts.length}>
-        {facts.slice(0, 40).map((fact) => (
+        {facts.slice(-LINES_MAX).map((fact) => (
           <a
             key={fact.key}
             class="state-line"
@@ -87,19 +88,27 @@ function StateLines({ state }: { state: TrackState }) {
             <Line text={valueText(fact.value)} class="mono" />
           </a>
         ))}
-        {facts.length > 40 && <p class="faint">{`and ${facts.length - 40} more`}</p>}
+        <Rest count={facts.length} />
       </Section>
       <Section title="Pending" empty="nothing" count={pending.length}>
-        {pending.slice(0, 20).map(([key, what]) => (
+        {pending.slice(-LINES_MAX).map(([key, what]) => (
           <p key={key} class="state-line" title={plainText(key)}>
             <Line text={what || key} />
           </p>
         ))}
+        <Rest count={pending.length} />
       </Section>
       <ChangedFiles state={state} />
       <Waits />
     </>
   );
+}
+
+/** A section names the latest few: a session may have thousands, and the raw events have them all. */
+const LINES_MAX = 12;
+
+function Rest({ count }: { count: number }) {
+  return count > LINES_MAX ? <p class="faint">{`and ${numberText(count - LINES_MAX)} more`}</p> : null;
 }
 
 function Section(props: { title: string; empty: string; count: number; children: preact.ComponentChildren }) {
@@ -172,7 +181,7 @@ function ChangedFiles({ state }: { state: TrackState }) {
       <h3 class="label">Files changed</h3>
       {!state.tree && <p class="faint">no files</p>}
       {state.tree && files.length === 0 && <p class="faint">{shown.isStale && state.tree !== first ? "…" : "none so far"}</p>}
-      {files.slice(0, 30).map((file) => (
+      {files.slice(0, LINES_MAX).map((file) => (
         <a
           key={file.path}
           class="state-line"
@@ -184,7 +193,7 @@ function ChangedFiles({ state }: { state: TrackState }) {
           </span>
         </a>
       ))}
-      {files.length > 30 && <p class="faint">{`and ${files.length - 30} more`}</p>}
+      <Rest count={files.length} />
     </section>
   );
 }

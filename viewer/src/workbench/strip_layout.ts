@@ -23,6 +23,7 @@ export interface StripLayout {
 }
 
 const LINES_MAX = 10;
+const STEP_MAX = 56;
 
 /** Give each branch a line. With many branches those in one lane share theirs. */
 export function branchLines(rows: Rows): { lines: Uint16Array; lineCount: number } {
@@ -49,7 +50,8 @@ export function stripLayout(rows: Rows, outline: RowOutline, width: number, mode
     const gaps = folded.gaps.map((gap) => ({ ...gap, from: gap.from * room, to: gap.to * room }));
     return { mode, width, count, xs, step: 3, order, sorted, gaps, lines, lineCount };
   }
-  const step = count ? width / count : width;
+  // A few steps do not fill the width: a column of a step is never wider than a word.
+  const step = count ? Math.min(STEP_MAX, width / count) : width;
   for (let row = 0; row < count; row += 1) xs[row] = row * step;
   return { mode, width, count, xs, step, order: null, sorted: null, gaps: [], lines, lineCount };
 }
