@@ -95,6 +95,7 @@ export function StepList() {
       </div>
       <Window
         class="steps-list"
+        more={3}
         count={count}
         row={ROW_HEIGHT}
         goal={current}
