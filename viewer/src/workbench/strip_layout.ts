@@ -108,3 +108,13 @@ export function markColumns(layout: StripLayout, marks: ArrayLike<number>, least
   }
   return [...columns.values()];
 }
+
+/** Return the marks, as bits, that stand in so many columns that their shapes would touch. */
+export function denseMarks(columns: readonly MarkColumn[], width: number, room = 14): number {
+  const counts = new Map<number, number>();
+  for (const { bits } of columns)
+    for (const [, bit] of MARK_LINES.flat()) if (bits & bit) counts.set(bit, (counts.get(bit) ?? 0) + 1);
+  let dense = 0;
+  for (const [bit, count] of counts) if (count * room > width) dense |= bit;
+  return dense;
+}
