@@ -24,18 +24,27 @@ export function useTrack() {
 }
 
 export function StatePanel() {
-  const { model } = usePage();
-  const shown = useTrack();
   return (
     <aside class="state-panel scroll" aria-label="State at this place" tabIndex={0}>
       <h2 class="label">State at this place</h2>
+      <StateHere />
+    </aside>
+  );
+}
+
+/** The state, for the panel at the right or, on a narrower screen, for a tab. */
+export function StateHere() {
+  const { model } = usePage();
+  const shown = useTrack();
+  return (
+    <>
       <Shows shown={shown}>{(state) => <StateLines state={state} />}</Shows>
       {model.isFollowing.value && (
         <p class="state-follow faint">
           <Icon name="follow" /> follows the end of the session
         </p>
       )}
-    </aside>
+    </>
   );
 }
 
@@ -176,11 +185,12 @@ function ChangedFiles({ state }: { state: TrackState }) {
     model.isGliding.value ? 80 : 0,
   );
   const files = state.tree === first ? [] : (shown.value?.files ?? []);
+  const isKnown = state.tree === first || (first !== null && !shown.isStale);
   return (
     <section class="state-section">
       <h3 class="label">Files changed</h3>
       {!state.tree && <p class="faint">no files</p>}
-      {state.tree && files.length === 0 && <p class="faint">{shown.isStale && state.tree !== first ? "…" : "none so far"}</p>}
+      {state.tree && files.length === 0 && <p class="faint">{isKnown ? "none so far" : "…"}</p>}
       {files.slice(0, LINES_MAX).map((file) => (
         <a
           key={file.path}
