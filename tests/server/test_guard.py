@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from plait import Session, open_store
 from plait.server.guard import COOKIE_S, LocalGuard
-from plait.server.refusals import Refusal
+from plait.server.refusals import RequestRefusal
 from plait.server.requests import BODY_MAX
 from tests.server.clients import BASE, KEY, KNOWN, PORT, TOKEN, app_client, local_guard, now_s
 
@@ -119,7 +119,7 @@ def test_a_cookie_outlives_its_server_and_ends(session: Session) -> None:
         LocalGuard(PORT + 1, TOKEN, KEY, now_s, read_only=False),
     ]
     for guard in others:
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefusal):
             guard.check_reader({"cookie": cookie})
 
 
