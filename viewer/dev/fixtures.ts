@@ -223,7 +223,7 @@ export function answer(url: URL): unknown {
     if (!log) return undefined;
     if (third === "outline") return outline(log, get("from"));
     if (third === "track") return track(log);
-    if (third === "events") return { events: Array.from({ length: Math.min(get("count", 1), 50) }, (_, i) => ({ id: `ev${get("first") + i}`.padEnd(64, "0"), session: log.log, seq: get("first") + i, kind: "ToolRequested", time: START, actor: "agent:coder", behalf: "human:u-17", origin: null, run: "run-1", call: "repair/coder", parents: [], causes: [], body: { tool: "shell", arguments: { command: "make test" } } })) };
+    if (third === "events") return { events: Array.from({ length: Math.min(get("count", 1), 50) }, (_, i) => ({ id: `ev${get("first") + i}`.padEnd(64, "0"), session: log.log, seq: get("first") + i, kind: "ToolRequested", time: START, actor: "agent:coder", behalf: "human:u-17", origin: null, run: "run-1", call: "repair/coder", parents: [], causes: [], state: "whole", why: "", body: { tool: "shell", arguments: { command: "make test" } } })) };
     if (third === "steps" && fourth) return detail(log.steps.find((s) => s.events.includes(Number(fourth))) ?? log.steps.at(-1)!);
     if (third === "steps") return { log: log.log, first: get("first"), total: log.steps.length, steps: log.steps.slice(get("first"), get("first") + get("count", 100)) };
   }

@@ -150,6 +150,7 @@ export interface OutlineShape {
   types: StepType[];
   states: StepState[];
   marks: { [key: number]: StepMark[] }; // by index, of those that have any
+  rewound: ([number, number])[];
   number: number;
 }
 

@@ -2,149 +2,69 @@
 
 import type { Answer } from "./base/answer";
 import type {
+  ActShape,
   BlameShape,
   ComparisonShape,
+  CostsShape,
+  EventPage,
   FamilyShape,
   FileShape,
   FilesDiff,
+  FlameShape,
   FolderShape,
+  InboxPage,
   Json,
+  MemoryPage,
   OutlineShape,
+  PromptShape,
+  RunList,
+  SearchPage,
+  SessionShape,
   StepDetail,
   StepPage,
+  StoreShape,
   SummaryPage,
+  TraceShape,
   TrackShape,
+  VerifyShape,
 } from "./shapes";
 
+/** A document whose form is not described. */
 export type Doc = { readonly [key: string]: Json };
-
-export interface StoreDoc {
-  readonly store: string;
-  readonly address: string;
-  readonly version: string;
-  readonly actor: string;
-  readonly read_only: boolean;
-  readonly can_run: boolean;
-  readonly number: number;
-}
-
-/** A session at a place, as `plait show --json` has it. */
-export interface SessionDoc {
-  readonly id: string;
-  readonly short: string;
-  readonly place: number;
-  readonly title: string;
-  readonly label: string | null;
-  readonly status: string;
-  readonly tree: string | null;
-  readonly [key: string]: Json;
-}
-
-export interface EventDoc {
-  readonly id: string;
-  readonly session: string;
-  readonly seq: number;
-  readonly kind: string;
-  readonly time: number;
-  readonly actor: string;
-  readonly behalf: string | null;
-  readonly origin: string | null;
-  readonly run: string | null;
-  readonly call: string | null;
-  readonly parents: readonly string[];
-  readonly causes: readonly string[];
-  /** null: it was erased, is damaged, or was written by a newer Plait; `state` says which. */
-  readonly body: Json;
-  readonly state?: string;
-  readonly [key: string]: Json | undefined;
-}
-
-export interface EventsDoc {
-  readonly events: readonly EventDoc[];
-}
-
-export interface TraceStep {
-  readonly depth: number;
-  readonly how: string;
-  readonly id: string;
-  readonly session: string;
-  readonly seq: number;
-  readonly kind: string;
-  readonly branch: string;
-  readonly actor: string;
-  readonly time: number;
-  readonly says: string;
-  readonly relation: "subject" | "decision" | "context" | "order";
-  readonly reason: string;
-  readonly placement: string;
-  readonly files: readonly string[];
-}
-
-export interface TraceDoc {
-  readonly about: string;
-  readonly complete: boolean;
-  readonly steps: readonly TraceStep[];
-}
-
-export interface PromptDoc {
-  readonly session: string;
-  readonly place: number;
-  readonly event: string;
-  readonly agent: string;
-  readonly model: string;
-  /** True: what is rebuilt has the digest that was recorded. */
-  readonly as_sent: boolean;
-  readonly digest: string;
-  readonly recorded: string;
-  readonly instruction: string;
-  readonly tools: readonly Doc[];
-  readonly parameters: Doc;
-  readonly output: Json;
-  readonly view: Json;
-  readonly turns: readonly Doc[];
-  /** Index of the first turn that this agent was not sent before; null: unknown. */
-  readonly new_from: number | null;
-  readonly left_out: readonly {
-    readonly session: string;
-    readonly place: number;
-    readonly kind: string;
-    readonly why: string;
-  }[];
-}
 
 /** Reads are lazy and cached. `place` is a revision such as `76de0d89@42`. */
 export interface Source {
   readonly isFile: boolean;
-  store(): Answer<StoreDoc>;
+  store(): Answer<StoreShape>;
   sessions(filter: string, before?: string): Answer<SummaryPage>;
-  search(words: string): Answer<Doc>;
-  inbox(session: string): Answer<Doc>;
-  session(place: string): Answer<SessionDoc>;
+  search(words: string): Answer<SearchPage>;
+  inbox(session: string): Answer<InboxPage>;
+  session(place: string): Answer<SessionShape>;
   family(session: string): Answer<FamilyShape>;
   outlines(logs: readonly string[]): Answer<readonly OutlineShape[]>;
   outline(log: string, from: number): Answer<OutlineShape>;
   steps(log: string, first: number, count: number): Answer<StepPage>;
   detail(log: string, seq: number): Answer<StepDetail>;
   track(log: string, seq: number): Answer<TrackShape>;
-  events(log: string, first: number, count: number): Answer<EventsDoc>;
+  events(log: string, first: number, count: number): Answer<EventPage>;
   folder(tree: string, path: string): Answer<FolderShape>;
   file(tree: string, path: string, first?: number, count?: number): Answer<FileShape>;
   diff(left: string, right: string, path?: string): Answer<FilesDiff>;
   blame(place: string, path: string): Answer<BlameShape>;
-  prompt(place: string): Answer<PromptDoc>;
-  why(place: string, about: string): Answer<TraceDoc>;
-  influence(place: string, about: string): Answer<TraceDoc>;
+  prompt(place: string): Answer<PromptShape>;
+  why(place: string, about: string): Answer<TraceShape>;
+  influence(place: string, about: string): Answer<TraceShape>;
   compare(left: string, right: string): Answer<ComparisonShape>;
-  costs(session: string, by: string): Answer<Doc>;
-  flame(session: string): Answer<Doc>;
-  memory(session: string): Answer<Doc>;
-  verify(session: string): Answer<Doc>;
-  runs(): Answer<Doc>;
+  costs(session: string, by: string): Answer<CostsShape>;
+  flame(session: string): Answer<FlameShape>;
+  memory(session: string): Answer<MemoryPage>;
+  verify(session: string): Answer<VerifyShape>;
+  runs(): Answer<RunList>;
   /** The address of a blob for an image or a download. */
   blobAddress(digest: string): string;
   /** Acts change the store, and are refused by a file. They answer with the new place. */
-  act(place: string, verb: string, body: Json): Promise<Doc>;
-  post(path: string, body: Json): Promise<Doc>;
+  act(place: string, verb: string, body: Json): Promise<ActShape>;
+  post<T>(path: string, body: Json): Promise<T>;
   /** Forget what new events of a log have made old. */
   forget(log: string, seq: number): void;
 }

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.common import Options, talking_command
+from plait.cli.common import Options, talking_command, writing
 from plait.cli.documents import print_jsonl
 from plait.session import Session
-from plait.session.ports import store_at, writer_of
+from plait.session.ports import store_at
 from plait.store import Store
 
 if TYPE_CHECKING:
@@ -28,22 +28,13 @@ if TYPE_CHECKING:
 )
 @click.option("--host", default="127.0.0.1", hidden=True)
 @click.option("--read-only", is_flag=True, help="Take no acts, and start no runs.")
-@click.option(
-    "--as",
-    "actor",
-    metavar="PRINCIPAL",
-    help="Who acts, as in human:ana. Else PLAIT_ACTOR, else you.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON, for programs.")
-@talking_command
+@writing
 def serve_command(
     given: Options,
     is_opened: bool,
     port: int | None,
     host: str,
     read_only: bool,
-    actor: str | None,
-    as_json: bool,
 ) -> None:
     """Serve the sessions of a store as a page, to this machine.
 
@@ -53,7 +44,7 @@ def serve_command(
     from plait.server.serving import check_host
 
     check_host(host)
-    _serve(store_at(given.store), "/", actor, port, read_only, is_opened=is_opened, as_json=as_json)
+    _serve(given, store_at(given.store), "/", port, is_opened=is_opened, read_only=read_only)
 
 
 @click.command("view")
@@ -76,7 +67,7 @@ def view_command(given: Options, session: str, port: int | None, no_open: bool) 
     path = page_path(given.open(session), is_placed="@" in session.removeprefix("@"))
     running = running_servers(state_folder(store))
     if not running:
-        _serve(store, path, None, port, False, is_opened=not no_open)
+        _serve(given, store, path, port, is_opened=not no_open)
         return
     address = running[0].address(path)
     click.echo(address)
@@ -90,20 +81,19 @@ def page_path(session: Session, *, is_placed: bool) -> str:
 
 
 def _serve(
+    given: Options,
     store: Store,
     path: str,
-    actor: str | None,
     port: int | None,
-    read_only: bool,
     *,
     is_opened: bool,
-    as_json: bool = False,
+    read_only: bool = False,
 ) -> None:
     from plait.server.serving import serve
 
     def ready(notice: ServerNotice) -> None:
         address = notice.address(path)
-        if as_json:
+        if given.form == "json":
             print_jsonl([{"address": address, "port": notice.port, "pid": notice.pid}])
         else:
             click.echo(address)
@@ -111,8 +101,14 @@ def _serve(
         if is_opened:
             _open_browser(address)
 
-    who = actor or writer_of(None).principal()
-    serve(store, actor=who, folder=Path.cwd(), port=port, read_only=read_only, ready=ready)
+    serve(
+        store,
+        actor=given.actor_name,
+        folder=Path.cwd(),
+        port=port,
+        read_only=read_only,
+        ready=ready,
+    )
 
 
 def _open_browser(address: str) -> None:

@@ -29,7 +29,7 @@ from plait.server.guard import Guard
 from plait.server.openapi import openapi_document
 from plait.server.page import Page
 from plait.server.params import FeedParams, Hello
-from plait.server.refusals import Refusal, error_shape, status_of
+from plait.server.refusals import TAKEN, Refusal, error_shape, refusal, status_of
 from plait.server.requests import read_body, read_params
 from plait.server.route import Blob, Route
 from plait.server.routes import ROUTES
@@ -114,8 +114,8 @@ class Guarded:
 
         try:
             self._check(scope)
-        except Refusal as refusal:
-            await refused(refusal)(scope, receive, send_with_headers)
+        except Refusal as found:
+            await refused(found)(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
 
@@ -170,16 +170,27 @@ class _Answers:
             given.append(read_params(route.params, request))
         if route.body is not None:
             given.append(await read_body(route.body, request))
-        found = await in_thread(lambda: route.do(self._desk, *given))
+        found = await in_thread(lambda: self._call(route, given))
         if isinstance(found, Blob):
             return blob_response(found)
         return json_response(found, FOREVER if route.is_forever else "no-store")
 
+    def _call(self, route: Route, given: Sequence[Any]) -> Any:
+        try:
+            return route.do(self._desk, *given)
+        except PlaitError as error:
+            if not route.is_act or status_of(error) != TAKEN or not given:
+                raise
+            now = self._desk.place_now(getattr(given[0], "session", ""))
+            shape = error_shape(error)
+            fields = {**shape.fields, "now": now}
+            raise Refusal(TAKEN, msgspec.structs.replace(shape, fields=fields)) from error
+
     async def _answer(self, request: Request, do: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp:
         try:
             return await do()
-        except Refusal as refusal:
-            return refused(refusal)
+        except Refusal as found:
+            return refused(found)
         except PlaitError as error:
             return await in_thread(partial(self._error, error))
         except Exception as error:  # a bug of ours: told, and the server goes on
@@ -246,8 +257,8 @@ def blob_response(found: Blob) -> Response:
     )
 
 
-def refused(refusal: Refusal) -> Response:
-    return json_response(refusal.shape, status=refusal.status)
+def refused(found: Refusal) -> Response:
+    return json_response(found.shape, status=found.status)
 
 
 def _web_path(route: Route) -> str:
@@ -269,7 +280,7 @@ def _openapi(routes: Sequence[Route]) -> Answer:
 async def _no_route(request: Request) -> Response:
     step = "GET /api/openapi.json has all routes"
     path = request.url.path[:200]
-    return refused(Refusal(404, "UnknownRoute", f"there is no route {path!r}", step))
+    return refused(refusal(404, "UnknownRoute", f"there is no route {path!r}", step))
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
@@ -279,7 +290,7 @@ async def _not_there(request: Request, error: Exception) -> Response:
 async def _wrong_method(request: Request, error: Exception) -> Response:
     step = "GET /api/openapi.json has all routes"
     said = f"{request.method} is not a method of {request.url.path[:200]!r}"
-    return refused(Refusal(405, "WrongMethod", said, step))
+    return refused(refusal(405, "WrongMethod", said, step))
 
 
 def _report(request: Request, error: Exception) -> None:

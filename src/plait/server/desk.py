@@ -7,6 +7,7 @@ from itertools import islice
 
 from plait import errors
 from plait.errors import PlaitError
+from plait.event import Json
 from plait.ids import Digest, LogId, short
 from plait.server.feed import Feed
 from plait.server.runner import Runner
@@ -35,6 +36,14 @@ class Desk:
     def log(self, name: str) -> LogId:
         """Return the log of this id, or of this name."""
         return self.open(name).id
+
+    def place_now(self, name: str) -> Json:
+        """Return where a session stands now, for those who were not the first. None: nowhere."""
+        try:
+            now = self.open(name).reload()
+        except PlaitError:
+            return None
+        return {"log": now.id, "seq": now.seq, "head": now.head, "status": now.status}
 
     def near_names(self, error: PlaitError) -> list[str]:
         """Return names that may be meant instead of one that is not known."""

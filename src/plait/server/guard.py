@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
 
-from plait.server.refusals import Refusal
+from plait.server.refusals import refusal
 
 COOKIE_S = 7 * 24 * 3600
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -66,7 +66,7 @@ class LocalGuard:
     def check_place(self, method: str, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            raise Refusal(
+            raise refusal(
                 421,
                 "WrongHost",
                 f"this server is not called {host[:100]!r}",
@@ -77,7 +77,7 @@ class LocalGuard:
         # absent: no browser, or an old one, which sends an Origin with every POST
         site = headers.get("sec-fetch-site", "none")
         if is_foreign or (site not in _OWN_SITES and _is_data(method, headers)):
-            raise Refusal(
+            raise refusal(
                 403,
                 "WrongOrigin",
                 f"the request comes from another page, {(origin or site)[:100]!r}",
@@ -90,7 +90,7 @@ class LocalGuard:
             return
         if self._has_cookie(headers.get("cookie", "")):
             return
-        raise Refusal(
+        raise refusal(
             401,
             "NoToken",
             "the request has no token of this server",
@@ -99,7 +99,7 @@ class LocalGuard:
 
     def check_act(self) -> None:
         if self._read_only:
-            raise Refusal(
+            raise refusal(
                 403,
                 "ReadOnly",
                 "this server only reads",
@@ -108,7 +108,7 @@ class LocalGuard:
 
     def hello(self, token: str) -> str:
         if not _equal(token, self._token):
-            raise Refusal(
+            raise refusal(
                 401,
                 "NoToken",
                 "that is not the token of this server",

@@ -8,6 +8,7 @@ from plait.outline.files import blame_shape, file_shape, files_diff, folder_shap
 from plait.outline.shapes import BlameShape, FilesDiff, FileShape, FolderShape
 from plait.server.desk import Desk
 from plait.server.params import BlameParams, BlobParams, DiffParams, FileParams, FolderParams
+from plait.server.refusals import Refusal, error_shape, status_of
 from plait.server.route import Blob
 
 NO_TREE = "none"
@@ -53,6 +54,6 @@ def _tree(text: str) -> Digest | None:
     return None if text == NO_TREE else parse_digest(text, "tree")
 
 
-def _with_near(desk: Desk, error: NoSuchFile, tree: Digest | None, path: str) -> NoSuchFile:
-    near = desk.near_paths(tree, path)
-    return NoSuchFile(error.path, f"there is {', '.join(near)}") if near else error
+def _with_near(desk: Desk, error: NoSuchFile, tree: Digest | None, path: str) -> Refusal:
+    """Return the answer for a path that is not there: with those that are like it."""
+    return Refusal(status_of(error), error_shape(error, desk.near_paths(tree, path)))

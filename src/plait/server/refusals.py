@@ -80,11 +80,16 @@ STATUSES: Mapping[type[PlaitError], int] = MappingProxyType(
 
 
 class Refusal(Exception):
-    """A request that is refused before anything is looked up: by its host, its token, its form."""
+    """A request that is refused, and the answer for it."""
 
-    def __init__(self, status: int, name: str, message: str, step: str) -> None:
-        super().__init__(message)
-        self.status, self.shape = status, ErrorShape(name, f"{message}; {step}.", step)
+    def __init__(self, status: int, shape: ErrorShape) -> None:
+        super().__init__(shape.message)
+        self.status, self.shape = status, shape
+
+
+def refusal(status: int, name: str, message: str, step: str) -> Refusal:
+    """Return the refusal of a request by its form: its host, its token, its size."""
+    return Refusal(status, ErrorShape(name, f"{message}; {step}.", step))
 
 
 def status_of(error: PlaitError) -> int:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from plait.errors import InvalidValue, TooLarge
 from plait.event import parse
 from plait.server.params import Params
-from plait.server.refusals import Refusal
+from plait.server.refusals import refusal
 
 BODY_MAX = 4_000_000  # bytes
 
@@ -25,7 +25,7 @@ async def read_body(kind: type[Params], request: Request) -> Params:
     """Return the body of a request. Only JSON is taken: no form of another page can send that."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
-        raise Refusal(415, "NotJson", f"the body is {media[:80]!r}", "send application/json")
+        raise refusal(415, "NotJson", f"the body is {media[:80]!r}", "send application/json")
     data = bytearray()
     async for chunk in request.stream():
         data += chunk

@@ -112,7 +112,8 @@ def port_of(store: LogId) -> int:
 
 def _bind(port: int, *, is_wish: bool) -> socket.socket:
     """Return a socket that listens on loopback. `is_wish`: another port will do."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # with its protocol named, asyncio sends each piece at once
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((HOST, port))

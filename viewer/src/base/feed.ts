@@ -6,12 +6,16 @@
  */
 
 import { signal } from "@preact/signals";
+import type { NewsRow, NewsShape } from "../shapes";
 
+/** One event of the store, in short. */
 export interface News {
   readonly number: number;
   readonly log: string;
   readonly seq: number;
   readonly kind: string;
+  /** Of an event in an inbox: the session that it is for. */
+  readonly session: string | null;
 }
 
 export type FeedState = "begins" | "live" | "away" | "none";
@@ -45,6 +49,10 @@ export function freshNews(batch: readonly News[], after: number): readonly News[
   return batch.filter((each) => each.number > after);
 }
 
+export function readNews([number, log, seq, kind, session]: NewsRow): News {
+  return { number, log, seq, kind, session };
+}
+
 function receive(told: Told): void {
   if (told.type === "state") {
     feedState.value = told.data as FeedState;
@@ -59,7 +67,8 @@ function receive(told: Told): void {
     return;
   }
   if (told.type === "news") {
-    const fresh = freshNews(data as readonly News[], lastNumber);
+    const batch = (data as NewsShape).rows.map(readNews);
+    const fresh = freshNews(batch, lastNumber);
     if (fresh.length === 0) return;
     lastNumber = Math.max(lastNumber, ...fresh.map((each) => each.number));
     data = fresh;

@@ -1,7 +1,7 @@
 /** The source that asks a server. */
 
-import type { Doc, Source } from "../source";
-import type { Json } from "../shapes";
+import type { ActShape, Json } from "../shapes";
+import type { Source } from "../source";
 import { Answer, AnswerCache, Failure } from "./answer";
 
 function path(...parts: readonly (string | number)[]): string {
@@ -105,17 +105,17 @@ export class HttpSource implements Source {
     return path("blobs", digest);
   }
 
-  act(place: string, verb: string, body: Json): Promise<Doc> {
-    return this.post(path("sessions", place, "acts", verb), body);
+  act(place: string, verb: string, body: Json): Promise<ActShape> {
+    return this.post<ActShape>(path("sessions", place, "acts", verb), body);
   }
 
-  async post(address: string, body: Json): Promise<Doc> {
+  async post<T>(address: string, body: Json): Promise<T> {
     const response = await ask(address, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body ?? {}),
     });
-    return (await response.json()) as Doc;
+    return (await response.json()) as T;
   }
 
   forget(log: string, seq: number): void {

@@ -5,8 +5,8 @@ import { useAnswer } from "../base/answer";
 import { countText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
-import type { Json } from "../shapes";
-import type { Doc, PromptDoc } from "../source";
+import type { Json, PromptShape } from "../shapes";
+import type { Doc } from "../source";
 import { Icon } from "../parts/icons";
 import { JsonView } from "../parts/json";
 import { Empty, Shows } from "../parts/states";
@@ -31,10 +31,10 @@ export function PromptPanel() {
   );
 }
 
-function PromptView({ prompt }: { prompt: PromptDoc }) {
+function PromptView({ prompt }: { prompt: PromptShape }) {
   const { model } = usePage();
-  const fresh = prompt.new_from ?? prompt.turns.length - 1;
-  const turns = prompt.turns.map((turn, index) => ({ turn, index })).reverse();
+  const fresh = prompt.new_from;
+  const turns = prompt.turns.map((turn, index) => ({ turn: turn as Doc, index })).reverse();
   const newer = turns.filter((each) => each.index >= fresh);
   const older = turns.filter((each) => each.index < fresh);
   return (
@@ -74,19 +74,19 @@ function PromptView({ prompt }: { prompt: PromptDoc }) {
       <Fold title={countText(prompt.tools.length, "tool")} isOpen={false}>
         {prompt.tools.map((tool, index) => (
           <div key={index} class="prompt-tool">
-            <p><b class="mono"><Pieces text={String(tool["name"] ?? "")} /></b> <Pieces text={String(tool["description"] ?? "")} /></p>
-            <JsonView value={(tool["schema"] ?? tool["parameters"] ?? {}) as Json} />
+            <p><b class="mono"><Pieces text={tool.name} /></b> <Pieces text={tool.description} /></p>
+            <JsonView value={tool.schema} />
           </div>
         ))}
       </Fold>
-      {Object.keys(prompt.parameters ?? {}).length > 0 && (
+      {prompt.parameters !== null && Object.keys(prompt.parameters).length > 0 && (
         <Fold title="Parameters" isOpen={false}><JsonView value={prompt.parameters} isBare /></Fold>
       )}
-      {prompt.output !== null && prompt.output !== undefined && (
+      {prompt.output !== null && (
         <Fold title="Form of the reply" isOpen={false}><JsonView value={prompt.output} isBare /></Fold>
       )}
-      <Fold title={prompt.left_out?.length ? `${countText(prompt.left_out.length, "event")} left out` : "Nothing was left out"} isOpen={false}>
-        {(prompt.left_out ?? []).slice(0, 200).map((each, index) => (
+      <Fold title={prompt.left_out.length ? `${countText(prompt.left_out.length, "event")} left out` : "Nothing was left out"} isOpen={false}>
+        {prompt.left_out.slice(0, 200).map((each, index) => (
           <p key={index} class="detail-line">
             <a class="link mono" href={hrefOf(sessionRoute(each.session, each.place))}>{model.placeName({ log: each.session, seq: each.place })}</a>
             <span class="faint">{each.kind}</span> <Line text={each.why} />
@@ -98,7 +98,7 @@ function PromptView({ prompt }: { prompt: PromptDoc }) {
 }
 
 /** What the model wrote: the reply that the step at the cursor is, or was decided in. */
-function Wrote({ prompt }: { prompt: PromptDoc }) {
+function Wrote({ prompt }: { prompt: PromptShape }) {
   const { source } = usePage();
   const here = useDetail();
   const reply = here.value?.step.type === "reply" ? here.value : undefined;

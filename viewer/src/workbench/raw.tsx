@@ -5,8 +5,7 @@ import { useAnswer } from "../base/answer";
 import { timeText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
-import type { EventDoc } from "../source";
-import type { Json } from "../shapes";
+import type { EventShape, Json } from "../shapes";
 import { Icon } from "../parts/icons";
 import { JsonView } from "../parts/json";
 import { Empty, Erased, Shows } from "../parts/states";
@@ -45,7 +44,7 @@ export function RawPanel() {
   );
 }
 
-function EventView({ event }: { event: EventDoc }) {
+function EventView({ event }: { event: EventShape }) {
   const text = () => JSON.stringify(event, null, 2);
   const links: [string, readonly string[]][] = [["parents", event.parents], ["causes", event.causes]];
   return (
@@ -86,13 +85,12 @@ function EventView({ event }: { event: EventDoc }) {
   );
 }
 
-function BodyGone({ event }: { event: EventDoc }) {
-  const why = typeof event.state === "string" ? event.state : "";
-  if (why === "erased") return <Erased>The body of this event was erased. Its header and its place in the chain stay.</Erased>;
+function BodyGone({ event }: { event: EventShape }) {
+  if (event.state === "whole") return <p class="faint">empty</p>;
+  const words = event.state === "erased" ? "The body of this event was erased. Its header stays." : "The body cannot be read.";
   return (
     <Erased>
-      {`The body cannot be read${why ? ` (${why})` : ""}: it was erased, is damaged, or is of a newer Plait. Look with: `}
-      <code>plait verify</code>
+      {words} <Pieces text={event.why} />
     </Erased>
   );
 }

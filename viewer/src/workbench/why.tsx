@@ -5,7 +5,7 @@ import { useAnswer } from "../base/answer";
 import { countText } from "../base/format";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute, type SessionRoute } from "../base/router";
-import type { TraceDoc, TraceStep } from "../source";
+import type { TraceShape, TraceStep } from "../shapes";
 import { plainText } from "../base/text";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
@@ -53,7 +53,7 @@ function AboutField({ now }: { now: SessionRoute }) {
   );
 }
 
-function TraceView({ trace, way }: { trace: TraceDoc; way: "why" | "influence" }) {
+function TraceView({ trace, way }: { trace: TraceShape; way: "why" | "influence" }) {
   if (trace.steps.length <= 1 && way === "influence")
     return (
       <Empty>
@@ -77,7 +77,7 @@ function TraceView({ trace, way }: { trace: TraceDoc; way: "why" | "influence" }
   );
 }
 
-export function TraceList({ trace }: { trace: TraceDoc }) {
+export function TraceList({ trace }: { trace: TraceShape }) {
   const steps = trace.steps.slice(0, ROWS_MAX);
   return (
     <ol class="trace">
@@ -113,7 +113,7 @@ const LINE = 46;
 const BOX = 164;
 
 /** The same walk as a picture: each box below what it belongs to. The list says all of it. */
-function TraceGraph({ trace }: { trace: TraceDoc }) {
+function TraceGraph({ trace }: { trace: TraceShape }) {
   const { model } = usePage();
   const steps = trace.steps.slice(0, 80);
   const parents: number[] = [];
