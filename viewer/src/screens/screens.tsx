@@ -3,12 +3,27 @@
 import { route } from "../base/router";
 import { Empty } from "../parts/states";
 import { Workbench } from "../workbench/workbench";
+import { Cost } from "./cost";
+import { Home } from "./home";
+import { Inbox } from "./inbox";
+import { MemoryScreen } from "./memory";
+import { Verify } from "./verify";
 
 export function Screen() {
   const now = route.value;
   switch (now.screen) {
     case "session":
       return <Workbench />;
+    case "home":
+      return <Home />;
+    case "inbox":
+      return <Inbox />;
+    case "cost":
+      return <Cost />;
+    case "memory":
+      return <MemoryScreen />;
+    case "verify":
+      return <Verify />;
     case "lost":
       return (
         <main class="screen">
