@@ -1,4 +1,4 @@
-import { defineConfig } from "vite";
+import { defineConfig } from "vitest/config";
 import { answerFixtures } from "./dev/plugin";
 
 /** `PLAIT_SERVER=http://127.0.0.1:7117 npm run dev` works against a server; else fixtures answer. */
@@ -7,6 +7,7 @@ const server = process.env["PLAIT_SERVER"];
 export default defineConfig(({ command }) => ({
   esbuild: { jsx: "automatic", jsxImportSource: "preact" },
   plugins: command === "serve" && !server ? [answerFixtures()] : [],
+  test: { environment: "node", setupFiles: ["./test/setup.ts"], include: ["test/*.test.ts"] },
   build: {
     outDir: "../src/plait/view/dist",
     emptyOutDir: true,

@@ -156,7 +156,7 @@ function outline(log: FakeLog, from: number): OutlineShape {
     log: log.log, from_index: from, total: log.steps.length, firsts: steps.map((s) => s.first),
     seqs: steps.map((s) => s.seq), times_ms: steps.map((s) => Math.floor(s.time / 1000)),
     types: steps.map((s) => s.type), states: steps.map((s) => s.state),
-    marks: Object.fromEntries(steps.filter((s) => s.marks.length).map((s) => [s.index, s.marks])), number: 1,
+    marks: Object.fromEntries(steps.filter((s) => s.marks.length).map((s) => [s.index, s.marks])), rewound: [], number: 1,
   };
 }
 
@@ -217,7 +217,7 @@ export function answer(url: URL): unknown {
   const get = (key: string, other = 0) => Number(url.searchParams.get(key) ?? other);
   const [head, second = "", third, fourth] = parts;
   if (head === "store") return { store: "s1", address: ".plait", version: "0", actor: "human:u-17", read_only: false, can_run: true, number: 1 };
-  if (head === "outlines") return url.searchParams.get("logs")!.split(",").map((log) => outline(logOf(log)!, 0));
+  if (head === "outlines") return { outlines: url.searchParams.get("logs")!.split(",").map((log) => outline(logOf(log)!, 0)) };
   if (head === "logs") {
     const log = logOf(second);
     if (!log) return undefined;

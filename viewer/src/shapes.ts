@@ -533,6 +533,10 @@ export interface EventPage {
   events: EventShape[];
 }
 
+export interface OutlineList {
+  outlines: OutlineShape[];
+}
+
 /** A message or a reply in which all words of a search stand. */
 export interface SearchHit {
   log: string;
@@ -1030,7 +1034,12 @@ export interface Routes {
   file: { params: FileParams; body: null; answer: FileShape };
   diff: { params: DiffParams; body: null; answer: FilesDiff };
   blob: { params: BlobParams; body: null; answer: null };
+  outline: { params: OutlineParams; body: null; answer: OutlineShape };
+  outlines: { params: OutlinesParams; body: null; answer: OutlineList };
+  steps: { params: StepsParams; body: null; answer: StepPage };
+  step: { params: StepParams; body: null; answer: StepDetail };
   events: { params: EventsParams; body: null; answer: EventPage };
+  family: { params: SessionParams; body: null; answer: FamilyShape };
   blame: { params: BlameParams; body: null; answer: BlameShape };
   prompt: { params: SessionParams; body: null; answer: PromptShape };
   why: { params: AboutParams; body: null; answer: TraceShape };
@@ -1069,7 +1078,12 @@ export const ROUTES: { readonly [name in keyof Routes]: { method: string; path: 
   file: { method: "GET", path: "/api/trees/{tree}/file" },
   diff: { method: "GET", path: "/api/trees/{left}/diff/{right}" },
   blob: { method: "GET", path: "/api/blobs/{digest}" },
+  outline: { method: "GET", path: "/api/logs/{log}/outline" },
+  outlines: { method: "GET", path: "/api/outlines" },
+  steps: { method: "GET", path: "/api/logs/{log}/steps" },
+  step: { method: "GET", path: "/api/logs/{log}/steps/{seq}" },
   events: { method: "GET", path: "/api/logs/{log}/events" },
+  family: { method: "GET", path: "/api/sessions/{session}/family" },
   blame: { method: "GET", path: "/api/sessions/{session}/blame" },
   prompt: { method: "GET", path: "/api/sessions/{session}/prompt" },
   why: { method: "GET", path: "/api/sessions/{session}/why" },

@@ -9,6 +9,7 @@ from plait import errors
 from plait.errors import PlaitError
 from plait.event import Json
 from plait.ids import Digest, LogId, short
+from plait.outline.outlines import Outlines
 from plait.server.feed import Feed
 from plait.server.runner import Runner
 from plait.session import Session
@@ -28,6 +29,7 @@ class Desk:
     ) -> None:
         self.store, self.actor, self.read_only = store, actor, read_only
         self.feed = feed
+        self.outlines = Outlines(store)
         self.runner = runner  # None: no runs are started from here
 
     def open(self, name: str) -> Session:

@@ -10,15 +10,20 @@ from typing import Any
 
 from plait.outline.shapes import (
     BlameShape,
+    FamilyShape,
     FilesDiff,
     FileShape,
     FolderShape,
+    OutlineShape,
+    StepDetail,
+    StepPage,
 )
 from plait.server import (
     acting,
     asking,
     costing,
     looking,
+    outlining,
     params,
     reading,
     recalling,
@@ -127,6 +132,38 @@ FILES: tuple[Route, ...] = (
 
 LOGS: tuple[Route, ...] = (
     Route(
+        name="outline",
+        method="GET",
+        path="/api/logs/{log}/outline",
+        do=outlining.read_outline,
+        answer=OutlineShape,
+        params=params.OutlineParams,
+    ),
+    Route(
+        name="outlines",
+        method="GET",
+        path="/api/outlines",
+        do=outlining.read_outlines,
+        answer=shapes.OutlineList,
+        params=params.OutlinesParams,
+    ),
+    Route(
+        name="steps",
+        method="GET",
+        path="/api/logs/{log}/steps",
+        do=outlining.read_steps,
+        answer=StepPage,
+        params=params.StepsParams,
+    ),
+    Route(
+        name="step",
+        method="GET",
+        path="/api/logs/{log}/steps/{seq}",
+        do=outlining.read_step,
+        answer=StepDetail,
+        params=params.StepParams,
+    ),
+    Route(
         name="events",
         method="GET",
         path="/api/logs/{log}/events",
@@ -137,6 +174,7 @@ LOGS: tuple[Route, ...] = (
 )
 
 SESSIONS: tuple[Route, ...] = (
+    _of_session("family", outlining.read_family, FamilyShape),
     _of_session("blame", looking.read_blame, BlameShape, params.BlameParams),
     _of_session("prompt", tracing.read_prompt, shapes.PromptShape),
     _of_session("why", tracing.read_why, shapes.TraceShape, params.AboutParams),

@@ -98,7 +98,7 @@ class ProcessRunner:
         write_private(place / "run.json", msgspec.json.encode(shape))
         with self._guard:
             self._started[id] = process
-            self._outputs[id] = RunOutput(place, shape)
+            self._outputs[id] = RunOutput(place, shape, is_told=True)
         self._drop_old()
         self._tell("run", msgspec.json.encode(shape))
         return shape
@@ -192,11 +192,11 @@ class ProcessRunner:
 class RunOutput:
     """The output of one run, read as it grows."""
 
-    def __init__(self, place: Path, shape: RunShape) -> None:
+    def __init__(self, place: Path, shape: RunShape, *, is_told: bool = False) -> None:
         self._place, self.shape = place, shape
         self._read = 0  # bytes of the output that are read
         self._rest = b""  # of a line that is not whole yet
-        self._told: RunShape | None = None
+        self._told = shape if is_told else None  # as listeners know it
         self._guard = threading.Lock()
 
     def is_running(self) -> bool:
@@ -237,7 +237,8 @@ class RunOutput:
         for line in self._new_lines():
             document = _parse(line)
             if document.get("type") == "delta":
-                delta = _delta_of(self.shape.id, self.shape.session, document)
+                log = self.shape.branch or self.shape.session
+                delta = _delta_of(self.shape.id, log, document)
                 if delta is not None:
                     found.append(delta)
             elif document.get("type") == "event":

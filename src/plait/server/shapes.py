@@ -10,7 +10,7 @@ from typing import Literal
 
 from plait.event import Json
 from plait.ids import Digest, LogId, Micros
-from plait.outline.shapes import SeqRef, Shape, SpentShape
+from plait.outline.shapes import OutlineShape, SeqRef, Shape, SpentShape
 from plait.session.life import Status
 from plait.session.trace import Relation
 from plait.session.views import WaitKind
@@ -194,6 +194,10 @@ class EventPage(Shape, frozen=True):
     first: int  # seq of the first event here
     tip: int
     events: tuple[EventShape, ...]
+
+
+class OutlineList(Shape, frozen=True):
+    outlines: tuple[OutlineShape, ...]
 
 
 class SearchHit(Shape, frozen=True):

@@ -136,7 +136,12 @@ export function useAnswer<T>(answer: Answer<T> | null, delay_ms = 0): Shown<T> {
   const [, redraw] = useState(0);
   const last = useRef<T | undefined>(undefined);
   useEffect(() => {
-    if (!answer || answer.value !== undefined) return;
+    if (!answer) return;
+    if (answer.value !== undefined) {
+      // It came between the drawing and now.
+      if (last.current !== answer.value) redraw((n) => n + 1);
+      return;
+    }
     let release: (() => void) | undefined;
     const begin = () => {
       release = answer.use(() => redraw((n) => n + 1));

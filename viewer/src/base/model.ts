@@ -1,7 +1,7 @@
 /** The cursor, and the family it stands in. Everything on the workbench follows from here. */
 
 import { batch, computed, signal } from "@preact/signals";
-import type { FamilyShape, StepShape } from "../shapes";
+import type { BranchShape, FamilyShape, StepShape } from "../shapes";
 import type { Source } from "../source";
 import { asFailure, type Failure } from "./answer";
 import { onFeed, type News } from "./feed";
@@ -113,6 +113,7 @@ export class Model {
       if (turn !== this.#turn) return;
       batch(() => {
         this.failure.value = asFailure(error);
+        this.#opened = "";
         this.family.value = null;
         this.cursor.value = null;
       });
@@ -148,7 +149,7 @@ export class Model {
   async #loadOutlines(logs: readonly string[]): Promise<void> {
     for (let i = 0; i < logs.length; i += 40) {
       const answer = await this.source.outlines(logs.slice(i, i + 40)).get();
-      for (const each of answer) this.#outlineOf(each.log).take(each);
+      for (const each of answer.outlines) this.#outlineOf(each.log).take(each);
       this.outlineVersion.value += 1;
     }
   }
@@ -223,10 +224,18 @@ export class Model {
     return this.family.value?.branches.find((branch) => branch.log === log)?.short ?? log;
   }
 
-  /** A place in few words: `clamp@26`. */
+  /** A place in few words: `clamp@26`; in the root of the family `@13`. */
   placeName(place: Place): string {
-    const branch = this.family.value?.branches.find((each) => each.log === place.log);
-    return `${branch ? branch.name || branch.short : place.log.slice(0, 8)}@${place.seq}`;
+    const rows = this.rows.value;
+    const own = rows?.ownPlace(place) ?? place;
+    const branch = this.branchOf(own.log);
+    if (branch && !branch.parent) return `@${own.seq}`;
+    return `${branch ? branch.name || branch.short : own.log.slice(0, 8)}@${own.seq}`;
+  }
+
+  branchOf(log: string): BranchShape | undefined {
+    const index = this.rows.value?.branchOf.get(log);
+    return index === undefined ? undefined : this.family.value!.branches[index];
   }
 
   revision(place: Place | null = this.cursor.value): string {

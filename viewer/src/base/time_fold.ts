@@ -48,7 +48,7 @@ export function foldTime(times: ArrayLike<number>, fold_ms?: number, gap_width =
 
 function foldLimit(steps: Float64Array): number {
   const sorted = Float64Array.from(steps).sort();
-  const most = Math.max(1, Math.ceil(sorted.length * 0.9));
+  const most = Math.max(1, Math.floor(sorted.length * 0.9));
   let sum = 0;
   for (let i = 0; i < most; i += 1) sum += sorted[i]!;
   return Math.max(10_000, (sum / most) * 8);

@@ -1,7 +1,7 @@
 /** The tab Files: the tree at this place, a file with who wrote which line, and differences. */
 
 import { signal } from "@preact/signals";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer, type Shown } from "../base/answer";
 import { bytesText, countText, numberText } from "../base/format";
 import { usePage } from "../base/page";
@@ -10,7 +10,9 @@ import { Icon } from "../parts/icons";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 import { Window } from "../parts/window";
-import type { BlameShape, DiffLine, EntryShape, FileDiff, FileShape, WriterShape } from "../shapes";
+import type { Sight } from "../base/windowing";
+import type { BlameShape, EntryShape, FileDiff, FileShape, WriterShape } from "../shapes";
+import { CodeLayout, type CodeRow } from "./code_layout";
 import { FileDiffView } from "./diff";
 import { useFirstTree, useTrack } from "./state";
 import { laneIndex } from "./strip_draw";
@@ -243,43 +245,6 @@ function OtherFile({ file }: { file: FileShape }) {
   );
 }
 
-/** A row of the file view: a line of the file, or one that the step removed. */
-export interface CodeRow {
-  readonly number: number;
-  readonly text: string;
-  readonly kind: "same" | "added" | "removed";
-}
-
-/** Put the lines that a step removed back between the lines of the file. */
-export function codeRows(lines: readonly string[], changes: FileDiff | undefined): CodeRow[] {
-  const added = new Set<number>();
-  const removed = new Map<number, DiffLine[]>();
-  for (const hunk of changes?.hunks ?? []) {
-    let waiting: DiffLine[] = [];
-    let next = 0;
-    for (const line of hunk) {
-      if (line[0] === "-") waiting.push(line);
-      else {
-        if (line[0] === "+") added.add(line[2]);
-        if (waiting.length) removed.set(line[2], waiting);
-        waiting = [];
-        next = line[2] + 1;
-      }
-    }
-    if (waiting.length) removed.set(next, waiting);
-  }
-  const rows: CodeRow[] = [];
-  const put = (number: number) => {
-    for (const line of removed.get(number) ?? []) rows.push({ number: line[1], text: line[3], kind: "removed" });
-  };
-  lines.forEach((text, index) => {
-    put(index + 1);
-    rows.push({ number: index + 1, text, kind: added.has(index + 1) ? "added" : "same" });
-  });
-  put(lines.length + 1);
-  return rows;
-}
-
 interface TextFileProps {
   readonly file: FileShape;
   readonly blame: BlameShape | undefined;
@@ -289,10 +254,19 @@ interface TextFileProps {
 
 function TextFile({ file, blame, changes, line }: TextFileProps) {
   const { model } = usePage();
-  const rows = useMemo(() => codeRows(file.lines, changes), [file, changes]);
+  const layout = useMemo(() => new CodeLayout(file.line_count, changes), [file, changes]);
   const now = route.value as SessionRoute;
-  const firstChange = rows.findIndex((row) => row.kind !== "same");
-  const goal = line !== null ? rows.findIndex((row) => row.kind !== "removed" && row.number === line) : firstChange;
+  const { textOf, need } = useLines(file);
+  const onSight = useCallback(
+    (sight: Sight) => {
+      for (let index = sight.first; index < sight.end; index += 1) {
+        const row = layout.rowAt(index);
+        if (row.kind !== "removed") need(row.number);
+      }
+    },
+    [layout, need],
+  );
+  const goal = line !== null ? layout.indexOf(line) : layout.firstChange;
   const writerOf = (row: CodeRow): WriterShape | undefined => (row.kind === "removed" ? undefined : blame?.writers[blame.lines[row.number - 1] ?? -1]);
   const digits = String(file.line_count).length;
   return (
@@ -309,16 +283,18 @@ function TextFile({ file, blame, changes, line }: TextFileProps) {
       </div>
       <Window
         class="code"
-        count={rows.length}
+        count={layout.count}
         row={CODE_ROW}
+        onSight={onSight}
         goal={goal}
         goalKey={`${file.tree}${file.path}`}
         margin={4}
         attributes={{ tabIndex: 0, role: "group", "aria-label": `${file.path}, with the call that wrote each line` }}
         draw={(index) => {
-          const row = rows[index]!;
+          const row = layout.rowAt(index);
           const writer = writerOf(row);
-          const previous = index > 0 ? writerOf(rows[index - 1]!) : undefined;
+          const previous = index > 0 ? writerOf(layout.rowAt(index - 1)) : undefined;
+          const text = row.text ?? textOf(row.number) ?? "";
           const isChosen = row.kind !== "removed" && row.number === line;
           return (
             <div key={index} class={`code-row is-${row.kind} ${isChosen ? "is-here" : ""}`}>
@@ -337,22 +313,54 @@ function TextFile({ file, blame, changes, line }: TextFileProps) {
                   if (row.kind !== "removed" && !getSelection()?.toString()) go({ ...now, line: row.number });
                 }}
               >
-                <Pieces text={row.text.length > 1000 ? `${row.text.slice(0, 1000)}…` : row.text} ansi={false} />
+                <Pieces text={text.length > 1000 ? `${text.slice(0, 1000)}…` : text} />
               </span>
             </div>
           );
         }}
       />
-      {file.line_count > file.lines.length && <p class="file-more faint">{`The first ${numberText(file.lines.length)} of ${numberText(file.line_count)} lines.`}</p>}
       {line !== null && model.cursor.value && <LineStory path={file.path} line={line} writer={blame?.writers[blame.lines[line - 1] ?? -1]} />}
     </>
   );
 }
 
+/** The lines of a file, asked for by pages as they come into sight. */
+function useLines(file: FileShape) {
+  const { source } = usePage();
+  const [, redraw] = useState(0);
+  const pages = useRef(new Map<number, readonly string[] | null>());
+  const known = useRef(file);
+  if (known.current !== file) {
+    known.current = file;
+    pages.current = new Map();
+  }
+  const need = useCallback(
+    (line: number) => {
+      const page = Math.floor((line - 1) / LINES_ASKED);
+      if (page === 0 || pages.current.has(page)) return;
+      const mine = pages.current.set(page, null);
+      source.file(file.tree, file.path, page * LINES_ASKED + 1, LINES_ASKED).get().then(
+        (found) => {
+          mine.set(page, found.lines);
+          redraw((n) => n + 1);
+        },
+        () => mine.delete(page),
+      );
+    },
+    [file, source],
+  );
+  const textOf = (line: number): string | undefined => {
+    const page = Math.floor((line - 1) / LINES_ASKED);
+    const lines = page === 0 ? file.lines : pages.current.get(page);
+    return lines?.[(line - 1) % LINES_ASKED];
+  };
+  return { textOf, need };
+}
+
 function Writer({ writer, isRepeated }: { writer: WriterShape | undefined; isRepeated: boolean }) {
   const { model } = usePage();
   if (!writer) return <span class="code-writer" />;
-  const branch = model.family.value?.branches.find((each) => each.log === writer.log);
+  const branch = model.branchOf(writer.log);
   return (
     <a
       class={`code-writer ${isRepeated ? "is-repeated" : ""}`}
@@ -361,7 +369,7 @@ function Writer({ writer, isRepeated }: { writer: WriterShape | undefined; isRep
       title={`${writer.tool || writer.kind}, ${writer.actor}`}
       href={hrefOf(sessionRoute(writer.log, writer.seq))}
     >
-      <Line text={`${writer.tool || (writer.kind === "PlacementChanged" ? "placed" : writer.kind)} ${branch?.name ?? ""}@${writer.seq}`} />
+      <Line text={`${writer.tool || (writer.kind === "PlacementChanged" ? "placed" : writer.kind)} ${model.placeName(writer)}`} />
     </a>
   );
 }

@@ -203,19 +203,22 @@ export function StepLine({ step }: { step: StepShape }) {
         {step.subject && <Line text={step.subject} class={isCommand ? "step-subject mono" : "step-subject"} />}
         {step.says && <Line text={step.says} class="step-says" />}
       </span>
-      {step.files.length > 0 && <ChangedFiles files={step.files} />}
+      {step.files.length > 0 && <ChangedFiles files={step.files} subject={step.subject} />}
       <StateWord step={step} />
-      <span class="step-figure">{step.tokens > 0 ? tokensText(step.tokens) : ""}</span>
+      <span class="step-figure step-tokens">{step.tokens > 0 ? tokensText(step.tokens) : ""}</span>
       <span class="step-figure">{step.took_us !== null ? tookText(step.took_us) : ""}</span>
     </>
   );
 }
 
-function ChangedFiles({ files }: { files: readonly string[] }) {
+/** The files that a step changed. One that the line has named already is a sign alone. */
+function ChangedFiles({ files, subject }: { files: readonly string[]; subject: string }) {
+  const isNamed = files.length === 1 && files[0] === subject;
   return (
-    <span class="step-files mono cut" title={plainText(files.join(", "), 400)}>
-      {"± "}
-      <Line text={files.length === 1 ? files[0]! : `${files.length} files`} />
+    <span class="step-files mono cut" title={`changed ${plainText(files.join(", "), 400)}`}>
+      {isNamed ? <span class="unseen">changed it</span> : null}
+      {"±"}
+      {!isNamed && <Line text={files.length === 1 ? ` ${files[0]!}` : ` ${files.length} files`} />}
     </span>
   );
 }

@@ -136,7 +136,7 @@ export function Strip() {
       <div class="strip-place">
         <p class="strip-name cut">
           <span class="strip-dot" style={{ background: `var(--lane-${laneIndex(model.branch.value?.color ?? 0)})` }} />
-          <Line text={place ? model.placeName(place) : ""} />
+          <Line text={place && model.branch.value ? `${model.branch.value.name}@${place.seq}` : ""} />
         </p>
         <p class="faint">{`step ${numberText(row + 1)} of ${numberText(count)}`}</p>
         <div class="choice" role="group" aria-label="Width of the strip">

@@ -108,9 +108,9 @@ function TraceWords({ step }: { step: TraceStep }) {
   );
 }
 
-const COLUMN = 178;
+const COLUMN = 34;
 const LINE = 46;
-const BOX = 164;
+const BOX = 380;
 
 /** The same walk as a picture: each box below what it belongs to. The list says all of it. */
 function TraceGraph({ trace }: { trace: TraceShape }) {
@@ -125,7 +125,7 @@ function TraceGraph({ trace }: { trace: TraceShape }) {
   });
   const x = (index: number) => 8 + steps[index]!.depth * COLUMN;
   const y = (index: number) => 8 + index * LINE;
-  const width = 16 + (Math.max(...steps.map((step) => step.depth), 0) + 1) * COLUMN;
+  const width = 16 + Math.max(...steps.map((step) => step.depth), 0) * COLUMN + BOX;
   const height = steps.length * LINE + 8;
   const colorAt = (step: TraceStep) => laneIndex(model.family.value?.branches.find((each) => each.log === step.session)?.color ?? 0);
   return (
@@ -148,7 +148,7 @@ function TraceGraph({ trace }: { trace: TraceShape }) {
             title={`${step.how}: ${plainText(step.says, 300)}`}
             style={{ left: `${x(index)}px`, top: `${y(index)}px`, width: `${BOX}px`, borderLeftColor: `var(--lane-${colorAt(step)})` }}
           >
-            <span class="faint">{step.how}</span>
+            <span class="faint">{`${step.how} · ${model.placeName({ log: step.session, seq: step.seq })}`}</span>
             <Line text={step.says} />
           </a>
         ))}
