@@ -7,7 +7,7 @@ export const askShown = signal<{ readonly session: string; readonly ask: string 
 
 export type ActName = "fork" | "rewind" | "send" | "note" | "pause" | "unpause" | "cancel" | "close";
 /** The act that is asked for at a place. */
-export const actShown = signal<{ readonly act: ActName; readonly session: string; readonly seq: number | null } | null>(null);
+export const actShown = signal<{ readonly act: ActName; readonly session: string; readonly seq: number | null; readonly words?: string } | null>(null);
 
 export const isPaletteOpen = signal(false);
 export const isFindOpen = signal(false);
