@@ -22,6 +22,7 @@ from plait.outline.documents import (
 from plait.outline.family import family_shape
 from plait.outline.outlines import Outlines
 from plait.outline.steps import outline_shape, step_page
+from plait.outline.track import track_shape
 from plait.runtime.sent import rebuild_prompt
 from plait.session.inbox import all_waiting
 from plait.session.ledger import costs
@@ -329,5 +330,7 @@ def test_families_outlines_and_steps_are_those_of_the_outline(
                 detail = got(client, f"/api/logs/{branch}/steps/{step['seq']}")
                 assert detail["step"] == step
                 assert detail == plain(step_detail(outlines, branch, step["seq"]))
+        track = got(client, f"/api/logs/{log}/track", seq=made.session(name).seq)
+        assert track == plain(track_shape(made.store, log, made.session(name).seq))
         late = got(client, f"/api/logs/{log}/outline", **{"from": 2})
         assert late["from_index"] == min(2, late["total"])

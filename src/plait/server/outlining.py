@@ -5,8 +5,9 @@ from __future__ import annotations
 from plait.errors import InvalidValue
 from plait.outline.details import step_detail
 from plait.outline.family import family_shape
-from plait.outline.shapes import FamilyShape, OutlineShape, StepDetail, StepPage
+from plait.outline.shapes import FamilyShape, OutlineShape, StepDetail, StepPage, TrackShape
 from plait.outline.steps import outline_shape, step_page
+from plait.outline.track import track_shape
 from plait.server.desk import Desk
 from plait.server.params import (
     OutlineParams,
@@ -14,6 +15,7 @@ from plait.server.params import (
     SessionParams,
     StepParams,
     StepsParams,
+    TrackParams,
 )
 from plait.server.shapes import OutlineList
 
@@ -42,6 +44,11 @@ def read_outlines(desk: Desk, params: OutlinesParams) -> OutlineList:
 def read_steps(desk: Desk, params: StepsParams) -> StepPage:
     """Return some steps of a log, with their words."""
     return step_page(desk.outlines, desk.log(params.log), params.first, params.count)
+
+
+def read_track(desk: Desk, params: TrackParams) -> TrackShape:
+    """Return the piece of a log's track that holds a place: a state, and its changes."""
+    return track_shape(desk.store, desk.log(params.log), params.seq)
 
 
 def read_step(desk: Desk, params: StepParams) -> StepDetail:

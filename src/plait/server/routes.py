@@ -17,6 +17,7 @@ from plait.outline.shapes import (
     OutlineShape,
     StepDetail,
     StepPage,
+    TrackShape,
 )
 from plait.server import (
     acting,
@@ -162,6 +163,14 @@ LOGS: tuple[Route, ...] = (
         do=outlining.read_step,
         answer=StepDetail,
         params=params.StepParams,
+    ),
+    Route(
+        name="track",
+        method="GET",
+        path="/api/logs/{log}/track",
+        do=outlining.read_track,
+        answer=TrackShape,
+        params=params.TrackParams,
     ),
     Route(
         name="events",

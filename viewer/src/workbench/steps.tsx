@@ -1,7 +1,7 @@
 /** The steps of the family, one line each, with the lanes at their left. */
 
 import { computed, signal, useComputed } from "@preact/signals";
-import { useCallback, useMemo } from "preact/hooks";
+import { useCallback, useMemo, useRef } from "preact/hooks";
 import { countText, tokensText, tookText } from "../base/format";
 import { laneColor, lanesWidth, laneX, linesInSight } from "../base/lanes";
 import { ROW_HEIGHT } from "../base/model";
@@ -61,10 +61,17 @@ export function StepList() {
   const count = shown ? shown.length : rows.count;
   const rowAt = (index: number) => (shown ? shown[index]! : index);
   const indexOf = (at: number) => (shown ? shown.indexOf(at) : at);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const need = useCallback(
     (sight: Sight) => {
-      if (!shown) return model.need(sight.first, sight.end);
-      for (let i = sight.first; i < sight.end; i += 1) model.need(shown[i]!, shown[i]! + 1);
+      const ask = () => {
+        if (!shown) return model.need(sight.first, sight.end);
+        for (let i = sight.first; i < sight.end; i += 1) model.need(shown[i]!, shown[i]! + 1);
+      };
+      clearTimeout(timer.current);
+      // A drag over thousands of rows asks for those where it rests.
+      if (model.isGliding.peek()) timer.current = setTimeout(ask, 50);
+      else ask();
     },
     [model, shown, model.version.value],
   );
@@ -200,7 +207,7 @@ export function StepLine({ step }: { step: StepShape }) {
       <Icon name={step.marks.includes("kill") ? "kill" : icon} />
       <span class="step-words cut" title={plainText([step.verb, step.subject, step.says].filter(Boolean).join(" "), 400)}>
         {step.verb && <Line text={step.verb} class="step-verb" />}
-        {step.subject && <Line text={step.subject} class={isCommand ? "step-subject mono" : "step-subject"} />}
+        {step.subject && <Subject step={step} isCommand={isCommand} />}
         {step.says && <Line text={step.says} class="step-says" />}
       </span>
       {step.files.length > 0 && <ChangedFiles files={step.files} subject={step.subject} />}
@@ -209,6 +216,14 @@ export function StepLine({ step }: { step: StepShape }) {
       <span class="step-figure">{step.took_us !== null ? tookText(step.took_us) : ""}</span>
     </>
   );
+}
+
+/** The thing that a step is about. A fork names its branch, in the colour of its lane. */
+function Subject({ step, isCommand }: { step: StepShape; isCommand: boolean }) {
+  const { model } = usePage();
+  const line = <Line text={step.subject} class={isCommand ? "step-subject mono" : "step-subject"} />;
+  const branch = step.type === "fork" ? model.branchOf(step.log) : undefined;
+  return branch ? <b class="step-fork" style={{ color: `var(${laneColor(branch.color).token})` }}>{line}</b> : line;
 }
 
 /** The files that a step changed. One that the line has named already is a sign alone. */
