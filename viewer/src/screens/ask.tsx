@@ -129,7 +129,7 @@ export function AskView({ ask }: { ask: AskShape }) {
       <section class="block">
         <dl class="pairs">{pairs.map(([name, value], index) => [<dt key={`${index}-name`}>{name}</dt>, <dd key={index}>{value}</dd>])}</dl>
       </section>
-      {act.done ? <Done ask={ask} done={act.done} /> : readOnly ? <p class="ask-acts faint">{readOnly}</p> : <Acts ask={ask} act={act} />}
+      {act.done ? <Done ask={ask} done={act.done} /> : readOnly ? <p class="ask-answer faint">{readOnly}</p> : <Acts ask={ask} act={act} />}
     </article>
   );
 }
@@ -215,7 +215,7 @@ function ApprovalActs({ ask, act }: ActsProps) {
   const isChanged = !error && "value" in parsed && JSON.stringify(parsed.value) !== JSON.stringify(ask.arguments);
   return (
     <form
-      class="ask-acts"
+      class="ask-answer"
       onSubmit={(event) => {
         event.preventDefault();
         if (way === "correct" && !error && "value" in parsed) send("approve", { ask: ask.id, edited: parsed.value, note: words });
@@ -266,7 +266,7 @@ function QuestionActs({ ask, act }: ActsProps) {
   const parsed = isText ? { value: words as Json } : parseJson(words);
   return (
     <form
-      class="ask-acts"
+      class="ask-answer"
       onSubmit={(event) => {
         event.preventDefault();
         if ("value" in parsed && words) send("answer", { ask: ask.id, value: parsed.value });
@@ -310,7 +310,7 @@ function UnknownActs({ ask, act }: ActsProps) {
   const parsed = value === "" ? { value: null } : isText ? { value: value as Json } : parseJson(value);
   return (
     <form
-      class="ask-acts"
+      class="ask-answer"
       onSubmit={(event) => {
         event.preventDefault();
         if (verdict && "value" in parsed) send("resolve", { ask: ask.id, verdict, value: parsed.value, note });
@@ -344,7 +344,7 @@ function VerdictActs({ ask, act }: ActsProps) {
   const send = (passed: boolean) =>
     void act.start(() => source.act(about, "validate", { name: ask.signal, passed, ...(words ? { detail: words } : {}) }));
   return (
-    <form class="ask-acts" onSubmit={(event) => event.preventDefault()}>
+    <form class="ask-answer" onSubmit={(event) => event.preventDefault()}>
       {act.failure && <Refused failure={act.failure} />}
       <Field label="Detail (on record)" value={words} onInput={setWords} rows={2} />
       <div class="acts">
@@ -357,9 +357,9 @@ function VerdictActs({ ask, act }: ActsProps) {
 
 function TimerActs({ ask, act }: ActsProps) {
   const send = useSend(ask, act);
-  if (!ask.signal) return <p class="ask-acts faint">Nobody has to do anything: it goes on at its time.</p>;
+  if (!ask.signal) return <p class="ask-answer faint">Nobody has to do anything: it goes on at its time.</p>;
   return (
-    <div class="ask-acts">
+    <div class="ask-answer">
       {act.failure && <Refused failure={act.failure} />}
       <button type="button" class="button big" disabled={act.isBusy} onClick={() => send("signal", { name: ask.signal, value: null })}>Send the signal now</button>
     </div>
@@ -373,7 +373,7 @@ const DONE_WORDS: Readonly<Record<WaitKind, string>> = {
 function Done({ ask, done }: { ask: AskShape; done: ActShape }) {
   const resume = done.resume || (ask.run ? ask.resume : "");
   return (
-    <div class="ask-acts ask-done" role="status">
+    <div class="ask-answer ask-done" role="status">
       <p><Icon name="passed" class="good" /> {DONE_WORDS[ask.kind]} {resume && <span class="quiet">The run waits to be resumed.</span>}</p>
       {resume && <Resume session={resume} />}
     </div>
