@@ -82,20 +82,32 @@ def test_a_run_is_resumed_and_its_words_come_as_they_are_said(
 
 def test_a_what_if_runs_in_a_branch(server: LiveServer, store: Store) -> None:
     session = programs.Count()(Session("How many rows?", store=store))
-    first = next(event for event in session.events if event.kind == "MessageSaid")
+    reply = next(event for event in session.events if event.kind == "ModelReplied")
     run = started(
         server,
         verb="whatif",
-        session=f"{session.id}@{session.seq}",
-        replace={str(first.seq): "@not-a-file: how many?"},
+        session=f"{session.id}@{reply.seq}",
+        replace={str(reply.seq): "@not-a-file: I count nothing."},
         label="other-words",
     )
     done = ended(server, run["id"])
-    assert done["exit_code"] == 0, done
+    assert done["exit_code"] == 0, done["error"]
     branch = Session.open("other-words", store=store)
     assert done["branch"] == branch.id
-    assert branch.messages[0].text == "@not-a-file: how many?"
+    assert branch.messages[-1].text == "@not-a-file: I count nothing."
     assert session.reload() == session
+
+
+def test_a_program_is_run_in_a_session(server: LiveServer, store: Store) -> None:
+    """To change what was said before a run: fork, say it, and run the program there."""
+    session = programs.Count()(Session("How many rows?", store=store))
+    branch = session.fork("again", at=1).say("How many orders?", actor="human:ana")
+    missing = server.post("/api/runs", verb="run", session=branch.id)
+    assert missing.status_code == 422 and missing.json()["fields"]["where"] == "program"
+    run = started(server, verb="run", session=branch.id, program="tests.outline.programs:Count")
+    assert ended(server, run["id"])["status"] == "finished"
+    assert branch.reload().messages[0].text == "How many orders?"
+    assert branch.reload().messages[-1].text == session.messages[-1].text
 
 
 def test_what_a_run_refuses_is_its_error(server: LiveServer, store: Store) -> None:
@@ -116,6 +128,7 @@ def test_what_a_run_refuses_is_its_error(server: LiveServer, store: Store) -> No
         {"verb": "resume"},
         {"verb": "resume", "session": "@", "model": "x"},
         {"verb": "whatif", "session": "@", "accept": "because"},
+        {"verb": "run", "session": "@", "program": "a:B", "label": "x"},
         {"verb": "whatif", "session": "@", "replace": {"x": "y"}},
     ],
 )

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from plait.errors import InvalidValue
+from plait.outline.comparing import comparison_shape
 from plait.outline.details import step_detail
 from plait.outline.family import family_shape
-from plait.outline.shapes import FamilyShape, OutlineShape, StepDetail, StepPage, TrackShape
+from plait.outline.filters import parse_filter
+from plait.outline.shapes import (
+    ComparisonShape,
+    FamilyShape,
+    OutlineShape,
+    StepDetail,
+    StepPage,
+    SummaryPage,
+    TrackShape,
+)
 from plait.outline.steps import outline_shape, step_page
 from plait.outline.track import track_shape
 from plait.server.desk import Desk
 from plait.server.params import (
+    CompareParams,
     OutlineParams,
     OutlinesParams,
     SessionParams,
+    SessionsParams,
     StepParams,
     StepsParams,
     TrackParams,
@@ -20,6 +32,18 @@ from plait.server.params import (
 from plait.server.shapes import OutlineList
 
 LOGS_MAX = 200  # outlines in one answer
+
+
+def list_sessions(desk: Desk, params: SessionsParams) -> SummaryPage:
+    """Return a page of sessions, by their last activity, chosen by a filter."""
+    wanted, before = parse_filter(params.q), params.before or None
+    with desk.summaries_lock:
+        return desk.summaries.page(wanted, before=before, limit=params.limit)
+
+
+def read_comparison(desk: Desk, params: CompareParams) -> ComparisonShape:
+    """Compare two sessions, each at its place."""
+    return comparison_shape(desk.outlines, desk.open(params.left), desk.open(params.right))
 
 
 def read_family(desk: Desk, params: SessionParams) -> FamilyShape:

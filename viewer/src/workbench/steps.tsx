@@ -14,6 +14,7 @@ import { Line } from "../parts/text";
 import { Window } from "../parts/window";
 import type { StepShape } from "../shapes";
 import { lineageOf } from "./lineage";
+import { LiveWords, NewSteps } from "./live";
 import { pane } from "./workbench";
 
 export const FILTERS = [
@@ -115,6 +116,8 @@ export function StepList() {
         }}
         draw={(index) => <StepRow key={rowAt(index)} row={rowAt(index)} total={rows.count} left={shown ? 8 : width} />}
       />
+      <LiveWords />
+      <NewSteps />
     </section>
   );
 }
