@@ -17,6 +17,10 @@ export interface CallAhead {
   readonly arguments: Json;
 }
 
+/** Kinds of events with which a call is over, or may have happened. */
+const OUTCOMES = new Set(["ToolReturned", "ToolFailed", "EffectUnknown", "EffectResolved"]);
+const LOOK_BACK = 200;
+
 export interface Ahead {
   /** Models by name, and how often each was asked behind the place. */
   readonly models: ReadonlyMap<string, number>;
@@ -50,9 +54,12 @@ export async function lookAhead(source: Source, family: FamilyShape | null, log:
   const calls: CallAhead[] = [];
   let room = EVENTS_MAX;
   for (const [each, first] of logs) {
-    const events = await readLog(source, each, first, room).catch(() => []);
+    const events = await readLog(source, each, Math.max(1, first - LOOK_BACK), room).catch(() => []);
     room -= events.length;
+    // A call that was begun before the place, and came to its end after it, lies behind it as well.
+    const ended = new Set(events.filter((event) => event.seq >= first && OUTCOMES.has(event.kind)).map((event) => event.call));
     for (const event of events) {
+      if (event.seq < first && !(event.kind === "ToolRequested" && ended.has(event.call))) continue;
       if (event.kind === "ModelAsked") {
         const name = field(event, "model") || "a model";
         models.set(name, (models.get(name) ?? 0) + 1);

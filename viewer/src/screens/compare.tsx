@@ -228,12 +228,12 @@ function Spent({ left, right }: { left: SpentShape; right: SpentShape }) {
     ["tool calls", (spent) => numberText(spent.tool_calls)],
   ];
   return (
-    <table class="spent">
-      <tbody>
-        {rows.map(([name, value]) => (
-          <tr key={name}><th scope="row" class="faint">{name}</th><td>{value(left)}</td><td>{value(right)}</td></tr>
-        ))}
-      </tbody>
-    </table>
+    <div class="two">
+      {[left, right].map((spent, side) => (
+        <dl key={side} class="pairs spent">
+          {rows.map(([name, value]) => [<dt key={`${name}-name`}>{name}</dt>, <dd key={name}>{value(spent)}</dd>])}
+        </dl>
+      ))}
+    </div>
   );
 }

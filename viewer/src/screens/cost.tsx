@@ -95,7 +95,7 @@ function plus(one: SpentShape, two: SpentShape): SpentShape {
 }
 
 /** Make the nodes of a flame of sums: a level for each name. */
-export function nodesOfCosts(costs: CostsShape): FlameNode[] {
+export function nodesOfCosts(costs: CostsShape, names: ReadonlyMap<string, string> = new Map()): FlameNode[] {
   interface Group { readonly name: string; readonly rows: CostRow[]; readonly depth: number }
   const nodes: FlameNode[] = [];
   const put = (rows: readonly CostRow[], depth: number, parent: number) => {
@@ -113,7 +113,7 @@ export function nodesOfCosts(costs: CostsShape): FlameNode[] {
       const index = nodes.length;
       const spent = group.rows.map((row) => row.spent).reduce(plus);
       const kind = by === "model" ? "model" : by === "session" ? "session" : "call";
-      nodes.push({ name: group.name || `no ${by}`, kind, log: by === "session" ? group.name : "", seq: 0, depth, parent, began: 0, took_us: null, spent });
+      nodes.push({ name: (by === "session" ? names.get(group.name) ?? group.name.slice(-12, -4) : group.name) || `no ${by}`, kind, log: by === "session" ? group.name : "", seq: 0, depth, parent, began: 0, took_us: null, spent });
       put(group.rows, depth + 1, index);
     }
   };
@@ -121,10 +121,18 @@ export function nodesOfCosts(costs: CostsShape): FlameNode[] {
   return nodes;
 }
 
+/** The names of sessions by log, as far as the last active ones have them. */
+function useNames(): ReadonlyMap<string, string> {
+  const { source } = usePage();
+  const sessions = useAnswer(source.sessions("")).value?.sessions;
+  return useMemo(() => new Map((sessions ?? []).map((session) => [session.log, session.name])), [sessions]);
+}
+
 function StoreFlame() {
   const { source } = usePage();
   const shown = useAnswer(source.costs("", "project,session,model"));
-  const nodes = useMemo(() => (shown.value ? nodesOfCosts(shown.value) : []), [shown.value]);
+  const names = useNames();
+  const nodes = useMemo(() => (shown.value ? nodesOfCosts(shown.value, names) : []), [shown.value, names]);
   return <Shows shown={shown}>{() => (nodes.length === 0 ? <Empty>No model was asked in this store yet.</Empty> : <Flame nodes={nodes} isCut={false} hasTime={false} />)}</Shows>;
 }
 
@@ -134,6 +142,7 @@ function CostTable({ session, by }: { session: string; by: string }) {
   const { source } = usePage();
   const [most, setMost] = useState(ROWS_AT_FIRST);
   const shown = useAnswer(source.costs(session, by));
+  const names = useNames();
   return (
     <Shows shown={shown}>
       {(costs) => {
@@ -155,7 +164,7 @@ function CostTable({ session, by }: { session: string; by: string }) {
                   </tr>
                 </thead>
                 <tbody>
-                  {rows.slice(0, most).map((row, index) => <CostLine key={index} row={row} by={by} largest={largest} />)}
+                  {rows.slice(0, most).map((row, index) => <CostLine key={index} row={row} by={by} largest={largest} names={names} />)}
                 </tbody>
               </table>
             </div>
@@ -167,7 +176,14 @@ function CostTable({ session, by }: { session: string; by: string }) {
   );
 }
 
-function CostLine({ row, by, largest }: { row: CostRow; by: string; largest: number }) {
+interface LineProps {
+  readonly row: CostRow;
+  readonly by: string;
+  readonly largest: number;
+  readonly names: ReadonlyMap<string, string>;
+}
+
+function CostLine({ row, by, largest, names }: LineProps) {
   const { spent } = row;
   const name = row.names[by] ?? null;
   const noName = by === "model" ? "tools, no model" : by === "agent" ? "outside of agents" : `no ${by}`;
@@ -175,7 +191,7 @@ function CostLine({ row, by, largest }: { row: CostRow; by: string; largest: num
   return (
     <tr>
       <th scope="row">
-        {name === null || name === "" ? <span class="faint">{noName}</span> : by === "session" ? <a class="link" href={hrefOf(sessionRoute(name))}><Line text={name.length > 20 ? name.slice(-12, -4) : name} class="mono" /></a> : <Line text={name} />}
+        {name === null || name === "" ? <span class="faint">{noName}</span> : by === "session" ? <a class="link" href={hrefOf(sessionRoute(name))}><Line text={names.get(name) ?? (name.length > 20 ? name.slice(-12, -4) : name)} /></a> : <Line text={name} />}
       </th>
       <td>{numberText(spent.model_calls)}</td>
       <td>{numberText(spent.tool_calls)}</td>

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../base/answer";
-import { agoText, allTokens, costText, countText, shortNumber, timeText } from "../base/format";
+import { agoText, allTokens, costText, countText, dollarsText, shortNumber, timeText } from "../base/format";
 import { useKeys } from "../base/keys";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute } from "../base/router";
@@ -208,7 +208,7 @@ function SessionsPage({ filter, before, isLast, onMore }: PageProps) {
   return (
     <>
       <ul class={shown.isStale ? "is-stale" : ""}>
-        {page.sessions.map((session) => (
+        {page.sessions.filter((session) => filter || !session.is_branch_of_run).map((session) => (
           <li key={session.log}><SessionRow session={session} /></li>
         ))}
       </ul>
@@ -240,11 +240,15 @@ function SessionRow({ session, words = "" }: { session: SessionSummary; words?: 
   );
 }
 
+function smallDollars(dollars: number): string {
+  return dollars > 0 && dollars < 0.0001 ? "<$0.0001" : dollarsText(dollars);
+}
+
 function Cost({ session }: { session: SessionSummary }) {
   const { spent, spent_unmerged: lost } = session;
   const title = allTokens(lost) > 0 ? `of that ${costText(lost)} in branches that are not merged` : undefined;
   if (spent.cost_usd === null || (spent.cost_usd === 0 && spent.unpriced > 0)) return <span class="faint" title={costText(spent)}>no price</span>;
-  return <span title={title}>{`${spent.cost_usd < 0.01 && spent.cost_usd > 0 ? `$${spent.cost_usd.toFixed(4)}` : `$${spent.cost_usd.toFixed(2)}`}${spent.unpriced ? "+" : ""}`}</span>;
+  return <span title={title}>{`${smallDollars(spent.cost_usd)}${spent.unpriced ? "+" : ""}`}</span>;
 }
 
 function Said({ words }: { words: string }) {

@@ -26,7 +26,7 @@ interface Entry {
 }
 
 /** Tell how well some letters fit a text: words in a row count most; null: they do not fit. */
-export function fit(text: string, wanted: string): number | null {
+export function fit(text: string, wanted: string, isLoose = true): number | null {
   if (wanted === "") return 0;
   const low = text.toLowerCase();
   const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
@@ -37,6 +37,7 @@ export function fit(text: string, wanted: string): number | null {
       score += at === 0 || /[\s/_.-]/.test(low[at - 1]!) ? 3 : 2;
       continue;
     }
+    if (!isLoose) return null;
     let from = 0;
     for (const letter of word) {
       from = low.indexOf(letter, from) + 1;
@@ -47,9 +48,9 @@ export function fit(text: string, wanted: string): number | null {
   return score - text.length / 1000;
 }
 
-function best(entries: readonly Entry[], wanted: string, most: number): Entry[] {
+function best(entries: readonly Entry[], wanted: string, most: number, isLoose = false): Entry[] {
   return entries
-    .map((entry) => [fit(`${entry.words} ${entry.more}`, wanted), entry] as const)
+    .map((entry) => [fit(`${entry.words} ${entry.more}`, wanted, isLoose), entry] as const)
     .filter((pair): pair is readonly [number, Entry] => pair[0] !== null)
     .sort((a, b) => b[0] - a[0])
     .slice(0, most)
@@ -171,7 +172,7 @@ function OpenPalette() {
   const files = useFiles(page);
   const wanted = text.trim();
   const found: Entry[] = [
-    ...best(acts, wanted, wanted ? MOST : 40),
+    ...best(acts, wanted, wanted ? 5 : 40, true),
     ...sessions.slice(0, MOST).map((session): Entry => ({
       group: "Sessions", icon: "words", words: session.name, more: `${session.status} · ${agoText(session.updated)}`,
       act: () => go(sessionRoute(session.short)),

@@ -23,7 +23,7 @@ export function SessionHead({ session, screen, children }: HeadProps) {
       {session && (
         <p class="sheet-session">
           <a class="link" href={hrefOf(sessionRoute(name, seq))}><Line text={found ? found.label || found.title || found.short : session} /></a>
-          {found && <span class={`status is-${found.status}`}>{found.status}</span>}
+          {found && seq === null && <span class={`status is-${found.status}`}>{found.status}</span>}
         </p>
       )}
       {children}

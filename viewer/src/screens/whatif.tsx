@@ -11,6 +11,7 @@ import { Line, Pieces } from "../parts/text";
 import type { EventShape, Json, NewRun, RunShape, StepDetail } from "../shapes";
 import { StepLine } from "../workbench/steps";
 import { Field, Refused, useActing, useReadOnly } from "./acting";
+import { nameOf } from "./ask";
 import { countedWords, lookAhead, type Ahead } from "./ahead";
 import { noteRun, toldRuns } from "./live";
 import { actShown } from "./opened";
@@ -139,7 +140,7 @@ function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
         ) : (
           events.value && <p class="faint">This step says nothing that can be other words: change the instruction or the model, or choose a message, a reply, a tool call or a fact.</p>
         )}
-        <Field label="Instruction of the agents, from here on" value={instruction ?? prompt.value?.instruction ?? ""} onInput={setInstruction} rows={4} placeholder={prompt.error ? "No prompt was sent before this place." : ""} />
+        <Field label="Instruction of the agents, from here on" value={instruction ?? prompt.value?.instruction ?? ""} onInput={setInstruction} rows={4} placeholder={prompt.error ? "No prompt was sent before this place." : ""} hint={prompt.value ? <>every agent that is asked from here on is given it; <Pieces text={nameOf(prompt.value.agent)} /> had this one</> : undefined} />
         <div class="whatif-two">
           <Field label="Model, from here on" value={chosen} onInput={setModel} placeholder={prompt.value?.model ?? "as it was"} isCode />
           <Field label="Name of the branch" value={label} onInput={setLabel} placeholder="none" />
@@ -197,8 +198,8 @@ function AheadView({ ahead, effects, model }: { ahead: Ahead | null; effects: "a
         </dd>
         {inward.length > 0 && (
           <>
-            <dt>run in a workspace of its own</dt>
-            <dd class="mono"><Pieces text={countedWords(inward.map((call) => call.tool))} /></dd>
+            <dt>run again</dt>
+            <dd><span class="mono"><Pieces text={countedWords(inward.map((call) => call.tool))} /></span><div class="faint">in a workspace of its own</div></dd>
           </>
         )}
         <dt class={outward.length && effects === "live" ? "bad" : outward.length ? "warn" : ""}>{effects === "ask" ? "ask first" : "happen again"}</dt>
