@@ -374,7 +374,7 @@ function Done({ ask, done }: { ask: AskShape; done: ActShape }) {
   const resume = done.resume || (ask.run ? ask.resume : "");
   return (
     <div class="ask-answer ask-done" role="status">
-      <p><Icon name="passed" class="good" /> {DONE_WORDS[ask.kind]} {resume && <span class="quiet">The run waits to be resumed.</span>}</p>
+      <p><Icon name="passed" class="good" /> {DONE_WORDS[ask.kind]}</p>
       {resume && <Resume session={resume} />}
     </div>
   );

@@ -129,14 +129,14 @@ function Comparison({ found }: { found: ComparisonShape }) {
         {found.is_cut && found.rows.length <= most && <p class="compare-more faint">There are more steps than are compared here.</p>}
       </section>
       {found.files.files.length > 0 && (
-        <Part title={`Files: ${countText(found.files.files.length, "differs", "differ")}`}>
+        <Part title={`${countText(found.files.files.length, "file differs", "files differ")}`}>
           {found.files.files.slice(0, 40).map((file) => <FileDiffView key={file.path} file={file} place={found.right} />)}
           {found.files.files.length > 40 && <p class="faint">{`and ${found.files.files.length - 40} more files`}</p>}
         </Part>
       )}
       {facts.length > 0 && <Part title="Facts">{facts.map(([key, sides]) => <Values key={key} name={key} sides={sides} />)}</Part>}
       {verdicts.length > 0 && <Part title="Verdicts">{verdicts.map(([key, sides]) => <Verdicts key={key} name={key} sides={sides} />)}</Part>}
-      <Part title="Used since they part"><Spent left={found.left_spent} right={found.right_spent} /></Part>
+      <Part title="Used, with what they have in common"><Spent left={found.left_spent} right={found.right_spent} /></Part>
       {(found.left_text || found.right_text) && (
         <Part title="Last words">
           <div class="two"><Text text={found.left_text} lines={20} /><Text text={found.right_text} lines={20} /></div>

@@ -79,9 +79,11 @@ function Figure({ words, value, isWarn = false }: { words: string; value: string
 function SessionFlame({ session }: { session: string }) {
   const { source } = usePage();
   const shown = useAnswer(source.flame(session));
+  const names = useNames();
+  const nodes = useMemo(() => shown.value?.nodes.map((node) => (node.kind === "session" ? { ...node, name: names.get(node.log) ?? node.name } : node)) ?? [], [shown.value, names]);
   return (
     <Shows shown={shown}>
-      {(flame) => (flame.nodes.length === 0 ? <Empty>Nothing was called in this session yet.</Empty> : <Flame nodes={flame.nodes} isCut={flame.is_cut} />)}
+      {(flame) => (flame.nodes.length === 0 ? <Empty>Nothing was called in this session yet.</Empty> : <Flame nodes={nodes} isCut={flame.is_cut} />)}
     </Shows>
   );
 }

@@ -49,11 +49,12 @@ export function Inbox() {
     <main class={`screen inbox ${ask ? "has-ask" : ""}`}>
       <section class="inbox-list scroll" aria-label="What waits">
         <h1 class="screen-head">Inbox</h1>
+        {session && <p class="inbox-of quiet">of <span class="mono"><Line text={session} /></span> <a class="link" href={hrefOf({ screen: "inbox", session: "" })}>Show all</a></p>}
         <Shows shown={shown}>
           {(page) =>
             page.asks.length === 0 ? (
               <Empty>
-                <p class="state-head">Nothing waits for you.</p>
+                <p class="state-head">{session ? "Nothing waits in this session." : "Nothing waits for you."}</p>
                 <p>Approvals, questions, unknown outcomes and gates of all sessions come here as they are asked.</p>
               </Empty>
             ) : (

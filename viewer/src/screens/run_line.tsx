@@ -87,10 +87,13 @@ export function Resume({ session, words = "Resume the run", isFirst = true }: Re
         <Field label="The program has changed. Why may it go on?" value={accept} onInput={setAccept} />
       )}
       {(!run || run.state === "ended") && (!run || error) && (
-        <button type="button" class={`button ${isFirst ? "first" : ""}`} disabled={act.isBusy} onClick={() => void start()}>
-          <Icon name="play" />
-          {words}
-        </button>
+        <div class="acts">
+          <button type="button" class={`button big ${isFirst ? "first" : ""}`} disabled={act.isBusy} onClick={() => void start()}>
+            <Icon name="play" />
+            {words}
+          </button>
+          {!run && <span class="quiet">Until then the run waits.</span>}
+        </div>
       )}
     </div>
   );
