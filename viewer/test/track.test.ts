@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { stateAt } from "../src/base/track";
+import { stateAt, trackSeq } from "../src/base/track";
 import type { TrackShape, TrackState } from "../src/shapes";
 
 const start = {
@@ -34,5 +34,14 @@ describe("the state from a track", () => {
     stateAt(track, 10);
     expect(stateAt(track, 3).facts["x"]!.value).toBe(1);
     expect(start.pending).toEqual({ a: "write it" });
+  });
+
+  it("is asked for by pieces that begin where the log was forked", () => {
+    expect(trackSeq(1, 0)).toBe(1);
+    expect(trackSeq(2000, 0)).toBe(1);
+    expect(trackSeq(2001, 0)).toBe(2001);
+    expect(trackSeq(14, 13)).toBe(14);
+    expect(trackSeq(2013, 13)).toBe(14);
+    expect(trackSeq(2014, 13)).toBe(2014);
   });
 });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from difflib import get_close_matches
 from itertools import islice
 
@@ -33,7 +32,6 @@ class Desk:
         self.feed = feed
         self.outlines = Outlines(store)
         self.summaries = Summaries(self.outlines)
-        self.summaries_lock = threading.Lock()  # they are caught up by one thread at a time
         self.runner = runner  # None: no runs are started from here
 
     def open(self, name: str) -> Session:

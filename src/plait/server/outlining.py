@@ -37,8 +37,7 @@ LOGS_MAX = 200  # outlines in one answer
 def list_sessions(desk: Desk, params: SessionsParams) -> SummaryPage:
     """Return a page of sessions, by their last activity, chosen by a filter."""
     wanted, before = parse_filter(params.q), params.before or None
-    with desk.summaries_lock:
-        return desk.summaries.page(wanted, before=before, limit=params.limit)
+    return desk.summaries.page(wanted, before=before, limit=params.limit)
 
 
 def read_comparison(desk: Desk, params: CompareParams) -> ComparisonShape:

@@ -45,8 +45,10 @@ class QuietServer(uvicorn.Server):
             await self._ended.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self.force_exit = True  # no answer is worth waiting for: feeds do not end by themselves
+        """End. The signal is not raised again afterwards: that the server ends is what was wanted,
+        and no answer is waited for, since feeds do not end by themselves.
+        """
+        self.should_exit = self.force_exit = True
         if self._loop is not None and self._ended is not None:
             self._loop.call_soon_threadsafe(self._ended.set)
 

@@ -36,14 +36,10 @@ export class Model {
   });
   readonly row = computed(() => {
     void this.outlineVersion.value;
-    const rows = this.rows.value;
     const place = this.cursor.value;
-    if (!rows || !place) return -1;
-    const outline = this.outlines.get(place.log);
-    if (outline && outline.total > 0) {
-      const row = rows.rowOfStep(place.log, outline.indexAt(place.seq));
-      if (row >= 0) return row;
-    }
+    if (!place) return -1;
+    const row = this.rowOf(place);
+    if (row !== null) return row;
     return this.#firstRow && this.#firstRow.place === place ? this.#firstRow.row : -1;
   });
   readonly branch = computed(() => {
@@ -240,6 +236,25 @@ export class Model {
 
   revision(place: Place | null = this.cursor.value): string {
     return place ? `${place.log}@${place.seq}` : "";
+  }
+
+  /** Return the row of the step that stands for an event; null: it is not known here. */
+  rowOf(place: Place): number | null {
+    const rows = this.rows.value;
+    const own = rows?.ownPlace(place);
+    const outline = own && this.outlines.get(own.log);
+    if (!rows || !own || !outline || outline.total === 0) return null;
+    const row = rows.rowOfStep(own.log, outline.indexAt(own.seq));
+    return row < 0 ? null : row;
+  }
+
+  /** Tell whether an event lies between the first and the last event of its step. */
+  isInStep(place: Place): boolean {
+    const own = this.rows.value?.ownPlace(place) ?? place;
+    const outline = this.outlines.get(own.log);
+    if (!outline) return false;
+    const index = outline.indexAt(own.seq);
+    return outline.firsts[index]! <= own.seq && own.seq <= outline.seqs[index]!;
   }
 
   // ── words ──────────────────────────────────────────────────────────────────────────────────

@@ -36,8 +36,11 @@ export function stateAt(track: TrackShape, seq: number): TrackState {
   return made;
 }
 
-/** Return the tree before the change that made the one at `seq`; undefined: not in this piece. */
-export function firstTree(track: TrackShape): string | null {
-  if (track.start.tree) return track.start.tree;
-  return track.changes.find((change) => change.tree)?.tree ?? null;
+const CHUNK = 2000;
+
+/** Return the seq to ask for the piece of a track by: all places of a piece are one question. Pieces
+ * are counted from the place at which the log was forked.
+ */
+export function trackSeq(seq: number, forked: number): number {
+  return forked + Math.floor(Math.max(0, seq - forked - 1) / CHUNK) * CHUNK + 1;
 }

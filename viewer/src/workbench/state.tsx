@@ -5,7 +5,7 @@ import { useAnswer } from "../base/answer";
 import { allTokens, costText, countText, numberText, shortNumber } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
-import { stateAt } from "../base/track";
+import { stateAt, trackSeq } from "../base/track";
 import { plainText } from "../base/text";
 import { Icon } from "../parts/icons";
 import { Shows } from "../parts/states";
@@ -16,18 +16,11 @@ import { laneIndex } from "./strip_draw";
 export function useTrack() {
   const { model, source } = usePage();
   const place = model.cursor.value;
-  const shown = useAnswer(place ? source.track(place.log, trackSeq(place.seq)) : null, model.isGliding.value ? 60 : 0);
+  const shown = useAnswer(place ? source.track(place.log, trackSeq(place.seq, model.branch.value?.place ?? 0)) : null, model.isGliding.value ? 60 : 0);
   return useMemo(() => {
     const isHere = shown.value && place && shown.value.log === place.log && place.seq <= shown.value.last && place.seq >= shown.value.start.seq;
     return { ...shown, value: shown.value && place && (isHere || !shown.isStale) ? stateAt(shown.value, place.seq) : undefined };
   }, [shown.value, shown.error, shown.isStale, place]);
-}
-
-const CHUNK = 2000;
-
-/** Ask for the piece of the track by its first seq: all places of a piece are one question. */
-export function trackSeq(seq: number): number {
-  return Math.max(1, Math.floor((seq - 1) / CHUNK) * CHUNK + 1);
 }
 
 export function StatePanel() {
@@ -141,7 +134,7 @@ function BudgetLines({ budget, left }: { budget: Json; left: Json }) {
         return (
           <div key={name} class="budget">
             <p>
-              {`${amount(name, remains)} of ${amount(name, limit)}`} <span class="faint">{`${words} left`}</span>
+              {`${amount(name, remains)} of ${amount(name, limit)}`} <span class="faint">{name.includes("usd") ? "left" : `${words} left`}</span>
             </p>
             <div class={`budget-bar ${share > 0.9 ? "is-low" : ""}`} role="img" aria-label={`${Math.round(share * 100)} % of the ${words} spent`}>
               <div style={{ width: `${share * 100}%` }} />
@@ -154,7 +147,8 @@ function BudgetLines({ budget, left }: { budget: Json; left: Json }) {
 }
 
 function amount(name: string, value: number): string {
-  return name.includes("usd") ? `$${value.toFixed(2)}` : numberText(Math.round(value));
+  if (!name.includes("usd")) return numberText(Math.round(value));
+  return `$${value.toFixed(Number.isInteger(value * 100) ? 2 : 4)}`;
 }
 
 function numbersOf(value: Json): Map<string, number> {

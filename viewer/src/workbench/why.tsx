@@ -1,8 +1,9 @@
 /** The tabs Why and Influence: where something comes from, and what became of it. */
 
 import { signal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
 import { useAnswer } from "../base/answer";
-import { countText } from "../base/format";
+import type { Model } from "../base/model";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute, type SessionRoute } from "../base/router";
 import type { TraceShape, TraceStep } from "../shapes";
@@ -11,8 +12,11 @@ import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 import { laneIndex } from "./strip_draw";
+import { plainTrace, type PlainLine, type StepKey } from "./trace_plain";
 
-const form = signal<"list" | "graph">("list");
+type Form = "list" | "graph" | "events";
+const form = signal<Form>("list");
+const FORMS: readonly [Form, string][] = [["list", "List"], ["graph", "Graph"], ["events", "Every event"]];
 const ROWS_MAX = 300;
 
 export function WhyPanel({ way }: { way: "why" | "influence" }) {
@@ -26,9 +30,9 @@ export function WhyPanel({ way }: { way: "why" | "influence" }) {
       <div class="why-head">
         <AboutField now={now} />
         <div class="choice" role="group" aria-label="Form">
-          {(["list", "graph"] as const).map((name) => (
+          {FORMS.map(([name, words]) => (
             <button key={name} type="button" aria-pressed={form.value === name} onClick={() => (form.value = name)}>
-              {name === "list" ? "List" : "Graph"}
+              {words}
             </button>
           ))}
         </div>
@@ -68,7 +72,9 @@ const TraceView = memo(function TraceView({ trace, way }: { trace: TraceShape; w
         <b><Pieces text={trace.about} /></b>
         {way === "why" ? " comes from" : ""}
       </p>
-      {form.value === "list" ? <TraceList trace={trace} /> : <TraceGraph trace={trace} />}
+      {form.value === "list" && <TraceList trace={trace} />}
+      {form.value === "graph" && <TraceGraph trace={trace} />}
+      {form.value === "events" && <EventList trace={trace} />}
       {!trace.complete && <p class="faint">There is more than is shown.</p>}
       <p class="why-legend faint">
         <i class="why-key" /> decided it
@@ -78,34 +84,96 @@ const TraceView = memo(function TraceView({ trace, way }: { trace: TraceShape; w
   );
 });
 
+/** Fold a trace into steps, and ask for their words. */
+function usePlain(trace: TraceShape): readonly PlainLine[] {
+  const { model } = usePage();
+  const version = model.outlineVersion.value;
+  const lines = useMemo(() => plainTrace(trace.steps, (step) => keyOf(model, step)), [trace, version]);
+  useEffect(() => {
+    for (const { key } of lines) if (key !== null) model.need(key, key + 1);
+  }, [lines]);
+  return lines;
+}
+
+function keyOf(model: Model, step: TraceStep): StepKey {
+  const place = { log: step.session, seq: step.seq };
+  const row = model.rowOf(place);
+  return row !== null && (step.kind === "ModelAsked" || !model.isInStep(place)) ? "inner" : row;
+}
+
+/** A step in plain words: as the list of steps has it, else as the event says it. */
+function lineWords(model: Model, line: PlainLine): { verb: string; says: string } {
+  const step = line.key === null ? null : model.stepAt(line.key);
+  if (!step) return { verb: "", says: line.step.says };
+  if (step.type === "message" || step.type === "reply") return { verb: `${step.actor.replace(/^\w+:/, "")}:`, says: step.says };
+  return { verb: step.verb, says: [step.subject, step.says].filter(Boolean).join("  ") };
+}
+
 export function TraceList({ trace }: { trace: TraceShape }) {
-  const steps = trace.steps.slice(0, ROWS_MAX);
+  const { model } = usePage();
+  const lines = usePlain(trace);
+  void model.version.value;
   return (
     <ol class="trace">
-      {steps.map((step, index) => (
-        <li key={index} class={`is-${step.relation}`} style={{ "--depth": Math.min(step.depth, 12) }}>
-          <span class="trace-how">{step.how}</span>
-          <TraceWords step={step} />
+      {lines.slice(0, ROWS_MAX).map((line, index) => (
+        <li key={index} class={`is-${line.step.relation}`} style={{ "--depth": Math.min(line.depth, 12) }}>
+          <span class="trace-how">{line.step.how}</span>
+          <PlainWords line={line} />
         </li>
       ))}
-      {trace.steps.length > ROWS_MAX && <li class="faint">{`and ${countText(trace.steps.length - ROWS_MAX, "more")}`}</li>}
+      {lines.length > ROWS_MAX && <li class="faint">{`and ${lines.length - ROWS_MAX} more`}</li>}
     </ol>
   );
 }
 
-function TraceWords({ step }: { step: TraceStep }) {
+function PlainWords({ line }: { line: PlainLine }) {
   const { model } = usePage();
+  const { verb, says } = lineWords(model, line);
+  const events = [line.step, ...line.others];
+  const asked = events.find((each) => each.kind === "ModelAsked");
+  const { reason, placement, session, seq } = line.step;
   return (
-    <a class="trace-words" href={hrefOf(sessionRoute(step.session, step.seq))}>
-      <span class="trace-says"><Pieces text={step.says.slice(0, 600)} /></span>
-      <span class="trace-place mono">{model.placeName({ log: step.session, seq: step.seq })}</span>
-      {(step.reason || step.placement) && (
+    <div class="trace-words">
+      <a class="trace-says" href={hrefOf(sessionRoute(session, seq))}>
+        {verb && <b><Pieces text={`${verb} `} /></b>}
+        <Pieces text={says.slice(0, 240)} />
+        {says.length > 240 && "…"}
+      </a>
+      <span class="trace-place mono">{model.placeName({ log: session, seq })}</span>
+      {(reason || placement || asked) && (
         <span class="trace-more faint">
-          {step.reason && <>“<Pieces text={step.reason.slice(0, 300)} />” </>}
-          {step.placement && <>in <Pieces text={step.placement} /></>}
+          {reason && <>“<Pieces text={reason.slice(0, 300)} />” </>}
+          {placement && <>ran in <Pieces text={placement} /> </>}
+          {asked && (
+            <>
+              decided by <Pieces text={asked.actor.replace(/^agent:/, "")} />,{" "}
+              <a class="link" href={hrefOf(sessionRoute(asked.session, asked.seq, { tab: "prompt" }))}>what it had seen</a>
+            </>
+          )}
         </span>
       )}
-    </a>
+    </div>
+  );
+}
+
+/** The trace as it is on record, event by event. */
+function EventList({ trace }: { trace: TraceShape }) {
+  const { model } = usePage();
+  return (
+    <ol class="trace">
+      {trace.steps.slice(0, ROWS_MAX).map((step, index) => (
+        <li key={index} class={`is-${step.relation}`} style={{ "--depth": Math.min(step.depth, 12) }}>
+          <span class="trace-how">{step.how}</span>
+          <div class="trace-words">
+            <a class="trace-says" href={hrefOf(sessionRoute(step.session, step.seq, { tab: "raw" }))}>
+              <Pieces text={step.says.slice(0, 300)} />
+            </a>
+            <span class="trace-place mono">{model.placeName({ log: step.session, seq: step.seq })}</span>
+          </div>
+        </li>
+      ))}
+      {trace.steps.length > ROWS_MAX && <li class="faint">{`and ${trace.steps.length - ROWS_MAX} more`}</li>}
+    </ol>
   );
 }
 
@@ -116,24 +184,25 @@ const BOX = 380;
 /** The same walk as a picture: each box below what it belongs to. The list says all of it. */
 function TraceGraph({ trace }: { trace: TraceShape }) {
   const { model } = usePage();
-  const steps = trace.steps.slice(0, 80);
+  const lines = usePlain(trace).slice(0, 80);
+  void model.version.value;
   const parents: number[] = [];
   const last: number[] = [];
-  steps.forEach((step, index) => {
-    parents[index] = step.depth > 0 ? (last[step.depth - 1] ?? -1) : -1;
-    last[step.depth] = index;
-    last.length = step.depth + 1;
+  lines.forEach((line, index) => {
+    parents[index] = line.depth > 0 ? (last[line.depth - 1] ?? -1) : -1;
+    last[line.depth] = index;
+    last.length = line.depth + 1;
   });
-  const x = (index: number) => 8 + steps[index]!.depth * COLUMN;
+  const x = (index: number) => 8 + lines[index]!.depth * COLUMN;
   const y = (index: number) => 8 + index * LINE;
-  const width = 16 + Math.max(...steps.map((step) => step.depth), 0) * COLUMN + BOX;
-  const height = steps.length * LINE + 8;
+  const width = 16 + Math.max(...lines.map((line) => line.depth), 0) * COLUMN + BOX;
+  const height = lines.length * LINE + 8;
   const colorAt = (step: TraceStep) => laneIndex(model.family.value?.branches.find((each) => each.log === step.session)?.color ?? 0);
   return (
     <div class="trace-graph scroll" tabIndex={0} role="group" aria-label="The walk as a graph; the list says the same">
       <div class="trace-canvas" style={{ width: `${width}px`, height: `${height}px` }}>
         <svg width={width} height={height} aria-hidden="true">
-          {steps.map((step, index) => {
+          {lines.map(({ step }, index) => {
             const from = parents[index]!;
             if (from < 0) return null;
             const x1 = x(from) + 16;
@@ -141,18 +210,22 @@ function TraceGraph({ trace }: { trace: TraceShape }) {
             return <path key={index} class={`is-${step.relation}`} d={`M${x1} ${y(from) + 36}V${y2 - 8}Q${x1} ${y2} ${x1 + 8} ${y2}H${x(index)}`} />;
           })}
         </svg>
-        {steps.map((step, index) => (
+        {lines.map((line, index) => {
+          const { step } = line;
+          const { verb, says } = lineWords(model, line);
+          return (
           <a
             key={index}
             class={`trace-box is-${step.relation}`}
             href={hrefOf(sessionRoute(step.session, step.seq))}
-            title={`${step.how}: ${plainText(step.says, 300)}`}
+            title={`${step.how}: ${plainText(`${verb} ${says}`, 300)}`}
             style={{ left: `${x(index)}px`, top: `${y(index)}px`, width: `${BOX}px`, borderLeftColor: `var(--lane-${colorAt(step)})` }}
           >
             <span class="faint">{`${step.how} · ${model.placeName({ log: step.session, seq: step.seq })}`}</span>
-            <Line text={step.says} />
+            <Line text={`${verb} ${says}`} />
           </a>
-        ))}
+          );
+        })}
       </div>
     </div>
   );
