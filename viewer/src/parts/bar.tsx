@@ -38,11 +38,11 @@ export function Bar() {
             class="button plain"
             href={hrefOf(target)}
             aria-current={route.value.screen === target.screen ? "page" : undefined}
-            aria-label={name}
+            aria-label={target.screen === "inbox" && waitingCount.value ? `${name}: ${waitingCount.value} wait` : name}
           >
             <Icon name={icon} />
             <span class="bar-word">{name}</span>
-            {target.screen === "inbox" && !!waitingCount.value && <span class="bar-count" aria-label={`, ${waitingCount.value} wait`}>{waitingCount.value}</span>}
+            {target.screen === "inbox" && !!waitingCount.value && <span class="bar-count">{waitingCount.value}</span>}
           </a>
         ))}
         <ThemeButton />
@@ -98,7 +98,7 @@ function SessionTitle() {
         {family.branches.length > 1 && (
           <button type="button" class="button" aria-label="Compare" onClick={() => compareFrom(at?.short ?? root.short, root.short)}>
             <Icon name="compare" />
-            <span class="bar-word">Compare</span> <kbd class="key">c</kbd>
+            <span class="bar-word">Compare</span> <kbd class="key" aria-hidden="true">c</kbd>
           </button>
         )}
         <button
@@ -108,7 +108,7 @@ function SessionTitle() {
           onClick={() => go({ screen: "whatif", session: at?.short ?? root.short, seq: model.cursor.peek()?.seq ?? null })}
         >
           <Icon name="whatif" />
-          <span class="bar-word">What if…</span> <kbd class="key">f</kbd>
+          <span class="bar-word">What if…</span> <kbd class="key" aria-hidden="true">f</kbd>
         </button>
         <ActMenu />
       </span>

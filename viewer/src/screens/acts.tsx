@@ -155,7 +155,7 @@ export function ActMenu() {
   const id = "act-menu";
   return (
     <>
-      <button type="button" class="button" popovertarget={id} aria-haspopup="menu">
+      <button type="button" class="button" popovertarget={id} aria-haspopup="menu" aria-label="Act">
         <span class="bar-word">Act</span> <Icon name="down" />
       </button>
       <div id={id} popover="auto" class="menu act-menu" role="menu">

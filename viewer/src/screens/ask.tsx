@@ -226,11 +226,11 @@ function ApprovalActs({ ask, act }: ActsProps) {
       {way === "" && (
         <div class="acts">
           <button type="button" class="button first big" data-act="grant" disabled={act.isBusy || ask.is_late} onClick={() => send("approve", { ask: ask.id, note: "" })}>
-            <Icon name="passed" /> Grant <kbd class="key">a</kbd>
+            <Icon name="passed" /> Grant <kbd class="key" aria-hidden="true">a</kbd>
           </button>
           <button type="button" class="button big" disabled={act.isBusy || ask.is_late} onClick={() => setWay("correct")}>Grant corrected…</button>
           <button type="button" class="button big" data-act="deny" disabled={act.isBusy} onClick={() => setWay("deny")}>
-            <Icon name="failed" class="bad" /> Deny… <kbd class="key">d</kbd>
+            <Icon name="failed" class="bad" /> Deny… <kbd class="key" aria-hidden="true">d</kbd>
           </button>
         </div>
       )}

@@ -77,8 +77,8 @@ function Heads({ found, family, left, right, onMerge }: HeadsProps) {
       <Head place={found.left} family={family} onChoose={to("left")} words="Left" />
       <Head place={found.right} family={family} onChoose={to("right")} words="Right" />
       <div class="compare-acts">
-        <button type="button" class="button" onClick={() => go({ screen: "compare", left: right, right: left })}>Swap <kbd class="key">s</kbd></button>
-        <button type="button" class="button" onClick={onMerge}><Icon name="merged" /> Merge… <kbd class="key">m</kbd></button>
+        <button type="button" class="button" onClick={() => go({ screen: "compare", left: right, right: left })}>Swap <kbd class="key" aria-hidden="true">s</kbd></button>
+        <button type="button" class="button" onClick={onMerge}><Icon name="merged" /> Merge… <kbd class="key" aria-hidden="true">m</kbd></button>
       </div>
     </header>
   );
@@ -107,6 +107,7 @@ function Head({ place, family, onChoose, words }: HeadProps) {
       )}
       <a class="link mono" href={hrefOf(sessionRoute(branch?.short ?? place.log, place.seq))}>{`@${place.seq}`}</a>
       {branch && <span class={`status is-${run ? "running" : branch.status}`}>{run ? "running" : branch.status}</span>}
+      {branch?.status === "waiting" && !run && <a class="link" href={hrefOf({ screen: "inbox", session: branch.short })}>Answer it</a>}
       {run && <RunLine run={run} />}
     </div>
   );

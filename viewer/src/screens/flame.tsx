@@ -81,7 +81,7 @@ export function Flame({ nodes, isCut, hasTime = true }: FlameProps) {
         <div ref={box} class="flame-boxes" style={{ height: `${depth * 24}px` }} role="group" aria-label="Calls. Arrows move, Enter zooms." onKeyDown={onKey}>
           {boxes.map((each) => {
             const node = nodes[each.index]!;
-            const words = `${node.name}, ${node.kind}: ${figure(node, values[each.index]!, measure)}`;
+            const words = `${node.name} ${figure(node, values[each.index]!, measure)}, ${node.kind}`;
             return (
               <button
                 key={each.index}
@@ -96,7 +96,7 @@ export function Flame({ nodes, isCut, hasTime = true }: FlameProps) {
                 onFocus={() => setFocused(each.index)}
                 onClick={() => setRoot(each.index === root ? node.parent : each.index)}
               >
-                {each.width > 0.02 && <Line text={node.name} />}
+                {each.width > 0.02 && <Line text={node.name} />}{" "}
                 {each.width > 0.12 && <span class="flame-figure">{figure(node, values[each.index]!, measure)}</span>}
               </button>
             );

@@ -247,7 +247,7 @@ function OpenPalette() {
                   <Icon name={entry.icon} />
                   <Line text={entry.words} />
                   <span class="faint palette-more">{entry.more}</span>
-                  {entry.key && <kbd class="key">{entry.key}</kbd>}
+                  {entry.key && <kbd class="key" aria-hidden="true">{entry.key}</kbd>}
                 </div>
               );
             })}

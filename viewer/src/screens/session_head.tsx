@@ -17,12 +17,14 @@ export function SessionHead({ session, screen, children }: HeadProps) {
   const [name, seq] = splitPlace(session);
   const shown = useAnswer(session ? source.session(session) : null);
   const found = shown.value;
+  const branches = useAnswer(session ? source.family(name) : null).value?.branches;
+  const known = branches?.find((branch) => branch.log === found?.id)?.name;
   return (
     <header class="sheet-head">
       <h1 class="screen-head">{screen}</h1>
       {session && (
         <p class="sheet-session">
-          <a class="link" href={hrefOf(sessionRoute(name, seq))}><Line text={found ? found.label || found.title || found.short : session} /></a>
+          <a class="link" href={hrefOf(sessionRoute(name, seq))}><Line text={found ? known || found.label || found.title || found.short : session} /></a>
           {found && seq === null && <span class={`status is-${found.status}`}>{found.status}</span>}
         </p>
       )}

@@ -91,7 +91,7 @@ export function DiffRow({ line, href }: { line: DiffLine; href?: string | undefi
   return (
     <div role="row" class={`diff-line ${LINE_CLASSES[mark] ?? ""}`}>
       <span role="cell" class="diff-number">
-        {href ? <a href={href}>{number}</a> : number || ""}
+        {href ? <a href={href} tabIndex={-1}>{number}</a> : number || ""}
       </span>
       <span role="cell" class="diff-mark">
         {mark === "-" ? "−" : mark}
