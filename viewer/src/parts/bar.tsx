@@ -96,7 +96,7 @@ function SessionTitle() {
       <span class="bar-figures faint">{`${shortNumber(allTokens(spent))} tokens · ${costText(spent)}`}</span>
       <span class="bar-acts">
         {family.branches.length > 1 && (
-          <button type="button" class="button" aria-label="Compare" onClick={() => compareFrom(at?.short ?? root.short, root.short)}>
+          <button type="button" class="button" onClick={() => compareFrom(at?.short ?? root.short, root.short)}>
             <Icon name="compare" />
             <span class="bar-word">Compare</span> <kbd class="key" aria-hidden="true">c</kbd>
           </button>
@@ -104,7 +104,6 @@ function SessionTitle() {
         <button
           type="button"
           class="button"
-          aria-label="What if"
           onClick={() => go({ screen: "whatif", session: at?.short ?? root.short, seq: model.cursor.peek()?.seq ?? null })}
         >
           <Icon name="whatif" />

@@ -143,6 +143,12 @@ function NotUndone({ session, seq }: { session: string; seq: number | null }) {
   );
 }
 
+const LOOKS = [
+  ["coin", "Cost of the session", "cost"],
+  ["memory", "Memory of the session", "memory"],
+  ["passed", "Verify the session", "verify"],
+] as const satisfies readonly (readonly [IconName, string, "cost" | "memory" | "verify"])[];
+
 /** A button with a menu of the acts at the place of the cursor. */
 export function ActMenu() {
   const { model, source } = usePage();
@@ -155,7 +161,7 @@ export function ActMenu() {
   const id = "act-menu";
   return (
     <>
-      <button type="button" class="button" popovertarget={id} aria-haspopup="menu" aria-label="Act">
+      <button type="button" class="button" popovertarget={id} aria-haspopup="menu">
         <span class="bar-word">Act</span> <Icon name="down" />
       </button>
       <div id={id} popover="auto" class="menu act-menu" role="menu">
@@ -170,6 +176,20 @@ export function ActMenu() {
             }}
           >
             <Icon name={ACTS[name].icon} /> {ACTS[name].name}
+          </button>
+        ))}
+        <hr />
+        {LOOKS.map(([icon, words, screen]) => (
+          <button
+            key={screen}
+            type="button"
+            role="menuitem"
+            onClick={() => {
+              document.getElementById(id)?.hidePopover();
+              go({ screen, session: screen === "cost" ? (model.family.peek()?.branches[0]?.short ?? branch.short) : branch.short });
+            }}
+          >
+            <Icon name={icon} /> {words}
           </button>
         ))}
       </div>
