@@ -455,20 +455,7 @@ export interface TurnRow {
   attended: boolean;
 }
 
-export interface MessageShape {
-  id: string;
-  session: string;
-  seq: number;
-  time: number;
-  actor: string;
-  role: "assistant" | "system" | "user";
-  name: string;
-  branch: string | null;
-  text: string;
-  parts: Json;
-}
-
-/** A session at a place, and all that it knows, as `plait show --json` has it. */
+/** A session at a place, and its state, as `plait show --json` has it; without messages, which are steps, and without the cost of branches, which `costs` tells. */
 export interface SessionShape {
   id: string;
   short: string;
@@ -493,16 +480,13 @@ export interface SessionShape {
   pending: { [key: string]: PendingRow };
   budget: { [key: string]: Json } | null;
   left: { [key: string]: Json } | null;
-  usage: SpentShape;
-  not_merged: SpentShape;
+  usage: SpentShape; // of its own path
   gates: { [key: string]: GateRow };
   validation: VerdictRow[];
   placement: { [key: string]: Json } | null;
   tree: string | null;
   changed: ChangedPaths | null;
   queue: TurnRow[];
-  message_count: number;
-  messages: MessageShape[]; // the last ones
   is_tip: boolean; // False: the session has events after this place
   tip: number;
 }

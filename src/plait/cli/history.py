@@ -12,7 +12,6 @@ import click
 
 from plait.cli.common import Options, filters, listing, names_of, store_of
 from plait.cli.documents import print_json, print_jsonl
-from plait.outline.event_lanes import Dot, draw, order
 from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.cli.steps import print_steps
@@ -20,6 +19,7 @@ from plait.event import Event
 from plait.event.kinds import ForkedFrom, Merged, Rewound
 from plait.ids import Digest, LogId, house_of, short
 from plait.outline.documents import Document, event_document, session_document
+from plait.outline.event_lanes import Dot, draw, order
 from plait.session import Session
 from plait.session.arguments import is_named
 from plait.session.event_text import event_text

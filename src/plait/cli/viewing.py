@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.common import Options, talking_command, writing
+from plait.cli.common import Options, writing
 from plait.cli.documents import print_jsonl
 from plait.session import Session
 from plait.session.ports import store_at
@@ -55,7 +55,7 @@ def serve_command(
     help="If a server has to be started: on this port of 127.0.0.1.",
 )
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
-@talking_command
+@writing
 def view_command(given: Options, session: str, port: int | None, no_open: bool) -> None:
     """Open a session in a browser; S@42 at event 42. Without S, the one written to last.
 
@@ -69,10 +69,7 @@ def view_command(given: Options, session: str, port: int | None, no_open: bool) 
     if not running:
         _serve(given, store, path, port, is_opened=not no_open)
         return
-    address = running[0].address(path)
-    click.echo(address)
-    if not no_open:
-        _open_browser(address)
+    _tell(given, running[0], path, is_opened=not no_open)
 
 
 def page_path(session: Session, *, is_placed: bool) -> str:
@@ -92,14 +89,7 @@ def _serve(
     from plait.server.serving import serve
 
     def ready(notice: ServerNotice) -> None:
-        address = notice.address(path)
-        if given.form == "json":
-            print_jsonl([{"address": address, "port": notice.port, "pid": notice.pid}])
-        else:
-            click.echo(address)
-        sys.stdout.flush()
-        if is_opened:
-            _open_browser(address)
+        _tell(given, notice, path, is_opened=is_opened)
 
     serve(
         store,
@@ -109,6 +99,18 @@ def _serve(
         read_only=read_only,
         ready=ready,
     )
+
+
+def _tell(given: Options, notice: ServerNotice, path: str, *, is_opened: bool) -> None:
+    """Print the address of a page, and open it if that is wanted."""
+    address = notice.address(path)
+    if given.form == "json":
+        print_jsonl([{"address": address, "port": notice.port, "pid": notice.pid}])
+    else:
+        click.echo(address)
+    sys.stdout.flush()
+    if is_opened:
+        _open_browser(address)
 
 
 def _open_browser(address: str) -> None:

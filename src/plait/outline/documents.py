@@ -132,9 +132,26 @@ def message_document(message: Message) -> Document:
 
 def show_document(session: Session, messages: int | None) -> Document:
     """Return a session and all it knows. `messages` counts those from the end; None: all."""
-    facts, said = session.facts, session.messages
-    known = {key: facts.of(key) for key in facts}
+    said = session.messages
     not_merged = spent_in_branches(session)
+    return {
+        **state_document(session),
+        "usage": spent_document(session.budget.used + not_merged),
+        "not_merged": spent_document(not_merged),
+        "message_count": len(said),
+        "messages": [
+            message_document(message)
+            for message in (said if messages is None else said[len(said) - messages :])
+        ],
+    }
+
+
+def state_document(session: Session) -> Document:
+    """Return a session and its state, without its messages and the cost of its branches: it takes
+    about as long for a long session as for a short one.
+    """
+    facts = session.facts
+    known = {key: facts.of(key) for key in facts}
     return {
         **session_document(session),
         "opened": session.lineage.statuses[0].time,
@@ -159,8 +176,6 @@ def show_document(session: Session, messages: int | None) -> Document:
         },
         "budget": _full_document(session.budget.limits),
         "left": _full_document(session.budget.left_now),
-        "usage": spent_document(session.budget.used + not_merged),
-        "not_merged": spent_document(not_merged),
         "gates": {
             name: {"by": gate.by, **_ref_document(gate.at)}
             for name, gate in session.checks.gates.items()
@@ -179,11 +194,6 @@ def show_document(session: Session, messages: int | None) -> Document:
         "tree": session.files.tree,
         "changed": changed_document(changed_by(session.events[-1])),
         "queue": [_queued_document(turn) for turn in session.inbox.queued],
-        "message_count": len(said),
-        "messages": [
-            message_document(message)
-            for message in (said if messages is None else said[len(said) - messages :])
-        ],
     }
 
 

@@ -14,7 +14,7 @@ from plait.errors import PlaitError, UnknownBlob
 from plait.event import Event
 from plait.event.kinds import MessageSaid, ModelReplied
 from plait.ids import LogId
-from plait.outline.documents import event_document, show_document
+from plait.outline.documents import event_document, spent_document, state_document
 from plait.server.desk import Desk
 from plait.server.params import EventsParams, SearchParams, SessionParams
 from plait.server.shapes import (
@@ -33,7 +33,6 @@ from plait.session.content import text_of, unpack
 from plait.session.listing import session_row
 from plait.store import Store
 
-MESSAGES = 20  # the last ones, with a session
 SEARCHED = 20_000  # messages and replies that one search reads, the newest first
 SNIPPET = 160  # characters
 _SAID = frozenset({MessageSaid.__name__, ModelReplied.__name__})
@@ -59,7 +58,8 @@ def read_session(desk: Desk, params: SessionParams) -> SessionShape:
     session = desk.open(params.session)
     tip = desk.store.log(session.id).tip
     document = {
-        **show_document(session, min(MESSAGES, len(session.messages))),
+        **state_document(session),
+        "usage": spent_document(session.budget.used),
         "is_tip": tip == session.seq,
         "tip": tip,
     }

@@ -130,21 +130,10 @@ class TurnRow(Shape, frozen=True):
     attended: bool
 
 
-class MessageShape(Shape, frozen=True):
-    id: Digest
-    session: LogId
-    seq: int
-    time: Micros
-    actor: str
-    role: Literal["user", "assistant", "system"]
-    name: str
-    branch: str | None
-    text: str
-    parts: Json
-
-
 class SessionShape(SessionHead, frozen=True):
-    """A session at a place, and all that it knows, as `plait show --json` has it."""
+    """A session at a place, and its state, as `plait show --json` has it; without messages, which
+    are steps, and without the cost of branches, which `costs` tells.
+    """
 
     opened: Micros
     lineage: tuple[PlaceShape, ...]
@@ -155,16 +144,13 @@ class SessionShape(SessionHead, frozen=True):
     pending: dict[str, PendingRow]
     budget: dict[str, Json] | None
     left: dict[str, Json] | None
-    usage: SpentShape
-    not_merged: SpentShape
+    usage: SpentShape  # of its own path
     gates: dict[str, GateRow]
     validation: tuple[VerdictRow, ...]
     placement: dict[str, Json] | None
     tree: Digest | None
     changed: ChangedPaths | None
     queue: tuple[TurnRow, ...]
-    message_count: int
-    messages: tuple[MessageShape, ...]  # the last ones
     is_tip: bool  # False: the session has events after this place
     tip: int
 

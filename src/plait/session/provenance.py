@@ -156,12 +156,23 @@ def _message_before(store: Store, event: Event) -> Event | None:
 def _call_asks(store: Store, event: Event) -> Iterator[tuple[str, Event]]:
     """Yield the approvals and the request of the call that an event belongs to."""
     asks = {_OUTCOMES.get(event.kind, ToolRequested.__name__), ApprovalGranted.__name__}
-    for found in store.read(event.log, 1, event.seq - 1, kinds=asks, reverse=True):
+    for found in _read_back(store, event.log, event.seq - 1, asks):
         if found.header.call == event.header.call:
             if found.kind != ApprovalGranted.__name__:
                 yield "asked by", found
                 return
             yield "approved by", found
+
+
+def _read_back(store: Store, log: LogId, last: int, kinds: set[str]) -> Iterator[Event]:
+    """Yield the events of these kinds up to a seq, the latest first, few at a time in the
+    beginning: what is looked for is as a rule near.
+    """
+    count = 32
+    while last >= 1:
+        first = max(1, last - count + 1)
+        yield from store.read(log, first, last, kinds=kinds, reverse=True)
+        last, count = first - 1, count * 4
 
 
 # ── forward ──────────────────────────────────────────────────────────────────────────────────
