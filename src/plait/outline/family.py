@@ -24,7 +24,7 @@ from plait.session.status import StatusReader
 from plait.store import Row, Store
 
 
-class Piece(NamedTuple):
+class StretchPiece(NamedTuple):
     """A stretch before it has its place in the picture."""
 
     log: LogId
@@ -149,17 +149,17 @@ class _Pieces:
                 return span.log
         return None
 
-    def at(self, log: LogId, seq: int) -> Piece:
+    def at(self, log: LogId, seq: int) -> StretchPiece:
         """Return the piece of a log that holds an event."""
         pieces = self.of[log]
         at = bisect_left([piece.last for piece in pieces], seq)
         return pieces[min(at, len(pieces) - 1)]
 
-    def parents(self, piece: Piece) -> list[Piece]:
+    def parents(self, piece: StretchPiece) -> list[StretchPiece]:
         """Return the pieces that the line of a piece comes from: the one before it first, then
         those of the branches that it merged.
         """
-        pieces, found = self.of[piece.log], list[Piece]()
+        pieces, found = self.of[piece.log], list[StretchPiece]()
         at = pieces.index(piece)
         if at:
             found.append(pieces[at - 1])
@@ -172,10 +172,10 @@ class _Pieces:
             found.extend([self.at(branch, place) for branch, place in merge.branches])
         return list(dict.fromkeys([each for each in found if each != piece]))
 
-    def ordered(self) -> list[Piece]:
+    def ordered(self) -> list[StretchPiece]:
         """Return the pieces in the order of their first commits, parents always first."""
         pieces = [piece for of_log in self.of.values() for piece in of_log]
-        waits, children = dict[Piece, int](), dict[Piece, list[Piece]]()
+        waits, children = dict[StretchPiece, int](), dict[StretchPiece, list[StretchPiece]]()
         for piece in pieces:
             parents = self.parents(piece)
             waits[piece] = len(parents)
@@ -183,7 +183,7 @@ class _Pieces:
                 children.setdefault(parent, []).append(piece)
         ready = [(self._number(piece), piece) for piece in pieces if not waits[piece]]
         heapq.heapify(ready)
-        order = list[Piece]()
+        order = list[StretchPiece]()
         while ready:
             _, piece = heapq.heappop(ready)
             order.append(piece)
@@ -196,7 +196,7 @@ class _Pieces:
         placed = set(order)  # hashes allow no circle; what has one is shown all the same
         return order + [piece for piece in pieces if piece not in placed]
 
-    def _number(self, piece: Piece) -> int:
+    def _number(self, piece: StretchPiece) -> int:
         """Return the commit number of a piece's first event."""
         record = self._members[piece.log]
         if piece.first not in record.numbers:
@@ -207,15 +207,15 @@ class _Pieces:
         return record.numbers[piece.first]
 
 
-def _cut(record: LogRecord, cuts: set[int]) -> list[Piece]:
+def _cut(record: LogRecord, cuts: set[int]) -> list[StretchPiece]:
     """Cut a log after these seqs. A piece without a step belongs to the one before it."""
-    pieces = list[Piece]()
+    pieces = list[StretchPiece]()
     first, step = record.place + 1, 0
     inner = sorted(cut for cut in cuts if first <= cut < record.tip)
     for last in (*inner, record.tip):
         after = bisect_left(record.firsts, last + 1)
         if after > step or not pieces:
-            pieces.append(Piece(record.log, first, last, step, after - step))
+            pieces.append(StretchPiece(record.log, first, last, step, after - step))
         else:
             pieces[-1] = pieces[-1]._replace(last=last)
         first, step = last + 1, after
@@ -223,7 +223,7 @@ def _cut(record: LogRecord, cuts: set[int]) -> list[Piece]:
 
 
 def _spans(
-    members: Mapping[LogId, LogRecord], pieces: _Pieces, index_of: Mapping[Piece, int]
+    members: Mapping[LogId, LogRecord], pieces: _Pieces, index_of: Mapping[StretchPiece, int]
 ) -> list[LaneSpan]:
     """Return for each log the rows, counted in stretches, in which it has a line."""
     ends = {log: index_of[pieces.of[log][-1]] for log in members}

@@ -24,7 +24,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-class Limit(msgspec.Struct, frozen=True):
+class NumberLimit(msgspec.Struct, frozen=True):
     """A comparison with a number: `>1`."""
 
     sign: str
@@ -43,9 +43,9 @@ class SessionFilter(msgspec.Struct, frozen=True):
     project: tuple[str, ...] = ()
     label: tuple[str, ...] = ()
     tag: tuple[tuple[str, str], ...] = ()
-    cost: tuple[Limit, ...] = ()
-    events: tuple[Limit, ...] = ()
-    tokens: tuple[Limit, ...] = ()
+    cost: tuple[NumberLimit, ...] = ()
+    events: tuple[NumberLimit, ...] = ()
+    tokens: tuple[NumberLimit, ...] = ()
     kind: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  # in the name, the title, the first or the last words
 
@@ -105,10 +105,10 @@ def _parse_value(name: str, value: str) -> tuple[str, Any]:
     return "kind" if name == "is" else name, value
 
 
-def _parse_limit(name: str, value: str) -> Limit:
+def _parse_limit(name: str, value: str) -> NumberLimit:
     sign = next((sign for sign in _COMPARISONS if value.startswith(sign)), "")
     try:
-        return Limit(sign or "=", float(value.removeprefix(sign).removeprefix("$")))
+        return NumberLimit(sign or "=", float(value.removeprefix(sign).removeprefix("$")))
     except ValueError:
         raise InvalidValue(
             name, f"{value!r} is no comparison", f"write {name}:>1 or {name}:<=100"

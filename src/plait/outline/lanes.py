@@ -69,7 +69,7 @@ class MarginLine(NamedTuple):
     step: int | None  # index among the steps of its log; None: there is none on this line
 
 
-class _Bend(NamedTuple):
+class _LaneBend(NamedTuple):
     """A line between two rows on which lanes fork from one, or meet in one."""
 
     trunk: int
@@ -145,22 +145,24 @@ class _Margin:
             yield self._bend_line(bend, lanes, gone)
             lanes = lanes | set(bend.others) if bend.is_fork else lanes - gone
 
-    def _bends(self, at: int) -> list[_Bend]:
+    def _bends(self, at: int) -> list[_LaneBend]:
         lanes, forks = self._lane, dict[int, list[int]]()
         for branch, begin in self._begin.items():
             parents = self._stretches[self._first[branch]].parents
             if begin == at and parents:
                 trunk = lanes[self._stretches[parents[0]].branch]
                 forks.setdefault(trunk, []).append(lanes[branch])
-        bends = [_Bend(trunk, tuple(others), True) for trunk, others in forks.items()]
+        bends = [_LaneBend(trunk, tuple(others), True) for trunk, others in forks.items()]
         merged = tuple([lanes[branch] for branch in self._merged_in(at)])
         own = self._stretches[at].lane
-        return [*bends, _Bend(own, merged, False)] if merged else bends
+        return [*bends, _LaneBend(own, merged, False)] if merged else bends
 
-    def _bend_line(self, bend: _Bend, lanes: set[int], gone: set[int]) -> str:
+    def _bend_line(self, bend: _LaneBend, lanes: set[int], gone: set[int]) -> str:
         """Return the margin of a bend. Lanes that it crosses pass straight through it."""
         strokes = self._strokes(lanes)
-        strokes[2 * bend.trunk] |= _UP | _DOWN
+        # a fork may be all that follows a step of its log
+        ends_here = bend.is_fork and bend.trunk not in lanes
+        strokes[2 * bend.trunk] = _UP if ends_here else _UP | _DOWN
         for lane in bend.others:
             strokes[2 * lane] = _DOWN if bend.is_fork else _UP if lane in gone else _UP | _DOWN
         ends = [2 * lane for lane in (bend.trunk, *bend.others)]

@@ -46,7 +46,7 @@ class Merge(msgspec.Struct, array_like=True, frozen=True):
     covers: dict[str, int]
 
 
-class Column(_Numbers):
+class NumberColumn(_Numbers):
     """Numbers that are kept as their bytes."""
 
     code = "q"
@@ -55,15 +55,15 @@ class Column(_Numbers):
         return super().__new__(cls, cls.code, data)
 
 
-class ByteColumn(Column):
+class ByteColumn(NumberColumn):
     code = "B"
 
 
-class WordColumn(Column):
+class WordColumn(NumberColumn):
     code = "H"
 
 
-class OwnerColumn(Column):
+class OwnerColumn(NumberColumn):
     code = "i"
 
 
@@ -75,9 +75,9 @@ class LogRecord(msgspec.Struct):
     tip: int = 0
     head: Digest = Digest("")
     # ── a value per step ──
-    firsts: Column = msgspec.field(default_factory=Column)
-    lasts: Column = msgspec.field(default_factory=Column)
-    times_ms: Column = msgspec.field(default_factory=Column)
+    firsts: NumberColumn = msgspec.field(default_factory=NumberColumn)
+    lasts: NumberColumn = msgspec.field(default_factory=NumberColumn)
+    times_ms: NumberColumn = msgspec.field(default_factory=NumberColumn)
     types: ByteColumn = msgspec.field(default_factory=ByteColumn)
     states: ByteColumn = msgspec.field(default_factory=ByteColumn)
     marks: WordColumn = msgspec.field(default_factory=WordColumn)
@@ -132,7 +132,7 @@ class LogRecord(msgspec.Struct):
         return spans
 
 
-def _positions(owners: Column, index: int, start: int, stop: int, base: int) -> Iterator[int]:
+def _positions(owners: NumberColumn, index: int, start: int, stop: int, base: int) -> Iterator[int]:
     at = start
     while True:
         try:
@@ -149,11 +149,11 @@ _TAG = f"plait/outline/{VERSION}/{sys.byteorder}\n".encode()
 
 
 def _column_bytes(column: object) -> bytes:
-    assert isinstance(column, Column)
+    assert isinstance(column, NumberColumn)
     return column.tobytes()
 
 
-def _column_of(type: type[Column], data: bytes) -> Column:
+def _column_of(type: type[NumberColumn], data: bytes) -> NumberColumn:
     return type(data)
 
 

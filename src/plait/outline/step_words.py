@@ -26,7 +26,7 @@ from plait.session.event_text import event_text, place_text
 from plait.store import Store
 
 
-class Line(msgspec.Struct):
+class StepLine(msgspec.Struct):
     """The words of a step in the making."""
 
     verb: str = ""
@@ -80,8 +80,8 @@ class StepWords:
             links=line.links,
         )
 
-    def _line(self, type: StepType, state: StepState, events: Sequence[Event]) -> Line:
-        line = Line()
+    def _line(self, type: StepType, state: StepState, events: Sequence[Event]) -> StepLine:
+        line = StepLine()
         read = [(event, body_of(event)) for event in events]
         readable = [(event, body) for event, body in read if body is not None]
         for _, body in readable:
@@ -92,7 +92,7 @@ class StepWords:
             _WRITERS.get(type, StepWords.write_note)(self, line, state, readable)
         return line
 
-    def _add_cost(self, line: Line, body: Any) -> None:
+    def _add_cost(self, line: StepLine, body: Any) -> None:
         if isinstance(body, (k.ModelReplied, k.ModelFailed)) and body.usage is not None:
             line.tokens += body.usage.input_tokens + body.usage.output_tokens
             if body.price is not None:
@@ -100,25 +100,25 @@ class StepWords:
 
     # ── messages, replies, tools ─────────────────────────────────────────────────────────────
 
-    def write_message(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_message(self, line: StepLine, state: StepState, read: _Read) -> None:
         event, body = read[-1]
         if isinstance(body, k.MessageSaid):
             line.actor, line.subject = event.actor, body.name
             line.says = first_words(parts_text(body.parts, self.store))
 
-    def write_reply(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_reply(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[-1][1]
         if isinstance(body, k.ModelReplied):
             line.says = first_words(parts_text(_spoken(body.parts), self.store))
             line.took_us = body.latency_us or None
 
-    def write_failure(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_failure(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[-1][1]
         if isinstance(body, k.ModelFailed):
             line.verb, line.subject = "no answer", body.failure.kind
             line.says = first_words(body.failure.message)
 
-    def write_tool(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_tool(self, line: StepLine, state: StepState, read: _Read) -> None:
         for event, body in read:
             if isinstance(body, k.ToolRequested):
                 line.verb, line.subject = body.tool, first_argument(body.arguments)
@@ -136,7 +136,7 @@ class StepWords:
             else:
                 self._write_word(line, event, body)
 
-    def _write_outcome(self, line: Line, body: k.ToolReturned | k.ToolFailed) -> None:
+    def _write_outcome(self, line: StepLine, body: k.ToolReturned | k.ToolFailed) -> None:
         line.exit_code, line.took_us = body.exit_code, body.duration_us or None
         line.files = body.trees.changed if body.trees is not None else ()
         if isinstance(body, k.ToolFailed):
@@ -145,12 +145,12 @@ class StepWords:
         text = parts_text(body.parts, self.store)
         line.says = "" if line.files and is_patch(text) else last_words(text)
 
-    def _write_resolution(self, line: Line, event: Event, body: k.ToolResolved) -> None:
+    def _write_resolution(self, line: StepLine, event: Event, body: k.ToolResolved) -> None:
         said = parts_text(body.parts, self.store)
         by = f"{body.verdict.replace('_', ' ')}, says {event.actor}"
         line.says = first_words(": ".join(filter(None, [by, body.note or said])))
 
-    def _write_word(self, line: Line, event: Event, body: k.Body) -> None:
+    def _write_word(self, line: StepLine, event: Event, body: k.Body) -> None:
         """Write the word of a person about a call; an outcome stands in its place later."""
         if isinstance(body, k.ApprovalRequested):
             line.says = "waits for consent"
@@ -165,7 +165,7 @@ class StepWords:
 
     # ── people and waits ─────────────────────────────────────────────────────────────────────
 
-    def write_question(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_question(self, line: StepLine, state: StepState, read: _Read) -> None:
         line.verb = "asked"
         for event, body in read:
             if isinstance(body, k.QuestionAsked):
@@ -174,7 +174,7 @@ class StepWords:
                 line.says = first_words(json_text(body.answer))
                 line.took_us = _elapsed(read[0][0], event.time)
 
-    def write_wait(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_wait(self, line: StepLine, state: StepState, read: _Read) -> None:
         for event, body in read:
             match body:
                 case k.TimerSet():
@@ -196,13 +196,13 @@ class StepWords:
 
     # ── results ──────────────────────────────────────────────────────────────────────────────
 
-    def write_verdict(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_verdict(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.ValidationRecorded):
             line.verb, line.subject = body.name, "passed" if body.passed else "failed"
             line.says = first_words(_detail_text(body.detail))
 
-    def write_fact(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_fact(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.FactRecorded):
             line.verb = {"fact": "fact", "decision": "decided", "finding": "found"}[body.kind]
@@ -210,7 +210,7 @@ class StepWords:
         elif isinstance(body, k.FactRetracted):
             line.verb, line.subject, line.says = "retracted", body.key, first_words(body.reason)
 
-    def write_pending(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_pending(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.PendingAdded):
             line.verb = "to do" if body.kind == "step" else body.kind
@@ -218,7 +218,7 @@ class StepWords:
         elif isinstance(body, k.PendingSettled):
             line.verb, line.subject, line.says = "settled", body.key, first_words(body.outcome)
 
-    def write_route(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_route(self, line: StepLine, state: StepState, read: _Read) -> None:
         line.verb = "chooses"
         body = read[-1][1]
         if isinstance(body, k.RouteSelected):
@@ -226,14 +226,14 @@ class StepWords:
 
     # ── branches ─────────────────────────────────────────────────────────────────────────────
 
-    def write_fork(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_fork(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.ForkedFrom):
             line.verb, line.subject = "forked as", body.label or short(read[0][0].log)
             line.says = f"from {self.name_of(body.parent)}@{body.place}"
             line.links = (SeqRef(body.parent, body.place),)
 
-    def write_merge(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_merge(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.Merged):
             line.verb = "merged"
@@ -242,27 +242,27 @@ class StepWords:
             line.says = first_words(f"chose {chosen}") if chosen else ""
             line.links = tuple([SeqRef(place.log, place.seq) for place in body.branches])
 
-    def write_rewind(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_rewind(self, line: StepLine, state: StepState, read: _Read) -> None:
         event, body = read[0]
         if isinstance(body, k.Rewound):
             line.verb, line.subject = "rewound to", str(body.to)
             line.says = first_words(body.reason)
             line.links = (SeqRef(event.log, body.to),)
 
-    def write_compaction(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_compaction(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.ContextCompacted):
             line.verb, line.subject = "put in short", f"events {body.left[0]} to {body.left[1]}"
             line.says = first_words(parts_text(body.summary, self.store))
 
-    def write_placement(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_placement(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.PlacementChanged):
             line.verb, line.says = "placed in", place_text(body.placement)
 
     # ── runs and the rest ────────────────────────────────────────────────────────────────────
 
-    def write_run(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_run(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         if isinstance(body, k.RunStarted):
             line.verb, line.subject = "run started", body.workflow.rpartition(":")[2]
@@ -272,14 +272,14 @@ class StepWords:
         else:
             line.verb = first_words(event_text(read[0][0]))
 
-    def write_taken(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_taken(self, line: StepLine, state: StepState, read: _Read) -> None:
         body = read[0][1]
         line.verb = "taken up again"
         if isinstance(body, k.RunResumed) and body.claim is not None:
             line.verb, line.subject = "taken by worker", body.claim.worker
             line.says = body.claim.chosen
 
-    def write_end(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_end(self, line: StepLine, state: StepState, read: _Read) -> None:
         for _, body in read:
             match body:
                 case k.RunFinished():
@@ -294,7 +294,7 @@ class StepWords:
                 case _:
                     pass
 
-    def write_memory(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_memory(self, line: StepLine, state: StepState, read: _Read) -> None:
         event, body = read[0]
         if isinstance(body, k.MemoryProposed):
             line.verb, line.subject = "memory", f"for the {body.scope}"
@@ -307,7 +307,7 @@ class StepWords:
         else:
             line.says = first_words(event_text(event))
 
-    def write_note(self, line: Line, state: StepState, read: _Read) -> None:
+    def write_note(self, line: StepLine, state: StepState, read: _Read) -> None:
         event, body = read[0]
         if isinstance(body, k.EvidenceAttached):
             line.verb, line.subject = "attached", body.name
@@ -320,7 +320,7 @@ class StepWords:
 
 
 _Read = Sequence[tuple[Event, k.Body]]
-_Writer = Callable[[StepWords, Line, StepState, _Read], None]
+_Writer = Callable[[StepWords, StepLine, StepState, _Read], None]
 _WRITERS: dict[StepType, _Writer] = {
     "message": StepWords.write_message,
     "reply": StepWords.write_reply,
