@@ -38,10 +38,10 @@ export function Bar() {
             class="button plain"
             href={hrefOf(target)}
             aria-current={route.value.screen === target.screen ? "page" : undefined}
-            aria-label={target.screen === "inbox" && waitingCount.value ? `${name}: ${waitingCount.value} wait` : name}
+            title={name}
           >
             <Icon name={icon} />
-            <span class="bar-word">{name}</span>
+            <span class="unseen">{name}</span>
             {target.screen === "inbox" && !!waitingCount.value && <span class="bar-count">{waitingCount.value}</span>}
           </a>
         ))}

@@ -291,7 +291,18 @@ const TextFile = memo(function TextFile({ file, blame, changes, line }: TextFile
         goal={goal}
         goalKey={`${file.tree}${file.path}`}
         margin={4}
-        attributes={{ tabIndex: 0, role: "group", "aria-label": `${file.path}, with the call that wrote each line` }}
+        attributes={{
+          tabIndex: 0,
+          role: "group",
+          "aria-label": `${file.path}, with the call that wrote each line. The arrows choose a line`,
+          onKeyDown: (event: KeyboardEvent) => {
+            const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+            if (!by) return;
+            event.preventDefault();
+            const next = line === null ? 1 : line + by;
+            if (next >= 1 && next <= file.line_count) go({ ...now, line: next }, line === null ? "push" : "replace");
+          },
+        }}
         draw={(index) => {
           const row = layout.rowAt(index);
           const writer = writerOf(row);
@@ -384,7 +395,7 @@ function LineStory({ path, line, writer }: { path: string; line: number; writer:
   return (
     <section class="line-story" aria-label={`Why line ${line} is there`}>
       <header class="line-story-head">
-        <h3 class="label">{`Why line ${line} is there`}</h3>
+        <h2 class="label">{`Why line ${line} is there`}</h2>
         {writer && (
           <a class="link" href={hrefOf(sessionRoute(writer.log, writer.seq))}>
             {`Go to ${writer.tool || "the event"} ${model.placeName(writer)}`}

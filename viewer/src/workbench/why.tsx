@@ -130,8 +130,10 @@ function PlainWords({ line }: { line: PlainLine }) {
   const { model } = usePage();
   const { verb, says } = lineWords(model, line);
   const events = [line.step, ...line.others];
-  const asked = events.find((each) => each.kind === "ModelAsked");
-  const { reason, placement, session, seq } = line.step;
+  const asked = line.step.relation === "context" ? undefined : events.find((each) => each.kind === "ModelAsked");
+  const { reason, session, seq, relation } = line.step;
+  const isDecision = relation === "subject" || relation === "decision";
+  const placement = isDecision ? line.step.placement : "";
   return (
     <div class="trace-words">
       <a class="trace-says" href={hrefOf(sessionRoute(session, seq))}>
