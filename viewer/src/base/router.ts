@@ -70,8 +70,10 @@ export function parseAddress(address: string): Route {
   switch (head) {
     case "":
       return { screen: "home", filter: url.searchParams.get("q") ?? "" };
-    case "inbox":
-      return { screen: head, session: second, ask: url.searchParams.get("ask") ?? "" };
+    case "inbox": {
+      const ask = url.searchParams.get("ask");
+      return { screen: head, session: second, ...(ask ? { ask } : {}) };
+    }
     case "cost":
     case "memory":
       return { screen: head, session: second };

@@ -1,7 +1,7 @@
 /** Two branches side by side: what they have in common, then step by step, files, facts, cost. */
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { useAnswer } from "../base/answer";
 import { costText, countText, numberText } from "../base/format";
 import { useKeys } from "../base/keys";
@@ -30,6 +30,12 @@ export function Compare() {
   const shown = useAnswer(source.compare(left, right));
   const family = useAnswer(source.family(left));
   const [isMerging, setMerging] = useState(false);
+  // A session beside itself says nothing: take the branch that was made last.
+  const same = shown.value && shown.value.left.log === shown.value.right.log && shown.value.left.seq === shown.value.right.seq;
+  const other = family.value?.branches.findLast((branch) => branch.log !== shown.value?.left.log)?.short ?? "";
+  useEffect(() => {
+    if (same && !shown.isStale && other) go({ screen: "compare", left, right: other }, "replace");
+  }, [same, other]);
   useKeys([
     { key: "j", words: "next step", act: () => moveFocus(1), group: "Compare" },
     { key: "k", words: "step before", act: () => moveFocus(-1), group: "Compare" },
