@@ -9,6 +9,7 @@ import { PageContext, type Page } from "./base/page";
 import { go, route } from "./base/router";
 import { isHelpOpen, KeysHelp } from "./parts/keys_help";
 import { Bar } from "./parts/bar";
+import { Dialogs } from "./screens/dialogs";
 import { Screen } from "./screens/screens";
 
 const home = { screen: "home", filter: "" } as const;
@@ -48,6 +49,7 @@ export function App({ page }: { page: Page }) {
         <Screen />
       </div>
       <KeysHelp />
+      <Dialogs />
     </PageContext.Provider>
   );
 }

@@ -11,6 +11,7 @@ describe("addresses", () => {
     expect(parseAddress("/s/@@7/raw")).toEqual(sessionRoute("@", 7, { tab: "raw" }));
     expect(parseAddress("/compare/a@3..b")).toEqual({ screen: "compare", left: "a@3", right: "b" });
     expect(parseAddress("/inbox")).toEqual({ screen: "inbox", session: "" });
+    expect(parseAddress("/inbox/a?ask=b1")).toEqual({ screen: "inbox", session: "a", ask: "b1" });
     expect(parseAddress("/?q=status:waiting")).toEqual({ screen: "home", filter: "status:waiting" });
   });
 

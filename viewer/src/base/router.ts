@@ -24,7 +24,7 @@ export interface SessionRoute {
 export type Route =
   | SessionRoute
   | { readonly screen: "home"; readonly filter: string }
-  | { readonly screen: "inbox"; readonly session: string }
+  | { readonly screen: "inbox"; readonly session: string; readonly ask?: string }
   | { readonly screen: "cost"; readonly session: string }
   | { readonly screen: "memory"; readonly session: string }
   | { readonly screen: "verify"; readonly session: string }
@@ -70,7 +70,10 @@ export function parseAddress(address: string): Route {
   switch (head) {
     case "":
       return { screen: "home", filter: url.searchParams.get("q") ?? "" };
-    case "inbox":
+    case "inbox": {
+      const ask = url.searchParams.get("ask");
+      return { screen: head, session: second, ...(ask ? { ask } : {}) };
+    }
     case "cost":
     case "memory":
       return { screen: head, session: second };
@@ -115,6 +118,7 @@ export function formatAddress(route: Route): string {
     case "home":
       return `/${query({ q: route.filter })}`;
     case "inbox":
+      return `/inbox${route.session ? `/${encode(route.session)}` : ""}${query({ ask: route.ask ?? "" })}`;
     case "cost":
     case "memory":
       return `/${route.screen}${route.session ? `/${encode(route.session)}` : ""}`;

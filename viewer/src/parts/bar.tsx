@@ -5,6 +5,8 @@ import { usePage } from "../base/page";
 import { go, hrefOf, route, type Route } from "../base/router";
 import { themeChoice, type ThemeChoice } from "../base/theme";
 import type { SpentShape } from "../shapes";
+import { ActMenu } from "../screens/acts";
+import { waitingCount } from "../screens/live";
 import { Icon, type IconName } from "./icons";
 import { isHelpOpen } from "./keys_help";
 import { Line } from "./text";
@@ -40,6 +42,7 @@ export function Bar() {
           >
             <Icon name={icon} />
             <span class="unseen">{name}</span>
+            {target.screen === "inbox" && !!waitingCount.value && <span class="bar-count">{waitingCount.value}</span>}
           </a>
         ))}
         <ThemeButton />
@@ -106,6 +109,7 @@ function SessionTitle() {
           <Icon name="whatif" />
           <span class="bar-word">What if…</span> <kbd class="key" aria-hidden="true">f</kbd>
         </button>
+        <ActMenu />
       </span>
     </div>
   );

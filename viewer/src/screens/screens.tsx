@@ -3,12 +3,33 @@
 import { route } from "../base/router";
 import { Empty } from "../parts/states";
 import { Workbench } from "../workbench/workbench";
+import { Compare } from "./compare";
+import { Cost } from "./cost";
+import { Home } from "./home";
+import { Inbox } from "./inbox";
+import { MemoryScreen } from "./memory";
+import { Verify } from "./verify";
+import { WhatIf } from "./whatif";
 
 export function Screen() {
   const now = route.value;
   switch (now.screen) {
     case "session":
       return <Workbench />;
+    case "home":
+      return <Home />;
+    case "inbox":
+      return <Inbox />;
+    case "cost":
+      return <Cost />;
+    case "memory":
+      return <MemoryScreen />;
+    case "verify":
+      return <Verify />;
+    case "compare":
+      return <Compare />;
+    case "whatif":
+      return <WhatIf />;
     case "lost":
       return (
         <main class="screen">
@@ -19,12 +40,6 @@ export function Screen() {
               <code>/cost</code>. <a class="link" href="/">All sessions</a>
             </p>
           </Empty>
-        </main>
-      );
-    default:
-      return (
-        <main class="screen">
-          <Empty>{`This page has no screen ${now.screen} yet.`}</Empty>
         </main>
       );
   }
