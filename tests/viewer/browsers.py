@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from plait.server.page import BUILT
 from tests.server.clients import LiveServer
 
-WAIT_MS = 30_000  # on a machine that does much else
+WAIT_MS = 15_000  # on a machine that does much else
 
 
 @contextmanager

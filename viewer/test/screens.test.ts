@@ -129,7 +129,7 @@ describe("what lies behind a place", () => {
     event(1, "ToolRequested", "1", { tool: "wire", effect: "at_most_once", arguments: { to: "ACME" } }),
     event(2, "ToolRequested", "2", { tool: "read_file", effect: "pure", arguments: {} }),
     event(3, "ToolReturned", "2", {}),
-    event(4, "ToolReturned", "1", {}),
+    event(4, "ToolResolved", "1", {}),
     event(5, "ModelAsked", "3", { model: "small" }),
   ];
   const source = {

@@ -165,8 +165,7 @@ def _origins(desk: ServerDesk, ask: Waiting) -> tuple[str, ...]:
 
 
 def _name_of(desk: Desk, log: LogId) -> str:
-    with desk.summaries_lock:
-        return desk.summaries.summary(log).name
+    return desk.summaries.summary(log).name
 
 
 def _now() -> Micros:

@@ -18,7 +18,7 @@ export interface CallAhead {
 }
 
 /** Kinds of events with which a call is over, or may have happened. */
-const OUTCOMES = new Set(["ToolReturned", "ToolFailed", "EffectUnknown", "EffectResolved"]);
+const OUTCOMES = new Set(["ToolReturned", "ToolFailed", "ToolUnknown", "ToolResolved"]);
 const LOOK_BACK = 200;
 
 export interface Ahead {

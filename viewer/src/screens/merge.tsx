@@ -146,7 +146,7 @@ function ConflictView({ conflict, found, choice, onChoose }: ConflictProps) {
             <label key={name} class={`conflict-side radio ${choice?.side === name ? "is-chosen" : ""}`}>
               <input type="radio" name={`conflict-${conflict.key}`} checked={choice?.side === name && !isOwn} onChange={() => { setOwn(false); onChoose({ side: name }); }} />
               <span>
-                <span class="label"><Pieces text={name} /></span>
+                <span class="label"><Pieces text={name} /></span>{" "}
                 {isGone ? <span class="faint">it is gone</span> : <Text text={sideText(value, isFile)} isCode lines={16} />}
               </span>
             </label>
