@@ -136,6 +136,7 @@ function AnswerForm({ mode, isBusy, act, cancel, ...props }: FormProps) {
         }
       }}
     >
+      {(mode === "grant" || mode === "deny") && <p class="quiet">{mode === "grant" ? "It runs with exactly the arguments below." : "It does not run. The agent reads the reason."}</p>}
       {mode === "correct" && (
         <label>
           Arguments
