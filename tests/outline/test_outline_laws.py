@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plait import Session, open_store
@@ -173,6 +173,8 @@ def _cell(margin: str, lane: int) -> str:
 
 
 @given(ACTS, st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), min_size=3, max_size=6))
+@example([("say", 0, 0), ("verdict", 0, 0), ("rewind", 0, 0)], [(0, 34)])
+@example([("say", 0, 0), ("rewind", 0, 1), ("say", 0, 0), ("rewind", 0, 3)], [(0, 5)])
 def test_a_track_is_the_state_at_each_place(
     acts: list[FamilyAct], places: list[tuple[int, int]]
 ) -> None:
@@ -213,13 +215,6 @@ def all_rows(summaries: Summaries) -> list[SessionSummary]:
         before = page.next
 
 
-class NoCache(RecordCache):
-    """A cache that keeps nothing: every record is folded from the beginning."""
-
-    def __init__(self) -> None:
-        super().__init__(Path("/nonexistent"))
-
-
 @given(ACTS, st.lists(st.integers(0, 5), max_size=30))
 def test_rows_are_those_of_a_fold_from_the_beginning(
     acts: list[FamilyAct], looks: list[int]
@@ -235,7 +230,7 @@ def test_rows_are_those_of_a_fold_from_the_beginning(
         elif look == 2:  # another process looks
             all_rows(Summaries(Outlines(store)))
     rows = all_rows(summaries)
-    assert rows == all_rows(Summaries(Outlines(store, NoCache())))
+    assert rows == all_rows(Summaries(Outlines(store, RecordCache(None))))
     assert {row.log for row in rows} == set(logs_of(sessions))
     assert [row.updated for row in rows] == sorted([row.updated for row in rows], reverse=True)
     count("rows are those of a fold from the beginning", store)
