@@ -221,6 +221,7 @@ def test_the_inbox_has_all_asks(client: TestClient, made: ViewStore) -> None:
             assert ask["signal"] == known[id].name
     one = got(client, "/api/inbox", session=made.sessions["question"])["asks"]
     assert [ask["kind"] for ask in one] == ["question"]
+    assert [ask["name"] for ask in one] == ["Ship it."]  # as lists of sessions call it
     every = got(client, "/api/inbox", all=True)["asks"]
     assert "timer" in {ask["kind"] for ask in every}
 

@@ -17,7 +17,6 @@ from plait.server.shapes import AskShape, InboxPage, LapsedMemory
 from plait.session import Session, Waiting
 from plait.session.asks import ask_of, is_late
 from plait.session.inbox import all_waiting, failed_verdict, root_of, with_request
-from plait.session.listing import session_row
 from plait.store import Store
 from plait.workspace.lines import LineMatcher, split
 
@@ -61,7 +60,7 @@ def ask_shape(desk: ServerDesk, ask: Waiting) -> AskShape:
         kind=ask.kind,
         session=ask.log,
         short=ask.session,
-        name=_name_of(store, ask.log),
+        name=_name_of(desk, ask.log),
         seq=ask.seq,
         since=ask.since,
         actor=ask.actor,
@@ -165,9 +164,8 @@ def _origins(desk: ServerDesk, ask: Waiting) -> tuple[str, ...]:
     return tuple(sorted(session.lineage.origins))
 
 
-def _name_of(store: Store, log: LogId) -> str:
-    row = session_row(store, log)
-    return str(row.get("label") or row.get("title") or short(log))
+def _name_of(desk: Desk, log: LogId) -> str:
+    return desk.summaries.summary(log).name
 
 
 def _now() -> Micros:

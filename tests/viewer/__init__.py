@@ -1,0 +1,1 @@
+"""The page in a browser, against real servers and real sessions."""

@@ -1,0 +1,296 @@
+"""The screens of the page: what they show is what the sessions say, and acts reach them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright")
+
+from playwright.sync_api import Browser, expect
+
+from plait import Session
+from plait.session.inbox import all_waiting
+from tests.outline.sessions import ViewStore, make_view_store
+from tests.server.clients import LiveServer, live_server
+from tests.support.processes import wait_until
+from tests.viewer.browsers import WAIT_MS, Viewer, opened_viewer, started_browser
+
+expect.set_options(timeout=WAIT_MS)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with started_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def made(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> ViewStore:
+    return make_view_store(tmp_path_factory.mktemp("screens"))
+
+
+@pytest.fixture(scope="module")
+def server(made: ViewStore) -> Iterator[LiveServer]:
+    with live_server(made.folder, PLAIT_ACTOR="human:ann") as server:
+        yield server
+
+
+@pytest.fixture
+def viewer(browser: Browser, server: LiveServer) -> Iterator[Viewer]:
+    with opened_viewer(browser, server) as viewer:
+        yield viewer
+
+
+@pytest.fixture
+def telephone(browser: Browser, server: LiveServer) -> Iterator[Viewer]:
+    with opened_viewer(browser, server, width=390, theme="dark") as viewer:
+        yield viewer
+
+
+def branches_of(session: Session) -> list[Session]:
+    """Return the sessions that were forked from one."""
+    return Session.list(parent=session, store=session.store)
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_home_has_what_waits_then_sessions(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open("/")
+    waits = page.get_by_role("region", name="Waits for you")
+    known = [ask for ask in all_waiting(made.store) if ask.kind != "timer"]
+    expect(waits.get_by_role("heading")).to_contain_text(str(len(known)))
+    listed = page.get_by_role("region", name="Sessions")
+    expect(listed.get_by_role("link", name="negative total")).to_be_visible()
+    hostile = made.session("hostile")
+    expect(listed.get_by_text(hostile.title, exact=True)).to_be_visible()
+
+
+def test_the_filter_is_reached_by_a_key_and_filters(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open("/")
+    expect(page.get_by_role("link", name="negative total")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("status:failed")
+    expect(page.get_by_role("link", name="negative total")).to_have_count(0)
+    rows = page.get_by_role("region", name="Sessions").get_by_role("listitem")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("Count what is not there.")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("main.workbench")).to_be_visible()
+    expect(page).to_have_url(re.compile(made.session("failed").short))
+
+
+def test_words_are_looked_for_in_what_was_said(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open("/?q=cart")
+    said = page.get_by_role("region", name="Said")
+    expect(said.get_by_role("link").first).to_be_visible()
+    said.get_by_role("link", name="Fix the cart").click()
+    expect(page).to_have_url(re.compile(made.sessions["remembered"]))
+
+
+def test_home_is_live(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open("/")
+    expect(page.get_by_role("link", name="negative total")).to_be_visible()
+    Session("Something new happens.", title="the new one", store=made.store)
+    expect(page.get_by_role("link", name="the new one")).to_be_visible()
+
+
+def test_compare_shows_both_sides(viewer: Viewer, made: ViewStore) -> None:
+    branches = {each.lineage.label: each for each in branches_of(made.session("repair"))}
+    page = viewer.open(f"/compare/{branches['reject'].short}..{branches['clamp'].short}")
+    table = page.get_by_role("table", name="Steps side by side")
+    verdicts = table.get_by_role("row").filter(has_text="tests").last
+    expect(verdicts.get_by_role("cell").first).to_contain_text("failed")
+    expect(verdicts.get_by_role("cell").last).to_contain_text("passed")
+    expect(page.get_by_text("return max(0, sum(prices) - coupon)")).to_be_visible()
+    page.keyboard.press("s")
+    expect(page).to_have_url(re.compile(f"{branches['reject'].short}$"))
+
+
+def test_costs_are_those_of_the_session(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("repair")
+    page = viewer.open(f"/cost/{session.short}")
+    page.get_by_role("button", name="Tokens", exact=True).click()
+    flame = page.get_by_role("region", name="Calls by what they used")
+    boxes = flame.get_by_role("group", name="Calls. Arrows move, Enter zooms.")
+    expect(boxes.get_by_role("button").first).to_contain_text("negative total")
+    boxes.get_by_role("button", name="reject").first.click()
+    expect(flame.get_by_role("navigation", name="Zoomed to")).to_contain_text("reject")
+    table = page.get_by_role("region", name="Costs by agent")
+    expect(table.get_by_role("row").filter(has_text="repair/clamp/coder")).to_contain_text("380")
+
+
+def test_unknown_prices_are_said(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open(f"/cost/{made.session('resumed').short}")
+    expect(page.get_by_text("without a price").first).to_be_visible()
+
+
+def test_memory_and_verify_say_what_is_there(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open(f"/memory/{made.session('remembered').short}")
+    expect(page.get_by_text("The staging database is read-only.")).to_be_visible()
+    page = viewer.open(f"/verify/{made.session('repair').short}")
+    expect(page.get_by_text("Every event is as it was written.")).to_be_visible()
+
+
+def test_the_palette_finds_steps_and_acts(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open(f"/s/{made.session('repair').short}")
+    expect(page.get_by_role("listbox", name="steps")).to_contain_text("edit_file")
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog")
+    expect(palette.get_by_role("option", name="Send a message")).to_be_visible()
+    page.keyboard.type("test_cart.py")
+    palette.get_by_role("group", name="Files").get_by_role("option").first.click()
+    expect(page).to_have_url(re.compile("/files/test_cart.py$"))
+
+
+def test_find_goes_through_the_steps(viewer: Viewer, made: ViewStore) -> None:
+    page = viewer.open(f"/s/{made.session('repair').short}@8")
+    expect(page.get_by_role("listbox", name="steps")).to_contain_text("edit_file")
+    page.keyboard.press("Control+f")
+    page.keyboard.type("edit_file")
+    expect(page.get_by_role("status").filter(has_text="1 of 2")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="2 of 2")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("search")).to_have_count(0)
+
+
+# ── acting ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_call_is_corrected_from_a_telephone_and_resumed(
+    telephone: Viewer, made: ViewStore
+) -> None:
+    page = telephone.open("/inbox")
+    page.get_by_role("link", name="wire amount=120").click()
+    expect(page.get_by_text('"amount": 120')).to_be_visible()
+    expect(page.get_by_text("money leaves")).to_be_visible()
+    page.get_by_role("button", name="Grant corrected").click()
+    page.get_by_label("Arguments that you allow").fill('{"amount": 12, "to"')
+    expect(page.get_by_role("button", name="Grant this instead")).to_be_disabled()
+    page.get_by_label("Arguments that you allow").fill('{"amount": 12, "to": "ACME"}')
+    page.get_by_label("Note").fill("a tenth")
+    page.get_by_role("button", name="Grant this instead").click()
+    page.get_by_role("button", name="Resume the run").click()
+    expect(page.get_by_text("the run finished")).to_be_visible(timeout=120_000)
+    session = made.session("approval")
+    granted = next(event for event in session.events if event.kind == "ApprovalGranted")
+    assert granted.header.actor == "human:ann"
+    assert session.runs[-1].status == "finished"
+
+
+def test_the_second_answer_is_told_and_kept(
+    viewer: Viewer, browser: Browser, server: LiveServer, made: ViewStore
+) -> None:
+    session = made.session("question")
+    ask = session.inbox.waiting[0]
+    page = viewer.open(f"/inbox/{session.short}")
+    expect(page.get_by_role("button", name="Hamburg")).to_be_visible()
+    page.route("**/api/inbox*", lambda route: route.abort())  # the page does not hear of it
+    session.inbox.answer(ask, "Kiel", actor="human:bo")
+    page.get_by_role("button", name="Hamburg").click()
+    expect(page.get_by_role("alert").filter(has_text="answered already")).to_contain_text("bo")
+    page.unroute("**/api/inbox*")
+
+
+def test_an_outcome_is_resolved_with_how_one_knows(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("unknown")
+    page = viewer.open(f"/inbox/{session.short}")
+    page.get_by_role("radio", name="It happened The run goes on").check()
+    page.get_by_label("What it returned").fill("90 sent to ACME")
+    page.get_by_label("How you know").fill("on the statement")
+    page.get_by_role("button", name="Record it").click()
+    expect(page.get_by_text("The outcome is on record.")).to_be_visible()
+    assert session.inbox.waiting == []
+
+
+def test_a_verdict_lets_a_gate_go(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("gate")
+    page = viewer.open(f"/inbox/{session.short}")
+    expect(page.get_by_role("heading", name="The gate review waits")).to_be_visible()
+    page.get_by_role("button", name="It passes").click()
+    expect(page.get_by_text("The verdict is on record.")).to_be_visible()
+
+
+def test_a_rewind_names_what_it_does_not_undo(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("resolved")
+    page = viewer.open(f"/s/{session.short}@5")
+    page.get_by_role("button", name="Act").click()
+    page.get_by_role("menuitem", name="Rewind to here").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("does not undo")
+    expect(dialog).to_contain_text("wire")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert made.session("resolved") == session
+
+
+def test_a_note_and_a_fork_by_the_palette(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("rewound")
+    page = viewer.open(f"/s/{session.short}")
+    expect(page.locator("main.workbench")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("add a note")
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Note").fill("looked at by ann")
+    page.get_by_role("button", name="Add the note").click()
+    wait_until(lambda: made.session("rewound").seq > session.seq)
+    assert "looked at by ann" in str(made.session("rewound").events[-1].body)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("fork here")
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Name of the branch").fill("another-way")
+    page.get_by_role("button", name="Fork", exact=True).click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    found = {each.lineage.label for each in branches_of(made.session("rewound"))}
+    assert "another-way" in found
+
+
+def test_conflicts_of_a_merge_are_chosen(viewer: Viewer, made: ViewStore) -> None:
+    trunk = Session("Which colour?", title="colours", store=made.store).fact("color", "grey")
+    warm = trunk.fork("warm").fact("color", "red")
+    cold = trunk.fork("cold").fact("color", "blue")
+    page = viewer.open(f"/compare/{warm.short}..{cold.short}")
+    page.get_by_role("button", name="Merge…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Merge", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("disagree")
+    expect(dialog).to_contain_text("grey")
+    dialog.get_by_role("radio", name="cold blue").check()
+    dialog.get_by_role("button", name="Merge with these choices").click()
+    expect(dialog).to_have_count(0)
+    assert warm.reload().facts["color"] == "blue"
+    assert cold.reload() == cold
+
+
+def test_a_what_if_runs_and_is_compared(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("repair")
+    known = {each.id for each in branches_of(session)}
+    page = viewer.open(f"/whatif/{session.short}@8")
+    ahead = page.get_by_role("complementary", name="What will happen")
+    expect(ahead).to_contain_text("model calls")
+    expect(page.get_by_role("button", name="Run it in a branch")).to_be_disabled()
+    page.get_by_label("The tool's result").fill("A coupon may be too large.")
+    page.get_by_label("Name of the branch").fill("other-issue")
+    page.get_by_role("button", name="Run it in a branch").click()
+    expect(page.get_by_role("table", name="Steps side by side")).to_be_visible(timeout=120_000)
+    made_now = [each for each in branches_of(made.session("repair")) if each.id not in known]
+    assert [each.lineage.label for each in made_now] == ["other-issue"]
+    assert made.session("repair") == session
+
+
+def test_a_server_that_only_reads_offers_no_acts(
+    browser: Browser, made: ViewStore, tmp_path: Path
+) -> None:
+    with (
+        live_server(tmp_path, "--read-only", "--store", str(made.folder / ".plait")) as server,
+        opened_viewer(browser, server) as viewer,
+    ):
+        page = viewer.open(f"/inbox/{made.session('queued').short}")
+        expect(page.get_by_text("This server only reads")).to_be_visible()
+        expect(page.get_by_role("button", name="Hamburg")).to_have_count(0)
