@@ -11,17 +11,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from plait import Parked, Session, open_store, resume
+from plait import Parked, Session, resume
 from plait.errors import AlreadyAnswered
 from plait.store import Store
 from tests.outline import programs
 from tests.server.clients import app_client
 from tests.support.processes import child_environment, module_command
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / ".plait")
 
 
 @pytest.fixture

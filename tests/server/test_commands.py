@@ -23,11 +23,6 @@ from tests.server.clients import LiveServer, feed_events, live_server
 from tests.support.processes import child_environment, python, wait_until
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / ".plait")
-
-
 def plait(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "plait", *words],

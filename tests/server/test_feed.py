@@ -11,18 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from plait import Session, open_store
+from plait import Session
 from plait.errors import StoreUnreachable
 from plait.server.feed import BATCH, KEPT, Feed
 from plait.store import Store
 from tests.server.clients import FeedEvent, LiveServer, feed_events, live_server, parse_events
 from tests.support import dose, report
 from tests.support.processes import wait_until
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / ".plait")
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from plait import Session, open_store
+from plait import Session, errors, open_store
 from plait.server.guard import COOKIE_S, LocalGuard
-from plait.server.refusals import Refusal
+from plait.server.refusals import RequestRefusal, error_shape, status_of
 from plait.server.requests import BODY_MAX
 from tests.server.clients import BASE, KEY, KNOWN, PORT, TOKEN, app_client, local_guard, now_s
 
@@ -119,7 +119,7 @@ def test_a_cookie_outlives_its_server_and_ends(session: Session) -> None:
         LocalGuard(PORT + 1, TOKEN, KEY, now_s, read_only=False),
     ]
     for guard in others:
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefusal):
             guard.check_reader({"cookie": cookie})
 
 
@@ -243,3 +243,31 @@ def test_the_document_of_the_routes_is_whole(client: TestClient) -> None:
         for operation in methods.values():
             assert operation["summary"].endswith("."), path
     assert KNOWN  # the document needs the token like everything else
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.UnknownRevision("x", "no session is called that"), 404),
+        (errors.UnknownPlace("s", 9, 3), 404),
+        (errors.NoSuchFile("a.py"), 404),
+        (errors.StaleHead("l", "a", "b", 3), 409),
+        (errors.AlreadyAnswered("s", "a", "ApprovalGranted", "human:bo"), 409),
+        (errors.RunHeld("s", "r", "pid 7"), 409),
+        (errors.AskExpired("s", "a", 1), 410),
+        (errors.MayNotApprove("s", "agent:x", "it asks"), 403),
+        (errors.MergeConflict("s", {"k": {"a": 1, "b": 2}}), 422),
+        (errors.NeedsWorkflow("s", "m:W", "it is not there"), 422),
+        (errors.InvalidValue("x", "wrong"), 422),
+        (errors.StoreUnreachable("postgresql://x", "away", 1), 503),
+        (errors.DiskFull("/"), 507),
+        (errors.StoreCorrupt("x", "y"), 500),
+    ],
+)
+def test_each_error_has_its_status_and_its_own_words(error: errors.PlaitError, status: int) -> None:
+    assert status_of(error) == status
+    shape = error_shape(error)
+    assert shape.error == type(error).__name__ and shape.message == error.record_text

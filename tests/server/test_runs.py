@@ -12,17 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from plait import Parked, Session, open_store
+from plait import Parked, Session
 from plait.store import Store
 from tests.outline import programs
 from tests.server.clients import LiveServer, feed_events, live_server
 from tests.server.programs import Slow
 from tests.support.processes import wait_until
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / ".plait")
 
 
 @pytest.fixture

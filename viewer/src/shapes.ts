@@ -918,36 +918,37 @@ export interface FeedParams {
 }
 
 /** Hands over the token of a start, and is given a cookie for it. */
-export interface Hello {
+export interface HelloBody {
   token: string;
 }
 
-export interface Say {
+/** Says something: `send` through the inbox, `say` in the log if no run is open. */
+export interface SayBody {
   text: string;
 }
 
-export interface Signal {
+export interface SignalBody {
   name: string;
   value?: Json;
 }
 
-export interface Approve {
+export interface ApproveBody {
   ask: string;
   edited?: Json; // all arguments, if they are other ones
   note?: string;
 }
 
-export interface Deny {
+export interface DenyBody {
   ask: string;
   reason?: string;
 }
 
-export interface Answer {
+export interface AnswerBody {
   ask: string;
   value: Json;
 }
 
-export interface Resolve {
+export interface ResolveBody {
   ask: string;
   verdict: "compensated" | "did_not_happen" | "happened";
   value?: Json;
@@ -955,16 +956,16 @@ export interface Resolve {
 }
 
 /** Of `pause`, `unpause`, `cancel` and `close`. */
-export interface Reason {
+export interface ReasonBody {
   reason?: string;
 }
 
-export interface Fork {
+export interface ForkBody {
   label?: string | null;
 }
 
 /** Goes back to the place of the session that is named in the path. */
-export interface Rewind {
+export interface RewindBody {
   reason?: string;
 }
 
@@ -975,18 +976,18 @@ export interface SideChoice {
   drop?: boolean; // it is gone
 }
 
-export interface Merge {
+export interface MergeBody {
   others: string[];
   choices?: { [key: string]: SideChoice }; // by key or path, as the conflict names them
   base?: string;
 }
 
-export interface Note {
+export interface NoteBody {
   text: string;
   key?: string | null;
 }
 
-export interface Validate {
+export interface ValidateBody {
   name: string;
   passed: boolean;
   detail?: Json;
@@ -1035,22 +1036,22 @@ export interface Routes {
   memory: { params: SessionParams; body: null; answer: MemoryPage };
   verify: { params: SessionParams; body: null; answer: VerifyShape };
   session: { params: SessionParams; body: null; answer: SessionShape };
-  send: { params: SessionParams; body: Say; answer: ActShape };
-  say: { params: SessionParams; body: Say; answer: ActShape };
-  signal: { params: SessionParams; body: Signal; answer: ActShape };
-  note: { params: SessionParams; body: Note; answer: ActShape };
-  approve: { params: SessionParams; body: Approve; answer: ActShape };
-  deny: { params: SessionParams; body: Deny; answer: ActShape };
-  answer: { params: SessionParams; body: Answer; answer: ActShape };
-  resolve: { params: SessionParams; body: Resolve; answer: ActShape };
-  pause: { params: SessionParams; body: Reason; answer: ActShape };
-  unpause: { params: SessionParams; body: Reason; answer: ActShape };
-  cancel: { params: SessionParams; body: Reason; answer: ActShape };
-  close: { params: SessionParams; body: Reason; answer: ActShape };
-  validate: { params: SessionParams; body: Validate; answer: ActShape };
-  fork: { params: SessionParams; body: Fork; answer: ActShape };
-  rewind: { params: SessionParams; body: Rewind; answer: ActShape };
-  merge: { params: SessionParams; body: Merge; answer: ActShape };
+  send: { params: SessionParams; body: SayBody; answer: ActShape };
+  say: { params: SessionParams; body: SayBody; answer: ActShape };
+  signal: { params: SessionParams; body: SignalBody; answer: ActShape };
+  note: { params: SessionParams; body: NoteBody; answer: ActShape };
+  approve: { params: SessionParams; body: ApproveBody; answer: ActShape };
+  deny: { params: SessionParams; body: DenyBody; answer: ActShape };
+  answer: { params: SessionParams; body: AnswerBody; answer: ActShape };
+  resolve: { params: SessionParams; body: ResolveBody; answer: ActShape };
+  pause: { params: SessionParams; body: ReasonBody; answer: ActShape };
+  unpause: { params: SessionParams; body: ReasonBody; answer: ActShape };
+  cancel: { params: SessionParams; body: ReasonBody; answer: ActShape };
+  close: { params: SessionParams; body: ReasonBody; answer: ActShape };
+  validate: { params: SessionParams; body: ValidateBody; answer: ActShape };
+  fork: { params: SessionParams; body: ForkBody; answer: ActShape };
+  rewind: { params: SessionParams; body: RewindBody; answer: ActShape };
+  merge: { params: SessionParams; body: MergeBody; answer: ActShape };
   runs: { params: null; body: null; answer: RunList };
   start_run: { params: null; body: NewRun; answer: RunShape };
   stop_run: { params: RunParams; body: StopRun; answer: RunShape };

@@ -50,13 +50,13 @@ def memory_show(given: Options, memory: str) -> None:
     row = find_row(store, memory, viewer)
     details = details_of(store, item_of(store, row, viewer), row)
     if given.form == "text":
-        _MemoryPage(given, store, details).print()
+        _MemoryPrinter(given, store, details).print()
     else:
         document = details_document(details, now_of(store))
         print_json(document) if given.form == "json" else print_jsonl([document])
 
 
-class _MemoryPage:
+class _MemoryPrinter:
     """One memory for people."""
 
     def __init__(self, given: Options, store: Store, details: MemoryDetails) -> None:

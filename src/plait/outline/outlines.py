@@ -29,6 +29,8 @@ class Outlines:
         self._cache = RecordCache.of(store) if cache is None else cache
         self._records: OrderedDict[LogId, LogRecord] = OrderedDict()
         self._kept: dict[LogId, int] = {}  # seq up to which a log's file goes
+        self._sizes: dict[LogId, int] = {}  # events of the records in memory
+        self._event_count = 0
         self._names: dict[LogId, str] = {}
         self._lock = threading.RLock()
 
@@ -82,8 +84,8 @@ class Outlines:
         if record.tip - self._kept.get(record.log, 0) >= _KEEP_EVERY:
             self._cache.put(record)
             self._kept[record.log] = record.tip
-        while len(self._records) > 1 and self._event_count() > _EVENTS_MAX:
-            self._records.popitem(last=False)
-
-    def _event_count(self) -> int:
-        return sum([len(record.owners) for record in self._records.values()])
+        self._event_count += len(record.owners) - self._sizes.get(record.log, 0)
+        self._sizes[record.log] = len(record.owners)
+        while len(self._records) > 1 and self._event_count > _EVENTS_MAX:
+            log, _ = self._records.popitem(last=False)
+            self._event_count -= self._sizes.pop(log)

@@ -85,15 +85,17 @@ def take_model_failure(rows: StepRows, event: Event) -> None:
 
 def take_request(rows: StepRows, event: Event) -> None:
     record = rows.record
-    if light_request(event).decision != "refuse":  # a bill leaves those out
+    is_refused = light_request(event).decision == "refuse"
+    if not is_refused:  # a bill leaves those out
         record.spent.tool_calls += 1
         record.last_spending = record.tip
+    state = DENIED if is_refused else OPEN
     index = rows.open_step(event)
     if index is None:
-        record.open[event.header.call or ""] = rows.add(event, TOOL, OPEN)
+        record.open[event.header.call or ""] = rows.add(event, TOOL, state)
     else:
         record.marks[index] &= ~FAIL
-        rows.join(index, OPEN)
+        rows.join(index, state)
 
 
 def join_call(rows: StepRows, event: Event, state: int | None, marks: int = 0) -> None:

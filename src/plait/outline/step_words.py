@@ -161,7 +161,8 @@ class StepWords:
         elif isinstance(body, k.ApprovalExpired):
             line.says = "nobody allowed it in time"
         elif isinstance(body, k.QuestionAsked):
-            line.says = first_words(body.question)
+            question = first_words(body.question)
+            line.says = "waits for an answer" if question == line.subject else question
 
     # ── people and waits ─────────────────────────────────────────────────────────────────────
 

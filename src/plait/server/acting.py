@@ -15,22 +15,22 @@ from plait.event import Event, Json
 from plait.event.kinds import Rewound, ToolRequested
 from plait.ids import short
 from plait.server.asking import recorded_ask
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import (
-    Answer,
-    Approve,
-    Deny,
-    Fork,
-    Merge,
-    Note,
-    Reason,
-    Resolve,
-    Rewind,
-    Say,
+    AnswerBody,
+    ApproveBody,
+    DenyBody,
+    ForkBody,
+    MergeBody,
+    NoteBody,
+    ReasonBody,
+    ResolveBody,
+    RewindBody,
+    SayBody,
     SessionParams,
     SideChoice,
-    Signal,
-    Validate,
+    SignalBody,
+    ValidateBody,
 )
 from plait.server.reading import event_shape
 from plait.server.shapes import ActShape, NotUndoneRow
@@ -47,22 +47,22 @@ _CHOICES = 8  # rounds: each tells the content of further sides
 # ── saying ───────────────────────────────────────────────────────────────────────────────────
 
 
-def send_message(desk: Desk, params: SessionParams, body: Say) -> ActShape:
+def send_message(desk: ServerDesk, params: SessionParams, body: SayBody) -> ActShape:
     """Say something to a session: the run that is open, or the next one, hears it."""
     return _act(desk, params, lambda at: at.inbox.send(_text(body.text), actor=desk.actor))
 
 
-def say_message(desk: Desk, params: SessionParams, body: Say) -> ActShape:
+def say_message(desk: ServerDesk, params: SessionParams, body: SayBody) -> ActShape:
     """Add a message to a session, as a user."""
     return _act(desk, params, lambda at: at.say(_text(body.text), actor=desk.actor), last=True)
 
 
-def send_signal(desk: Desk, params: SessionParams, body: Signal) -> ActShape:
+def send_signal(desk: ServerDesk, params: SessionParams, body: SignalBody) -> ActShape:
     """Report something that a run may wait for."""
     return _act(desk, params, lambda at: at.inbox.signal(body.name, body.value, actor=desk.actor))
 
 
-def add_note(desk: Desk, params: SessionParams, body: Note) -> ActShape:
+def add_note(desk: ServerDesk, params: SessionParams, body: NoteBody) -> ActShape:
     """Record a finding."""
     note = _text(body.text)
     return _act(desk, params, lambda at: at.note(note, key=body.key, actor=desk.actor), last=True)
@@ -77,7 +77,7 @@ def _text(text: str) -> str:
 # ── answering ────────────────────────────────────────────────────────────────────────────────
 
 
-def approve_ask(desk: Desk, params: SessionParams, body: Approve) -> ActShape:
+def approve_ask(desk: ServerDesk, params: SessionParams, body: ApproveBody) -> ActShape:
     """Allow what an agent asks for, as it is shown, or with other arguments."""
     if body.edited is not None and not isinstance(body.edited, dict):
         raise InvalidValue("edited", "it is not a JSON object", "pass all arguments by name")
@@ -90,7 +90,7 @@ def approve_ask(desk: Desk, params: SessionParams, body: Approve) -> ActShape:
     )
 
 
-def deny_ask(desk: Desk, params: SessionParams, body: Deny) -> ActShape:
+def deny_ask(desk: ServerDesk, params: SessionParams, body: DenyBody) -> ActShape:
     """Refuse what an agent asks for."""
     return _reply(
         desk,
@@ -101,7 +101,7 @@ def deny_ask(desk: Desk, params: SessionParams, body: Deny) -> ActShape:
     )
 
 
-def answer_ask(desk: Desk, params: SessionParams, body: Answer) -> ActShape:
+def answer_ask(desk: ServerDesk, params: SessionParams, body: AnswerBody) -> ActShape:
     """Answer a question."""
     return _reply(
         desk,
@@ -112,7 +112,7 @@ def answer_ask(desk: Desk, params: SessionParams, body: Answer) -> ActShape:
     )
 
 
-def resolve_ask(desk: Desk, params: SessionParams, body: Resolve) -> ActShape:
+def resolve_ask(desk: ServerDesk, params: SessionParams, body: ResolveBody) -> ActShape:
     """Say what became of an effect whose outcome is not known."""
     return _reply(
         desk,
@@ -126,7 +126,7 @@ def resolve_ask(desk: Desk, params: SessionParams, body: Resolve) -> ActShape:
 
 
 def _reply(
-    desk: Desk,
+    desk: ServerDesk,
     params: SessionParams,
     name: str,
     kind: WaitKind,
@@ -157,29 +157,29 @@ def _named(do: Callable[[Session, Waiting], Session]) -> Callable[[Session, Any]
 # ── life ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def pause_session(desk: Desk, params: SessionParams, body: Reason) -> ActShape:
+def pause_session(desk: ServerDesk, params: SessionParams, body: ReasonBody) -> ActShape:
     """Let a session rest."""
     return _act(desk, params, lambda at: at.pause(reason=body.reason, actor=desk.actor), last=True)
 
 
-def unpause_session(desk: Desk, params: SessionParams, body: Reason) -> ActShape:
+def unpause_session(desk: ServerDesk, params: SessionParams, body: ReasonBody) -> ActShape:
     """Take a paused session up again."""
     return _act(
         desk, params, lambda at: at.unpause(reason=body.reason, actor=desk.actor), last=True
     )
 
 
-def cancel_run(desk: Desk, params: SessionParams, body: Reason) -> ActShape:
+def cancel_run(desk: ServerDesk, params: SessionParams, body: ReasonBody) -> ActShape:
     """Ask the open run of a session to end before its next effect."""
     return _act(desk, params, lambda at: at.inbox.cancel(body.reason, actor=desk.actor))
 
 
-def close_session(desk: Desk, params: SessionParams, body: Reason) -> ActShape:
+def close_session(desk: ServerDesk, params: SessionParams, body: ReasonBody) -> ActShape:
     """End a session."""
     return _act(desk, params, lambda at: at.close(reason=body.reason, actor=desk.actor), last=True)
 
 
-def add_verdict(desk: Desk, params: SessionParams, body: Validate) -> ActShape:
+def add_verdict(desk: ServerDesk, params: SessionParams, body: ValidateBody) -> ActShape:
     """Record a verdict on a session as it is now."""
     return _act(
         desk,
@@ -192,13 +192,13 @@ def add_verdict(desk: Desk, params: SessionParams, body: Validate) -> ActShape:
 # ── branches ─────────────────────────────────────────────────────────────────────────────────
 
 
-def fork_session(desk: Desk, params: SessionParams, body: Fork) -> ActShape:
+def fork_session(desk: ServerDesk, params: SessionParams, body: ForkBody) -> ActShape:
     """Branch off from a session at a place."""
     source = desk.open(params.session)
     return _shape(desk, source, source.fork(body.label, actor=desk.actor))
 
 
-def rewind_session(desk: Desk, params: SessionParams, body: Rewind) -> ActShape:
+def rewind_session(desk: ServerDesk, params: SessionParams, body: RewindBody) -> ActShape:
     """Go on from the story at an earlier place."""
     to = desk.open(params.session)
     now = to.reload()
@@ -206,7 +206,7 @@ def rewind_session(desk: Desk, params: SessionParams, body: Rewind) -> ActShape:
     return _shape(desk, now, after, not_undone=_effects_left(desk, after))
 
 
-def _effects_left(desk: Desk, session: Session) -> tuple[NotUndoneRow, ...]:
+def _effects_left(desk: ServerDesk, session: Session) -> tuple[NotUndoneRow, ...]:
     """Return the effects beyond the files that a rewind leaves as they are."""
     body = session.events[-1].body
     if not isinstance(body, Rewound):
@@ -228,7 +228,7 @@ def _effects_left(desk: Desk, session: Session) -> tuple[NotUndoneRow, ...]:
     return tuple(rows)
 
 
-def _request_of(desk: Desk, outcome: Event) -> ToolRequested | None:
+def _request_of(desk: ServerDesk, outcome: Event) -> ToolRequested | None:
     kinds = {ToolRequested.__name__}
     for event in desk.store.read(outcome.log, 1, outcome.seq, kinds=kinds, reverse=True):
         if event.header.call == outcome.header.call and isinstance(event.body, ToolRequested):
@@ -236,7 +236,7 @@ def _request_of(desk: Desk, outcome: Event) -> ToolRequested | None:
     return None
 
 
-def merge_sessions(desk: Desk, params: SessionParams, body: Merge) -> ActShape:
+def merge_sessions(desk: ServerDesk, params: SessionParams, body: MergeBody) -> ActShape:
     """Take the results of other branches in. Where they disagree, choices are needed."""
     into = _open_last(desk, params.session)
     others = [desk.open(other) for other in body.others]
@@ -278,14 +278,14 @@ def _sides_chosen(error: MergeConflict, choices: Mapping[str, SideChoice]) -> di
 
 
 def _act(
-    desk: Desk, params: SessionParams, do: Callable[[Session], Session], *, last: bool = False
+    desk: ServerDesk, params: SessionParams, do: Callable[[Session], Session], *, last: bool = False
 ) -> ActShape:
     """Do something with a session. `last`: it has to be named as it is now, as it appends."""
     session = _open_last(desk, params.session) if last else desk.open(params.session)
     return _shape(desk, session, do(session))
 
 
-def _open_last(desk: Desk, name: str) -> Session:
+def _open_last(desk: ServerDesk, name: str) -> Session:
     """Open a session to append to. A place that others wrote after is refused."""
     session = desk.open(name)
     now = session.reload()
@@ -295,7 +295,7 @@ def _open_last(desk: Desk, name: str) -> Session:
 
 
 def _shape(
-    desk: Desk,
+    desk: ServerDesk,
     before: Session,
     after: Session,
     *,

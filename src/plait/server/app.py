@@ -23,13 +23,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from plait import secrets
 from plait.errors import PlaitError
 from plait.outline.shapes import Shape
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.feed import Feed
-from plait.server.guard import Guard
+from plait.server.guard import RequestGuard
 from plait.server.openapi import openapi_document
 from plait.server.page import Page
-from plait.server.params import FeedParams, Hello
-from plait.server.refusals import TAKEN, Refusal, error_shape, refusal, status_of
+from plait.server.params import FeedParams, HelloBody
+from plait.server.refusals import TAKEN, RequestRefusal, error_shape, refusal, status_of
 from plait.server.requests import read_body, read_params
 from plait.server.route import Blob, Route
 from plait.server.routes import ROUTES
@@ -53,7 +53,7 @@ Answer = Callable[[Request], Awaitable[ASGIApp]]
 
 def make_app(
     store: Store,
-    guard: Guard,
+    guard: RequestGuard,
     runner: Runner | None = None,
     *,
     actor: str | None = None,
@@ -65,7 +65,7 @@ def make_app(
     """
     feed = Feed(store)
     who = actor or writer_of(None).principal()
-    desk = Desk(store, who, feed, runner, read_only=guard.read_only)
+    desk = ServerDesk(store, who, feed, runner, read_only=guard.read_only)
     waiting = WaitingCount(store, feed)
     feed.add_source(waiting)
     if runner is not None:
@@ -90,7 +90,7 @@ def make_app(
 class Guarded:
     """Lets the guard look at every request, and adds the headers that every answer has."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: RequestGuard) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +114,7 @@ class Guarded:
 
         try:
             self._check(scope)
-        except Refusal as found:
+        except RequestRefusal as found:
             await refused(found)(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
@@ -150,7 +150,7 @@ class _Headers(Mapping[str, str]):
 class _Answers:
     """Makes the endpoints of the routes."""
 
-    def __init__(self, desk: Desk, guard: Guard, waiting: WaitingCount) -> None:
+    def __init__(self, desk: ServerDesk, guard: RequestGuard, waiting: WaitingCount) -> None:
         self._desk, self._guard, self._waiting = desk, guard, waiting
 
     def of(self, route: Route) -> Answer:
@@ -184,12 +184,12 @@ class _Answers:
             now = self._desk.place_now(getattr(given[0], "session", ""))
             shape = error_shape(error)
             fields = {**shape.fields, "now": now}
-            raise Refusal(TAKEN, msgspec.structs.replace(shape, fields=fields)) from error
+            raise RequestRefusal(TAKEN, msgspec.structs.replace(shape, fields=fields)) from error
 
     async def _answer(self, request: Request, do: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp:
         try:
             return await do()
-        except Refusal as found:
+        except RequestRefusal as found:
             return refused(found)
         except PlaitError as error:
             return await in_thread(partial(self._error, error))
@@ -210,8 +210,8 @@ class _Answers:
         """Exchange the token of this start for a cookie."""
 
         async def do() -> ASGIApp:
-            body = await read_body(Hello, request)
-            assert isinstance(body, Hello)
+            body = await read_body(HelloBody, request)
+            assert isinstance(body, HelloBody)
             cookie = self._guard.hello(body.token)
             found = json_response(HelloShape(self._desk.actor, self._guard.read_only))
             found.headers["set-cookie"] = cookie
@@ -257,7 +257,7 @@ def blob_response(found: Blob) -> Response:
     )
 
 
-def refused(found: Refusal) -> Response:
+def refused(found: RequestRefusal) -> Response:
     return json_response(found.shape, status=found.status)
 
 

@@ -10,7 +10,7 @@ from plait.event.kinds import ToolRequested
 from plait.ids import LogId, Micros, short
 from plait.memory.provenance import lapses_behind
 from plait.runtime.live import Live
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import InboxParams
 from plait.server.reading import event_shape
 from plait.server.shapes import AskShape, InboxPage, LapsedMemory
@@ -24,7 +24,7 @@ _OF_PROGRAM = ("approval", "question", "unknown")
 _CONTEXT = 3  # lines around a change
 
 
-def read_inbox(desk: Desk, params: InboxParams) -> InboxPage:
+def read_inbox(desk: ServerDesk, params: InboxParams) -> InboxPage:
     """Return the asks that wait for people, in all sessions or in one and its run's branches."""
     store, number = desk.store, desk.store.number
     wanted = desk.open(params.session).id if params.session else None
@@ -47,7 +47,7 @@ def recorded_ask(store: Store, ask: Waiting) -> Waiting:
     return with_request(store, found)
 
 
-def ask_shape(desk: Desk, ask: Waiting) -> AskShape:
+def ask_shape(desk: ServerDesk, ask: Waiting) -> AskShape:
     """Return an ask with what it would do, what it has read, and how long it may be answered."""
     store = desk.store
     request = request_of(store, ask)
@@ -105,7 +105,7 @@ def request_of(store: Store, ask: Waiting) -> Event | None:
     return next((event for event in before if event.header.call == ask.call), None)
 
 
-def _patch_of(desk: Desk, ask: Waiting, asked: ToolRequested | None) -> str:
+def _patch_of(desk: ServerDesk, ask: Waiting, asked: ToolRequested | None) -> str:
     """Return the change of files that a call would make: as the ask shows it, or for the tools that
     write a file, worked out on the files of the session as they are.
     """
@@ -126,7 +126,7 @@ def _patch_of(desk: Desk, ask: Waiting, asked: ToolRequested | None) -> str:
     return "" if after is None or after == before else _patch_text(path, before, after)
 
 
-def _text_at(desk: Desk, ask: Waiting, path: str) -> str:
+def _text_at(desk: ServerDesk, ask: Waiting, path: str) -> str:
     session = Session.open(f"{ask.log}@{ask.seq}", store=desk.store)
     if session.files.tree is None or path not in session.files.paths():
         return ""
@@ -158,7 +158,7 @@ def _patch_text(path: str, before: str, after: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _origins(desk: Desk, ask: Waiting) -> tuple[str, ...]:
+def _origins(desk: ServerDesk, ask: Waiting) -> tuple[str, ...]:
     """Return the origins of the content that the session had before the ask."""
     session = Session.open(f"{ask.log}@{ask.seq}", store=desk.store)
     return tuple(sorted(session.lineage.origins))

@@ -27,7 +27,7 @@ from plait.event.kinds import (
 from plait.ids import LogId, short
 from plait.outline.documents import spent_document
 from plait.outline.shapes import SpentShape
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import CostsParams, SessionParams
 from plait.server.shapes import CostRow, CostsShape, FlameNode, FlameShape
 from plait.session.grants import spent_by
@@ -60,7 +60,7 @@ def spent_shape(spent: Spent) -> SpentShape:
     return msgspec.convert(spent_document(spent), SpentShape)
 
 
-def read_costs(desk: Desk, params: CostsParams) -> CostsShape:
+def read_costs(desk: ServerDesk, params: CostsParams) -> CostsShape:
     """Sum up what models and tools were used, and what that cost."""
     session = desk.open(params.session) if params.session else None
     found = costs(
@@ -87,7 +87,7 @@ def read_costs(desk: Desk, params: CostsParams) -> CostsShape:
     )
 
 
-def read_flame(desk: Desk, params: SessionParams) -> FlameShape:
+def read_flame(desk: ServerDesk, params: SessionParams) -> FlameShape:
     """Return the calls of a session and of its runs' branches as a tree, with their figures."""
     session = desk.open(params.session)
     flame = _Flame(session.id)
@@ -109,17 +109,17 @@ def _events(store: Store, logs: dict[LogId, int]) -> Iterator[Event]:
             yield from store.read(log.id, log.place + 1, last, kinds=_KINDS)
 
 
-class _Node:
+class _CallNode:
     """A call while it is put together."""
 
-    def __init__(self, name: str, kind: str, event: Event | None, above: _Node | None) -> None:
+    def __init__(self, name: str, kind: str, event: Event | None, above: _CallNode | None) -> None:
         self.name, self.kind, self.above = name, kind, above
         self.log = event.log if event is not None else LogId("")
         self.seq = event.seq if event is not None else 0
         self.began = event.time if event is not None else 0
         self.ended: int | None = None
         self.spent = NOTHING
-        self.below = list[_Node]()
+        self.below = list[_CallNode]()
         if above is not None:
             above.below.append(self)
 
@@ -129,12 +129,12 @@ class _Flame:
 
     def __init__(self, log: LogId) -> None:
         self._log = log
-        self._top = _Node(short(log), "session", None, None)
+        self._top = _CallNode(short(log), "session", None, None)
         self._top.log = log
         self.nodes = [self._top]
-        self._runs = dict[str, _Node]()
-        self._paths = dict[tuple[str, str], _Node]()  # the last call of a run at this path
-        self._calls = dict[tuple[str, str], _Node]()  # by log and call
+        self._runs = dict[str, _CallNode]()
+        self._paths = dict[tuple[str, str], _CallNode]()  # the last call of a run at this path
+        self._calls = dict[tuple[str, str], _CallNode]()  # by log and call
 
     def take(self, event: Event) -> None:
         try:
@@ -174,12 +174,12 @@ class _Flame:
         if node is not None and isinstance(body, (ModelReplied, ModelFailed)):
             self._spend(node, body)
 
-    def _add(self, name: str, kind: str, event: Event, above: _Node) -> _Node:
-        node = _Node(name, kind, event, above)
+    def _add(self, name: str, kind: str, event: Event, above: _CallNode) -> _CallNode:
+        node = _CallNode(name, kind, event, above)
         self.nodes.append(node)
         return node
 
-    def _above(self, run: str, path: str) -> _Node:
+    def _above(self, run: str, path: str) -> _CallNode:
         """Return the last call at a path, or at the nearest path above it."""
         while path:
             if (run, path) in self._paths:
@@ -187,20 +187,20 @@ class _Flame:
             path = path.rpartition("/")[0]
         return self._runs.get(run, self._top)
 
-    def _end(self, node: _Node | None, event: Event) -> None:
+    def _end(self, node: _CallNode | None, event: Event) -> None:
         if node is not None:
             node.ended = event.time
 
-    def _spend(self, node: _Node, body: Body) -> None:
+    def _spend(self, node: _CallNode, body: Body) -> None:
         spent = spent_by(body)
-        above: _Node | None = node
+        above: _CallNode | None = node
         while above is not None:
             above.spent += spent
             above = above.above
 
     def shape(self, *, is_cut: bool) -> FlameShape:
         found = list[FlameNode]()
-        rest: list[tuple[_Node, int, int]] = [(self._top, 0, -1)]
+        rest: list[tuple[_CallNode, int, int]] = [(self._top, 0, -1)]
         while rest:
             node, depth, above = rest.pop()
             at = len(found)

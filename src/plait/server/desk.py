@@ -22,7 +22,7 @@ _NEAR = 5  # names that are proposed
 _KNOWN, _PATHS = 500, 20_000  # sessions and paths among which they are looked for
 
 
-class Desk:
+class ServerDesk:
     """One store, the person who acts, and the runs and the feed of a server."""
 
     def __init__(

@@ -30,7 +30,7 @@ RETRY_S = 1.0  # after a look that failed
 _ALL = 2**31
 
 
-class Source(Protocol):
+class FeedSource(Protocol):
     """Something else to look at while somebody listens. It is called in the thread of the feed."""
 
     def look(self, kinds: Set[str]) -> bool:
@@ -38,7 +38,7 @@ class Source(Protocol):
         ...
 
 
-class InboxOwners:
+class NewsOwners:
     """The sessions that inboxes belong to: the id of an inbox follows from that of its session."""
 
     def __init__(self, store: Store) -> None:
@@ -67,24 +67,24 @@ class Feed:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._owners = InboxOwners(store)
+        self._owners = NewsOwners(store)
         self._kept: deque[NewsRow] = deque(maxlen=KEPT)
         self._first = 0  # rows after this number are among the kept ones, or not there
-        self._listeners: set[Listener] = set()
+        self._listeners: set[FeedListener] = set()
         self._guard = threading.Lock()
         self._ended: threading.Event | None = None  # of the thread that reads; None: there is none
-        self._sources = list[Source]()
+        self._sources = list[FeedSource]()
         self.looks = 0  # how often the store was looked at
         self.error = ""  # of the last look; "": it went well
 
-    def add_source(self, source: Source) -> None:
+    def add_source(self, source: FeedSource) -> None:
         """Look at this, too, while somebody listens."""
         self._sources.append(source)
 
-    def listen(self, after: int | None) -> Listener:
+    def listen(self, after: int | None) -> FeedListener:
         """Return a new listener, which is given everything after a number. None: from now on."""
         start = self._store.number if after is None else after
-        listener = Listener(self, asyncio.get_running_loop(), start)
+        listener = FeedListener(self, asyncio.get_running_loop(), start)
         with self._guard:
             self._listeners.add(listener)
             if self._ended is None:
@@ -98,7 +98,7 @@ class Feed:
                 thread.start()
         return listener
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: FeedListener) -> None:
         """Take a listener off; with the last one, the store is not looked at any more."""
         with self._guard:
             self._listeners.discard(listener)
@@ -120,7 +120,7 @@ class Feed:
             return rows[at : at + BATCH]
         return self._read_rows(number)
 
-    def _all_listeners(self) -> list[Listener]:
+    def _all_listeners(self) -> list[FeedListener]:
         with self._guard:
             return list(self._listeners)
 
@@ -172,7 +172,7 @@ class Feed:
         return bool(kinds) or any(is_new), last
 
 
-class Listener:
+class FeedListener:
     """One listener of a feed: the number up to which it has heard, and a flag to wake it."""
 
     MESSAGES = 1_000  # that are not on record, and wait; older ones are dropped

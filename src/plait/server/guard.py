@@ -25,8 +25,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _OWN_SITES = ("same-origin", "none")
 
 
-class Guard(Protocol):
-    """Lets requests in, or raises `Refusal`."""
+class RequestGuard(Protocol):
+    """Lets requests in, or raises `RequestRefusal`."""
 
     @property
     def read_only(self) -> bool: ...

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from plait import __version__
-from plait.server.params import FeedParams, Hello, Params
+from plait.server.params import FeedParams, HelloBody, Params
 from plait.server.route import Route
 from plait.server.shapes import DeltaShape, ErrorShape, HelloShape, NewsShape, WaitingShape
 
@@ -27,7 +27,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
         "post": {
             "operationId": "hello",
             "summary": "Exchange the token of this start for a cookie.",
-            "requestBody": _content(Hello.__name__),
+            "requestBody": _content(HelloBody.__name__),
             "responses": {"200": {"description": "who acts", **_content(HelloShape.__name__)}},
         }
     }
@@ -60,7 +60,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _kinds(routes: Sequence[Route]) -> Iterator[type[msgspec.Struct]]:
-    yield from (ErrorShape, NewsShape, DeltaShape, WaitingShape, Hello, HelloShape, FeedParams)
+    yield from (ErrorShape, NewsShape, DeltaShape, WaitingShape, HelloBody, HelloShape, FeedParams)
     for route in routes:
         for kind in (route.params, route.body, route.answer):
             if kind is not None:

@@ -18,7 +18,7 @@ from plait.outline.shapes import (
 )
 from plait.outline.steps import outline_shape, step_page
 from plait.outline.track import track_shape
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import (
     CompareParams,
     OutlineParams,
@@ -34,28 +34,28 @@ from plait.server.shapes import OutlineList
 LOGS_MAX = 200  # outlines in one answer
 
 
-def list_sessions(desk: Desk, params: SessionsParams) -> SummaryPage:
+def list_sessions(desk: ServerDesk, params: SessionsParams) -> SummaryPage:
     """Return a page of sessions, by their last activity, chosen by a filter."""
     wanted, before = parse_filter(params.q), params.before or None
     return desk.summaries.page(wanted, before=before, limit=params.limit)
 
 
-def read_comparison(desk: Desk, params: CompareParams) -> ComparisonShape:
+def read_comparison(desk: ServerDesk, params: CompareParams) -> ComparisonShape:
     """Compare two sessions, each at its place."""
     return comparison_shape(desk.outlines, desk.open(params.left), desk.open(params.right))
 
 
-def read_family(desk: Desk, params: SessionParams) -> FamilyShape:
+def read_family(desk: ServerDesk, params: SessionParams) -> FamilyShape:
     """Return all sessions connected with one by forks and merges, as stretches and lanes."""
     return family_shape(desk.outlines, desk.open(params.session).id)
 
 
-def read_outline(desk: Desk, params: OutlineParams) -> OutlineShape:
+def read_outline(desk: ServerDesk, params: OutlineParams) -> OutlineShape:
     """Return the steps of a log in short."""
     return outline_shape(desk.outlines, desk.log(params.log), params.first)
 
 
-def read_outlines(desk: Desk, params: OutlinesParams) -> OutlineList:
+def read_outlines(desk: ServerDesk, params: OutlinesParams) -> OutlineList:
     """Return the steps of several logs in short."""
     names = [name for name in params.logs.split(",") if name]
     if len(names) > LOGS_MAX:
@@ -64,16 +64,16 @@ def read_outlines(desk: Desk, params: OutlinesParams) -> OutlineList:
     return OutlineList(tuple(found))
 
 
-def read_steps(desk: Desk, params: StepsParams) -> StepPage:
+def read_steps(desk: ServerDesk, params: StepsParams) -> StepPage:
     """Return some steps of a log, with their words."""
     return step_page(desk.outlines, desk.log(params.log), params.first, params.count)
 
 
-def read_track(desk: Desk, params: TrackParams) -> TrackShape:
+def read_track(desk: ServerDesk, params: TrackParams) -> TrackShape:
     """Return the piece of a log's track that holds a place: a state, and its changes."""
     return track_shape(desk.store, desk.log(params.log), params.seq)
 
 
-def read_step(desk: Desk, params: StepParams) -> StepDetail:
+def read_step(desk: ServerDesk, params: StepParams) -> StepDetail:
     """Return the step that holds an event, in full."""
     return step_detail(desk.outlines, desk.log(params.log), params.seq)

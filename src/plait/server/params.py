@@ -140,57 +140,57 @@ class FeedParams(Params, frozen=True):
 # ── acts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class Hello(Params, frozen=True):
+class HelloBody(Params, frozen=True):
     """Hands over the token of a start, and is given a cookie for it."""
 
     token: Line
 
 
-class Say(Params, frozen=True):
+class SayBody(Params, frozen=True):
     """Says something: `send` through the inbox, `say` in the log if no run is open."""
 
     text: Text
 
 
-class Signal(Params, frozen=True):
+class SignalBody(Params, frozen=True):
     name: Line
     value: Json = None
 
 
-class Approve(Params, frozen=True):
+class ApproveBody(Params, frozen=True):
     ask: Line
     edited: Json = None  # all arguments, if they are other ones
     note: Text = ""
 
 
-class Deny(Params, frozen=True):
+class DenyBody(Params, frozen=True):
     ask: Line
     reason: Text = ""
 
 
-class Answer(Params, frozen=True):
+class AnswerBody(Params, frozen=True):
     ask: Line
     value: Json
 
 
-class Resolve(Params, frozen=True):
+class ResolveBody(Params, frozen=True):
     ask: Line
     verdict: Literal["happened", "did_not_happen", "compensated"]
     value: Json = None
     note: Text = ""
 
 
-class Reason(Params, frozen=True):
+class ReasonBody(Params, frozen=True):
     """Of `pause`, `unpause`, `cancel` and `close`."""
 
     reason: Text = ""
 
 
-class Fork(Params, frozen=True):
+class ForkBody(Params, frozen=True):
     label: Line | None = None
 
 
-class Rewind(Params, frozen=True):
+class RewindBody(Params, frozen=True):
     """Goes back to the place of the session that is named in the path."""
 
     reason: Text = ""
@@ -204,18 +204,18 @@ class SideChoice(Params, frozen=True):
     drop: bool = False  # it is gone
 
 
-class Merge(Params, frozen=True):
+class MergeBody(Params, frozen=True):
     others: Annotated[tuple[Line, ...], msgspec.Meta(min_length=1, max_length=64)]
     choices: dict[str, SideChoice] = {}  # by key or path, as the conflict names them
     base: Line = ""
 
 
-class Note(Params, frozen=True):
+class NoteBody(Params, frozen=True):
     text: Text
     key: Line | None = None
 
 
-class Validate(Params, frozen=True):
+class ValidateBody(Params, frozen=True):
     name: Line
     passed: bool
     detail: Json = None

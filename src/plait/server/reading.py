@@ -15,7 +15,7 @@ from plait.event import Event
 from plait.event.kinds import MessageSaid, ModelReplied
 from plait.ids import LogId
 from plait.outline.documents import event_document, spent_document, state_document
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import EventsParams, SearchParams, SessionParams
 from plait.server.shapes import (
     EventPage,
@@ -38,7 +38,7 @@ SNIPPET = 160  # characters
 _SAID = frozenset({MessageSaid.__name__, ModelReplied.__name__})
 
 
-def read_store(desk: Desk) -> StoreShape:
+def read_store(desk: ServerDesk) -> StoreShape:
     """Tell which store is served, and what may be done with it."""
     runner = desk.runner
     return StoreShape(
@@ -53,7 +53,7 @@ def read_store(desk: Desk) -> StoreShape:
     )
 
 
-def read_session(desk: Desk, params: SessionParams) -> SessionShape:
+def read_session(desk: ServerDesk, params: SessionParams) -> SessionShape:
     """Return a session at a place, and all that it knows."""
     session = desk.open(params.session)
     tip = desk.store.log(session.id).tip
@@ -66,7 +66,7 @@ def read_session(desk: Desk, params: SessionParams) -> SessionShape:
     return msgspec.convert(document, SessionShape)
 
 
-def read_events(desk: Desk, params: EventsParams) -> EventPage:
+def read_events(desk: ServerDesk, params: EventsParams) -> EventPage:
     """Return events of a log, also those it was forked with."""
     log = desk.log(params.log)
     tip, first = desk.store.log(log).tip, max(1, params.first)
@@ -92,7 +92,7 @@ def event_shape(event: Event) -> EventShape:
 # ── search ───────────────────────────────────────────────────────────────────────────────────
 
 
-def search_said(desk: Desk, params: SearchParams) -> SearchPage:
+def search_said(desk: ServerDesk, params: SearchParams) -> SearchPage:
     """Search what was said, by people and models, for all words; the newest come first."""
     words = params.q.casefold().split()
     if not words:
@@ -151,7 +151,7 @@ def _name_of(store: Store, log: LogId) -> str:
 # ── verification ─────────────────────────────────────────────────────────────────────────────
 
 
-def verify_session(desk: Desk, params: SessionParams) -> VerifyShape:
+def verify_session(desk: ServerDesk, params: SessionParams) -> VerifyShape:
     """Check every event of a session, and of all that it is made of, against its hash."""
     session = desk.open(params.session)
     logs = logs_behind(desk.store, [session.id])

@@ -18,7 +18,7 @@ from plait.ids import Digest, LogId
 from plait.memory.provenance import Use, uses_of
 from plait.memory.scopes import Overseer
 from plait.outline.shapes import SeqRef
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import SessionParams
 from plait.server.shapes import MemoryPage, MemoryRow, RecalledMemory, RecallRow
 from plait.session.content import text_of
@@ -38,7 +38,7 @@ _DECISIONS = frozenset(
 _RECALLED, _PROPOSED = MemoryRecalled.__name__, MemoryProposed.__name__
 
 
-def read_memory(desk: Desk, params: SessionParams) -> MemoryPage:
+def read_memory(desk: ServerDesk, params: SessionParams) -> MemoryPage:
     """Return the memories that a session was given, those it proposed, and decisions in it."""
     session = desk.open(params.session)
     uses = dict[tuple[LogId, int], list[Use]]()
@@ -81,7 +81,7 @@ def _recall_row(event: Event, uses: list[Use], states: _States) -> RecallRow:
 class _States:
     """The states of memories as they are now."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ServerDesk) -> None:
         self._store, self._viewer = desk.store, Overseer(desk.store)
 
     def of(self, memory: Digest) -> str:

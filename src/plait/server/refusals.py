@@ -79,7 +79,7 @@ STATUSES: Mapping[type[PlaitError], int] = MappingProxyType(
 )
 
 
-class Refusal(Exception):
+class RequestRefusal(Exception):
     """A request that is refused, and the answer for it."""
 
     def __init__(self, status: int, shape: ErrorShape) -> None:
@@ -87,9 +87,9 @@ class Refusal(Exception):
         self.status, self.shape = status, shape
 
 
-def refusal(status: int, name: str, message: str, step: str) -> Refusal:
+def refusal(status: int, name: str, message: str, step: str) -> RequestRefusal:
     """Return the refusal of a request by its form: its host, its token, its size."""
-    return Refusal(status, ErrorShape(name, f"{message}; {step}.", step))
+    return RequestRefusal(status, ErrorShape(name, f"{message}; {step}.", step))
 
 
 def status_of(error: PlaitError) -> int:

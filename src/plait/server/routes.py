@@ -220,22 +220,22 @@ SESSIONS: tuple[Route, ...] = (
 )
 
 ACTS: tuple[Route, ...] = (
-    _act("send", acting.send_message, params.Say),
-    _act("say", acting.say_message, params.Say),
-    _act("signal", acting.send_signal, params.Signal),
-    _act("note", acting.add_note, params.Note),
-    _act("approve", acting.approve_ask, params.Approve),
-    _act("deny", acting.deny_ask, params.Deny),
-    _act("answer", acting.answer_ask, params.Answer),
-    _act("resolve", acting.resolve_ask, params.Resolve),
-    _act("pause", acting.pause_session, params.Reason),
-    _act("unpause", acting.unpause_session, params.Reason),
-    _act("cancel", acting.cancel_run, params.Reason),
-    _act("close", acting.close_session, params.Reason),
-    _act("validate", acting.add_verdict, params.Validate),
-    _act("fork", acting.fork_session, params.Fork),
-    _act("rewind", acting.rewind_session, params.Rewind),
-    _act("merge", acting.merge_sessions, params.Merge),
+    _act("send", acting.send_message, params.SayBody),
+    _act("say", acting.say_message, params.SayBody),
+    _act("signal", acting.send_signal, params.SignalBody),
+    _act("note", acting.add_note, params.NoteBody),
+    _act("approve", acting.approve_ask, params.ApproveBody),
+    _act("deny", acting.deny_ask, params.DenyBody),
+    _act("answer", acting.answer_ask, params.AnswerBody),
+    _act("resolve", acting.resolve_ask, params.ResolveBody),
+    _act("pause", acting.pause_session, params.ReasonBody),
+    _act("unpause", acting.unpause_session, params.ReasonBody),
+    _act("cancel", acting.cancel_run, params.ReasonBody),
+    _act("close", acting.close_session, params.ReasonBody),
+    _act("validate", acting.add_verdict, params.ValidateBody),
+    _act("fork", acting.fork_session, params.ForkBody),
+    _act("rewind", acting.rewind_session, params.RewindBody),
+    _act("merge", acting.merge_sessions, params.MergeBody),
 )
 
 RUNS: tuple[Route, ...] = (

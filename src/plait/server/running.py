@@ -5,7 +5,7 @@ from __future__ import annotations
 from plait.errors import NoHost
 from plait.ids import LogId
 from plait.outline.shapes import SeqRef
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import NewRun, RunParams, StopRun
 from plait.server.runner import Runner
 from plait.server.shapes import RunList, RunShape
@@ -14,7 +14,7 @@ from plait.session.run_rows import INBOX, RUN_TABLE
 _OPEN_MAX = 1_000
 
 
-def list_runs(desk: Desk) -> RunList:
+def list_runs(desk: ServerDesk) -> RunList:
     """Return the runs that were started from here, and the sessions whose runs go on."""
     started = desk.runner.runs() if desk.runner is not None else []
     rows = desk.store.rows(
@@ -29,18 +29,18 @@ def list_runs(desk: Desk) -> RunList:
     return RunList(tuple(started), tuple(locked))
 
 
-def start_run(desk: Desk, body: NewRun) -> RunShape:
+def start_run(desk: ServerDesk, body: NewRun) -> RunShape:
     """Start a process that resumes a session, or runs it again with something changed."""
     session = desk.open(body.session)
     return _runner(desk).start(body, session, desk.actor)
 
 
-def stop_run(desk: Desk, params: RunParams, body: StopRun) -> RunShape:
+def stop_run(desk: ServerDesk, params: RunParams, body: StopRun) -> RunShape:
     """Interrupt the process of a run, as Ctrl-C does."""
     return _runner(desk).stop(params.run)
 
 
-def _runner(desk: Desk) -> Runner:
+def _runner(desk: ServerDesk) -> Runner:
     if desk.runner is None:
         raise NoHost("start runs")
     return desk.runner

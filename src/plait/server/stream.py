@@ -10,7 +10,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from plait.errors import PlaitError
-from plait.server.feed import Feed, Listener
+from plait.server.feed import Feed, FeedListener
 from plait.server.shapes import NewsShape, WaitingShape
 from plait.server.threads import in_thread
 from plait.session.asks import ANSWERS, LIFE_OF_ASKS
@@ -47,7 +47,7 @@ class EventStream:
                 with suppress(asyncio.CancelledError, TimeoutError, OSError):
                     await task
 
-    async def _send_all(self, listener: Listener, send: Send) -> None:
+    async def _send_all(self, listener: FeedListener, send: Send) -> None:
         await _put(send, b"retry: 1000\n\n" + _event("news", NewsShape(()), listener.number))
         await _put(send, _event("waiting", await in_thread(self._waiting.now)))
         while True:
@@ -57,7 +57,7 @@ class EventStream:
             if not await listener.wait(BEAT_S):
                 await _put(send, b": still here\n\n")
 
-    async def _send_news(self, listener: Listener, send: Send) -> None:
+    async def _send_news(self, listener: FeedListener, send: Send) -> None:
         while True:
             try:
                 rows = await in_thread(listener.take_rows)

@@ -10,7 +10,7 @@ from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import ModelAsked
 from plait.runtime.sent import Sent, rebuild_prompt
-from plait.server.desk import Desk
+from plait.server.desk import ServerDesk
 from plait.server.params import AboutParams, SessionParams
 from plait.server.shapes import LeftOutRow, PromptShape, ToolSpecShape, TraceShape, TraceStep
 from plait.session import Session
@@ -19,7 +19,7 @@ from plait.session.trace import Trace
 _SEQ = re.compile(r"-?[0-9]{1,18}\Z")
 
 
-def read_prompt(desk: Desk, params: SessionParams) -> PromptShape:
+def read_prompt(desk: ServerDesk, params: SessionParams) -> PromptShape:
     """Return the prompt that was sent at a place, or the last one before it."""
     session = desk.open(params.session)
     found = rebuild_prompt(session)
@@ -48,7 +48,7 @@ def read_prompt(desk: Desk, params: SessionParams) -> PromptShape:
     )
 
 
-def _new_from(desk: Desk, session: Session, found: Sent) -> int:
+def _new_from(desk: ServerDesk, session: Session, found: Sent) -> int:
     """Return the index of the first turn that the agent's prompt before this one did not have."""
     before = _asked_before(desk, found.event)
     if before is None:
@@ -64,7 +64,7 @@ def _new_from(desk: Desk, session: Session, found: Sent) -> int:
     )
 
 
-def _asked_before(desk: Desk, asked: Event) -> Event | None:
+def _asked_before(desk: ServerDesk, asked: Event) -> Event | None:
     """Return the ask of the same agent before this one; None: it is the first."""
     kinds = {ModelAsked.__name__}
     for event in desk.store.read(asked.log, 1, asked.seq - 1, kinds=kinds, reverse=True):
@@ -73,13 +73,13 @@ def _asked_before(desk: Desk, asked: Event) -> Event | None:
     return None
 
 
-def read_why(desk: Desk, params: AboutParams) -> TraceShape:
+def read_why(desk: ServerDesk, params: AboutParams) -> TraceShape:
     """Tell where something comes from."""
     session = desk.open(params.session)
     return _trace(session.why(_subject(session, params.about), limit=params.limit))
 
 
-def read_influence(desk: Desk, params: AboutParams) -> TraceShape:
+def read_influence(desk: ServerDesk, params: AboutParams) -> TraceShape:
     """Tell what became of something."""
     session = desk.open(params.session)
     found = session.lineage.influence(_subject(session, params.about), limit=params.limit)
