@@ -213,13 +213,6 @@ def all_rows(summaries: Summaries) -> list[SessionSummary]:
         before = page.next
 
 
-class NoCache(RecordCache):
-    """A cache that keeps nothing: every record is folded from the beginning."""
-
-    def __init__(self) -> None:
-        super().__init__(Path("/nonexistent"))
-
-
 @given(ACTS, st.lists(st.integers(0, 5), max_size=30))
 def test_rows_are_those_of_a_fold_from_the_beginning(
     acts: list[FamilyAct], looks: list[int]
@@ -235,7 +228,7 @@ def test_rows_are_those_of_a_fold_from_the_beginning(
         elif look == 2:  # another process looks
             all_rows(Summaries(Outlines(store)))
     rows = all_rows(summaries)
-    assert rows == all_rows(Summaries(Outlines(store, NoCache())))
+    assert rows == all_rows(Summaries(Outlines(store, RecordCache(None))))
     assert {row.log for row in rows} == set(logs_of(sessions))
     assert [row.updated for row in rows] == sorted([row.updated for row in rows], reverse=True)
     count("rows are those of a fold from the beginning", store)

@@ -4,7 +4,9 @@ more.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +18,12 @@ from plait.outline.family import family_shape
 from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
 from plait.outline.step_fold import StepFold
-from plait.outline.steps import step_page
+from plait.outline.steps import outline_shape, step_page
 from plait.outline.summaries import Summaries
+from plait.session.ports import store_at
 from plait.store import Store
 from tests.outline.families import fresh_memory_store
-from tests.support import count_calls
+from tests.support import count_calls, word_count
 
 pytestmark = pytest.mark.long  # `make quick` leaves these out
 
@@ -116,3 +119,34 @@ def test_writing_costs_what_it_did() -> None:
     looked_at = count_calls(lambda: session.fork("looked").say("more"))
     assert [each.name for each in store.attached()] == projections
     assert looked_at <= plain * 1.02
+
+
+def test_threads_share_outlines_while_a_session_grows(tmp_path: Path) -> None:
+    session = Session("Go.", store=tmp_path / "store")
+    outlines, wrong, done = (
+        Outlines(store_at(session.store)),
+        list[BaseException](),
+        threading.Event(),
+    )
+
+    def look() -> None:
+        try:
+            while not done.is_set():
+                page = step_page(outlines, session.id, 0, 500)
+                shape = outline_shape(outlines, session.id)
+                assert len(shape.seqs) == shape.total == len(shape.types)
+                assert [step.index for step in page.steps] == list(range(len(page.steps)))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    grown = session
+    for number in range(60):
+        grown = grown.say(f"words {number}").use(word_count, text="to be")
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert outlines.record(session.id) == Outlines(store_at(session.store)).record(session.id)

@@ -17,10 +17,10 @@ import msgspec
 
 from plait.errors import PlaitError
 from plait.ids import Digest, LogId, Micros
+from plait.outline.cache import outline_folder, read_cache, write_cache
 from plait.outline.records import VERSION
 from plait.session.listing import list_rows, session_row
 from plait.store import Log, Store
-from plait.workspace.copy_state import cache_folder, write_whole
 
 _TAG = f"plait/activity/{VERSION}/{sys.byteorder}\n".encode()
 _PAGE = 500
@@ -42,7 +42,8 @@ class Activities:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._file = cache_folder(store) / f"outline-{VERSION}" / "activity"
+        folder = outline_folder(store)
+        self._file = folder / "activity" if folder is not None else None
         self._lock = threading.Lock()
         self._number: int | None = None  # up to which it is new; None: nothing was read yet
         self._known: dict[LogId, Activity] = {}
@@ -163,12 +164,8 @@ class Activities:
 _decode = msgspec.msgpack.Decoder(dict[str, Activity]).decode
 
 
-def _read_file(file: Path) -> dict[LogId, Activity]:
-    try:
-        data = file.read_bytes()
-    except OSError:
-        return {}
-    start = len(_TAG) + 4
+def _read_file(file: Path | None) -> dict[LogId, Activity]:
+    data, start = read_cache(file), len(_TAG) + 4
     if not data.startswith(_TAG) or data[start - 4 : start] != _checksum(data[start:]):
         return {}
     try:
@@ -177,14 +174,9 @@ def _read_file(file: Path) -> dict[LogId, Activity]:
         return {}
 
 
-def _write_file(file: Path, known: dict[LogId, Activity]) -> None:
-    """Keep what is known. If that is not possible, nothing is lost."""
+def _write_file(file: Path | None, known: dict[LogId, Activity]) -> None:
     content = msgspec.msgpack.encode(known)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, _TAG + _checksum(content) + content)
-    except OSError:
-        pass
+    write_cache(file, _TAG + _checksum(content) + content)
 
 
 def _checksum(content: bytes) -> bytes:

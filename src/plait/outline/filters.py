@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from plait.errors import InvalidValue
-from plait.outline.shapes import SessionSummary
+from plait.outline.shapes import SessionSummary, SpentShape
 from plait.session.life import STATUSES
 
 _NAMES = ("status", "user", "project", "tag", "label", "cost", "events", "tokens", "is")
@@ -49,9 +49,17 @@ class SessionFilter(msgspec.Struct, frozen=True):
     kind: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  # in the name, the title, the first or the last words
 
+    def allows(self, spent: SpentShape, event_count: int) -> bool:
+        """True if the figures of a session are within the limits."""
+        tokens = spent.input_tokens + spent.output_tokens
+        return (
+            all(limit.holds(spent.cost_usd) for limit in self.cost)
+            and all(limit.holds(event_count) for limit in self.events)
+            and all(limit.holds(tokens) for limit in self.tokens)
+        )
+
     def chooses(self, summary: SessionSummary, first_words: str = "") -> bool:
         """True if all of it holds for a session; of several values of one name, any."""
-        spent = summary.spent
         said = (summary.name, summary.title, first_words, summary.last_text)
         text = "\n".join(said).lower()
         return (
@@ -60,9 +68,7 @@ class SessionFilter(msgspec.Struct, frozen=True):
             and (not self.project or summary.project in self.project)
             and (not self.label or summary.label in self.label)
             and all(summary.tags.get(tag) == value for tag, value in self.tag)
-            and all(limit.holds(spent.cost_usd) for limit in self.cost)
-            and all(limit.holds(summary.event_count) for limit in self.events)
-            and all(limit.holds(spent.input_tokens + spent.output_tokens) for limit in self.tokens)
+            and self.allows(summary.spent, summary.event_count)
             and all(_is_kind(summary, kind) for kind in self.kind)
             and all(word in text for word in self.words)
         )

@@ -99,7 +99,7 @@ class LogRecord(msgspec.Struct):
 
     @property
     def step_count(self) -> int:
-        return len(self.firsts)
+        return len(self.marks)  # the column that a new step is written to last
 
     def step_of(self, seq: int) -> int:
         """Return the index of the step that holds an event; of a bracket, the step before it.

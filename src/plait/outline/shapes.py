@@ -1,8 +1,8 @@
 """The shapes that the shell, the server and the page share: plain data, one struct per shape.
 
 Keys are snake_case, ids are whole, times are microseconds since 1970 (UTC). Texts are as recorded,
-neither cleaned nor cut: each face makes them harmless in its own way. A field that ends in `_text`
-is made for people.
+neither cleaned nor cut: each face makes them harmless in its own way. Only the line of a step, and
+the last words of a session, are short. A field that ends in `_text` is made for people.
 """
 
 from __future__ import annotations

@@ -44,14 +44,14 @@ class StepRows:
     def add(self, event: Event, type: int, state: int = DONE, marks: int = 0) -> int:
         """Add a step that begins with this event, and return its index."""
         record = self.record
-        index = len(record.firsts)
+        index = len(record.marks)
         record.firsts.append(record.tip)
         record.lasts.append(record.tip)
         record.times_ms.append(event.time // 1000)
         record.types.append(type)
         record.states.append(state)
-        record.marks.append(marks)
         record.owners.append(index)
+        record.marks.append(marks)  # last: from here on a reader sees the step
         self.changed.add(index)
         return index
 

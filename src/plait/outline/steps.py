@@ -75,17 +75,18 @@ def outline_shape(outlines: Outlines, log: LogId, from_index: int = 0) -> Outlin
     """Return the steps of a log in short, from an index on."""
     number = outlines.store.number
     record = outlines.record(log)
-    start = min(max(from_index, 0), record.step_count)
-    marked = [(index, bits) for index, bits in enumerate(record.marks[start:], start) if bits]
+    total = record.step_count  # it may grow meanwhile
+    start = min(max(from_index, 0), total)
+    marked = [(index, bits) for index, bits in enumerate(record.marks[start:total], start) if bits]
     return OutlineShape(
         log=log,
         from_index=start,
-        total=record.step_count,
-        firsts=tuple(record.firsts[start:]),
-        seqs=tuple(record.lasts[start:]),
-        times_ms=tuple(record.times_ms[start:]),
-        types=tuple([TYPES[code] for code in record.types[start:]]),
-        states=tuple([STATES[code] for code in record.states[start:]]),
+        total=total,
+        firsts=tuple(record.firsts[start:total]),
+        seqs=tuple(record.lasts[start:total]),
+        times_ms=tuple(record.times_ms[start:total]),
+        types=tuple([TYPES[code] for code in record.types[start:total]]),
+        states=tuple([STATES[code] for code in record.states[start:total]]),
         marks={index: marks_of(bits) for index, bits in marked},
         rewound=tuple(record.rewound_spans()),
         number=number,

@@ -85,6 +85,11 @@ class Summaries:
             return None
         if wanted.status and reading.status.of_session(row) not in wanted.status:
             return None
+        if wanted.cost or wanted.tokens or wanted.events:
+            record = self._outlines.record(log)
+            spent, _ = self._spent(record, list(self.activities.branches_of_run(log)))
+            if not wanted.allows(spent.shape(), len(record.owners)):
+                return None
         summary = self._summary(log, row, reading)
         first = self._first(log) if wanted.words else ""
         return summary if wanted.chooses(summary, first) else None
