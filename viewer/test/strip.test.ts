@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { markBit, Rows, type RowOutline } from "../src/base/rows";
-import { branchLines, markColumns, rowAtX, stripLayout, xOfRow } from "../src/workbench/strip_layout";
+import { branchLines, denseMarks, markColumns, rowAtX, stripLayout, xOfRow } from "../src/workbench/strip_layout";
 import { branch, smallFamily, stretch } from "./family";
 
 function outlineWith(count: number, marked: ReadonlyMap<number, number>): RowOutline {
@@ -33,6 +33,13 @@ describe("the strip", () => {
     expect(columns.reduce((sum, column) => sum + column.count, 0)).toBe(marked.size);
     expect(columns.length).toBeLessThanOrEqual(200);
     for (const column of columns) expect(column.x).toBeLessThanOrEqual(1000);
+  });
+
+  it("tells marks that stand everywhere from those that stand out", () => {
+    const column = (x: number, bits: number) => ({ x, bits, first: 0, count: 1 });
+    const columns = Array.from({ length: 150 }, (_, i) => column(i * 6, markBit("failed") | (i === 7 ? markBit("kill") : 0)));
+    expect(denseMarks(columns, 900)).toBe(markBit("failed"));
+    expect(denseMarks(columns.slice(0, 9), 900)).toBe(0);
   });
 
   it("has a row for each branch, and shares rows if there are many", () => {

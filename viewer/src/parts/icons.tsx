@@ -1,6 +1,6 @@
 /** Icons as paths of a 16 px grid, drawn with a line of 1.5 px. */
 
-import type { StepMark, StepType } from "../shapes";
+import type { StepMark, StepShape, StepType } from "../shapes";
 
 export const PATHS = {
   person: "M8 8a2.75 2.75 0 1 0 0-5.5A2.75 2.75 0 0 0 8 8ZM2.75 13.5c.5-2.6 2.6-4 5.25-4s4.75 1.4 5.25 4",
@@ -95,6 +95,14 @@ export const TYPE_ICONS: Readonly<Record<StepType, IconName>> = {
   bypass: "warn",
   note: "note",
 };
+
+/** The icon of a step: a message of an agent is words, and a failed verdict a cross. */
+export function stepIcon(step: Pick<StepShape, "type" | "state" | "actor" | "marks">): IconName {
+  if (step.marks.includes("kill")) return "kill";
+  if (step.type === "verdict" && step.state === "failed") return "failed";
+  if (step.type === "message" && step.actor.startsWith("agent:")) return "words";
+  return TYPE_ICONS[step.type];
+}
 
 export const MARK_WORDS: Readonly<Record<StepMark, string>> = {
   files: "changed files",

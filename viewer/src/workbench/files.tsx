@@ -24,13 +24,17 @@ const LINES_ASKED = 2000;
 const CODE_ROW = 20;
 
 export function FilesPanel() {
-  const { model } = usePage();
+  const { model, source } = usePage();
   const now = route.value as SessionRoute;
   const state = useTrack();
   const tree = state.value?.tree ?? null;
   const before = useTreeBefore();
   const first = useFirstTree();
   const other = useBranchTree(now.against);
+  const since = useAnswer(!now.path && first && tree && first !== tree ? source.diff(first, tree) : null);
+  // Without a path the file that matters most is shown: the one that the step changed, else the
+  // first that changed at all.
+  const path = now.path || model.step.value?.files[0] || since.value?.files.find((file) => file.status !== "removed")?.path || "";
   if (state.value && !tree)
     return (
       <Empty>
@@ -46,11 +50,11 @@ export function FilesPanel() {
     <div class="files">
       <FilesHead now={now} />
       <div class="files-body">
-        <TreeView tree={tree} path={now.path} changed={before} />
+        <TreeView tree={tree} path={path} changed={before} />
         {now.against ? (
-          <Differences left={against} right={tree} path={now.path} />
-        ) : now.path ? (
-          <FileView tree={tree} path={now.path} before={before} line={now.line} />
+          <Differences left={against} right={tree} path={path} />
+        ) : path ? (
+          <FileView tree={tree} path={path} before={before} line={now.line} />
         ) : (
           <Empty>
             <p>Choose a file. A click on one of its lines tells which call wrote it, and why.</p>
@@ -300,7 +304,7 @@ const TextFile = memo(function TextFile({ file, blame, changes, line }: TextFile
             if (!by) return;
             event.preventDefault();
             const next = line === null ? 1 : line + by;
-            if (next >= 1 && next <= file.line_count) go({ ...now, line: next }, line === null ? "push" : "replace");
+            if (next >= 1 && next <= file.line_count) go({ ...now, path: file.path, line: next }, line === null ? "push" : "replace");
           },
         }}
         draw={(index) => {
@@ -316,14 +320,14 @@ const TextFile = memo(function TextFile({ file, blame, changes, line }: TextFile
                 class="code-number"
                 style={{ minWidth: `${digits + 2}ch` }}
                 tabIndex={-1}
-                href={hrefOf({ ...now, line: row.kind === "removed" ? null : row.number })}
+                href={hrefOf({ ...now, path: file.path, line: row.kind === "removed" ? null : row.number })}
               >
                 {row.kind === "removed" ? "−" : row.number}
               </a>
               <span
                 class="code-text"
                 onClick={() => {
-                  if (row.kind !== "removed" && !getSelection()?.toString()) go({ ...now, line: row.number });
+                  if (row.kind !== "removed" && !getSelection()?.toString()) go({ ...now, path: file.path, line: row.number });
                 }}
               >
                 <Pieces text={text.length > 1000 ? `${text.slice(0, 1000)}…` : text} />

@@ -5,6 +5,7 @@ import { go, hrefOf, route, type SessionRoute, type Tab } from "../base/router";
 import { FilesPanel } from "./files";
 import { PromptPanel } from "./prompt";
 import { RawPanel } from "./raw";
+import { StateHere } from "./state";
 import { StepPanel } from "./step";
 import { WhyPanel } from "./why";
 import { pane } from "./workbench";
@@ -16,12 +17,13 @@ const TAB_WORDS: readonly [Tab, string, string][] = [
   ["why", "Why", "w"],
   ["influence", "Influence", "i"],
   ["raw", "Raw", "r"],
+  ["state", "State", "s"],
 ];
 
 export function Panel() {
   const { model } = usePage();
   const now = route.value as SessionRoute;
-  const tab = now.tab === "state" ? "step" : now.tab;
+  const { tab } = now;
   const target = (name: Tab): SessionRoute => ({
     ...now,
     session: model.branch.value?.short ?? now.session,
@@ -42,6 +44,7 @@ export function Panel() {
             aria-selected={tab === name}
             aria-controls="panel"
             title={`${words} (${key})`}
+            class={name === "state" ? "tab-state" : ""}
             href={hrefOf(target(name))}
             onKeyDown={(event) => {
               const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -64,6 +67,11 @@ export function Panel() {
         {tab === "prompt" && <PromptPanel />}
         {(tab === "why" || tab === "influence") && <WhyPanel way={tab} />}
         {tab === "raw" && <RawPanel />}
+        {tab === "state" && (
+          <div class="panel-scroll scroll" tabIndex={0}>
+            <StateHere />
+          </div>
+        )}
       </div>
     </section>
   );

@@ -24,18 +24,27 @@ export function useTrack() {
 }
 
 export function StatePanel() {
-  const { model } = usePage();
-  const shown = useTrack();
   return (
     <aside class="state-panel scroll" aria-label="State at this place" tabIndex={0}>
       <h2 class="label">State at this place</h2>
+      <StateHere />
+    </aside>
+  );
+}
+
+/** The state, for the panel at the right or, on a narrower screen, for a tab. */
+export function StateHere() {
+  const { model } = usePage();
+  const shown = useTrack();
+  return (
+    <>
       <Shows shown={shown}>{(state) => <StateLines state={state} />}</Shows>
       {model.isFollowing.value && (
         <p class="state-follow faint">
           <Icon name="follow" /> follows the end of the session
         </p>
       )}
-    </aside>
+    </>
   );
 }
 
@@ -68,15 +77,16 @@ function StateLines({ state }: { state: TrackState }) {
       </dl>
       <BudgetLines budget={state.budget} left={state.budget_left} />
       <Section title="Verdicts" empty="none yet" count={verdicts.length}>
-        {verdicts.map(([name, passed]) => (
+        {verdicts.slice(-LINES_MAX).map(([name, passed]) => (
           <p key={name} class="state-line">
             <Icon name={passed ? "passed" : "failed"} class={passed ? "good" : "bad"} />
             <Line text={name} /> <span class={passed ? "good" : "bad"}>{passed ? "passed" : "failed"}</span>
           </p>
         ))}
+        <Rest count={verdicts.length} />
       </Section>
       <Section title="Facts" empty="none" count={facts.length}>
-        {facts.slice(0, 40).map((fact) => (
+        {facts.slice(-LINES_MAX).map((fact) => (
           <a
             key={fact.key}
             class="state-line"
@@ -87,19 +97,27 @@ function StateLines({ state }: { state: TrackState }) {
             <Line text={valueText(fact.value)} class="mono" />
           </a>
         ))}
-        {facts.length > 40 && <p class="faint">{`and ${facts.length - 40} more`}</p>}
+        <Rest count={facts.length} />
       </Section>
       <Section title="Pending" empty="nothing" count={pending.length}>
-        {pending.slice(0, 20).map(([key, what]) => (
+        {pending.slice(-LINES_MAX).map(([key, what]) => (
           <p key={key} class="state-line" title={plainText(key)}>
             <Line text={what || key} />
           </p>
         ))}
+        <Rest count={pending.length} />
       </Section>
       <ChangedFiles state={state} />
       <Waits />
     </>
   );
+}
+
+/** A section names the latest few: a session may have thousands, and the raw events have them all. */
+const LINES_MAX = 12;
+
+function Rest({ count }: { count: number }) {
+  return count > LINES_MAX ? <p class="faint">{`and ${numberText(count - LINES_MAX)} more`}</p> : null;
 }
 
 function Section(props: { title: string; empty: string; count: number; children: preact.ComponentChildren }) {
@@ -167,12 +185,13 @@ function ChangedFiles({ state }: { state: TrackState }) {
     model.isGliding.value ? 80 : 0,
   );
   const files = state.tree === first ? [] : (shown.value?.files ?? []);
+  const isKnown = state.tree === first || (first !== null && !shown.isStale);
   return (
     <section class="state-section">
       <h3 class="label">Files changed</h3>
       {!state.tree && <p class="faint">no files</p>}
-      {state.tree && files.length === 0 && <p class="faint">{shown.isStale && state.tree !== first ? "…" : "none so far"}</p>}
-      {files.slice(0, 30).map((file) => (
+      {state.tree && files.length === 0 && <p class="faint">{isKnown ? "none so far" : "…"}</p>}
+      {files.slice(0, LINES_MAX).map((file) => (
         <a
           key={file.path}
           class="state-line"
@@ -184,7 +203,7 @@ function ChangedFiles({ state }: { state: TrackState }) {
           </span>
         </a>
       ))}
-      {files.length > 30 && <p class="faint">{`and ${files.length - 30} more`}</p>}
+      <Rest count={files.length} />
     </section>
   );
 }

@@ -6,7 +6,7 @@ import { allTokens, bytesText, costText, countText, dollarsText, numberText, tim
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
 import { AskBox, type AskKind } from "../parts/ask_box";
-import { Icon, TYPE_ICONS } from "../parts/icons";
+import { Icon, stepIcon } from "../parts/icons";
 import { JsonView } from "../parts/json";
 import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
@@ -134,7 +134,7 @@ function Head({ detail }: { detail: StepDetail }) {
   return (
     <header class="detail-head">
       <h2>
-        <Icon name={step.type === "verdict" && step.state === "failed" ? "failed" : TYPE_ICONS[step.type]} />
+        <Icon name={stepIcon(step)} />
         <span>
           {step.verb && !isSaid ? (
             <>

@@ -9,7 +9,7 @@ import { usePage } from "../base/page";
 import { markBit } from "../base/rows";
 import { plainText } from "../base/text";
 import type { Sight } from "../base/windowing";
-import { Icon, TYPE_ICONS } from "../parts/icons";
+import { Icon, stepIcon } from "../parts/icons";
 import { Line } from "../parts/text";
 import { Window } from "../parts/window";
 import type { StepShape } from "../shapes";
@@ -95,6 +95,7 @@ export function StepList() {
       </div>
       <Window
         class="steps-list"
+        more={3}
         count={count}
         row={ROW_HEIGHT}
         goal={current}
@@ -203,11 +204,10 @@ function rowClass(step: StepShape): string {
 
 /** One step as a line: the same in the list, in comparisons and in the palette. */
 export function StepLine({ step }: { step: StepShape }) {
-  const icon = step.type === "verdict" && step.state === "failed" ? "failed" : TYPE_ICONS[step.type];
   const isCommand = step.type === "tool";
   return (
     <>
-      <Icon name={step.marks.includes("kill") ? "kill" : icon} />
+      <Icon name={stepIcon(step)} />
       <span class="step-words cut" title={plainText([step.verb, step.subject, step.says].filter(Boolean).join(" "), 400)}>
         {step.verb && <Line text={step.verb} class="step-verb" />}
         {step.subject && <Subject step={step} isCommand={isCommand} />}

@@ -17,6 +17,8 @@ import { isPlaying } from "./workbench_keys";
 
 export const stripMode = signal<StripMode>("step");
 const PLAY_MS = 450;
+/** The canvas is wider than the steps, so that the handle is whole at both ends. */
+const EDGE = 6;
 /** The tip belongs to the pointer on the strip; a row of the list that is hovered shows a line alone. */
 const isOver = signal(false);
 
@@ -37,11 +39,11 @@ function stripHeight(lines: number): number {
 function begin(element: HTMLCanvasElement | null, layout: StripLayout): CanvasRenderingContext2D | null {
   if (!element) return null;
   const ratio = devicePixelRatio || 1;
-  const [width, height] = [Math.round(layout.width * ratio), Math.round(stripHeight(layout.lineCount) * ratio)];
+  const [width, height] = [Math.round((layout.width + EDGE * 2) * ratio), Math.round(stripHeight(layout.lineCount) * ratio)];
   if (element.width !== width || element.height !== height) Object.assign(element, { width, height });
   const context = element.getContext("2d")!;
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, layout.width, height);
+  context.setTransform(ratio, 0, 0, ratio, EDGE * ratio, 0);
+  context.clearRect(-EDGE, 0, layout.width + EDGE * 2, height);
   return context;
 }
 
@@ -156,7 +158,8 @@ export function Strip() {
       <div class="strip-place">
         <p class="strip-name cut">
           <span class="strip-dot" style={{ background: `var(--lane-${laneIndex(model.branch.value?.color ?? 0)})` }} />
-          <Line text={place && model.branch.value ? `${model.branch.value.name}@${place.seq}` : ""} />
+          <Line text={model.branch.value?.name ?? ""} />
+          <span>{place ? `@${place.seq}` : ""}</span>
         </p>
         <p class="faint">{`step ${numberText(row + 1)} of ${numberText(count)}`}</p>
         <div class="choice" role="group" aria-label="Width of the strip">

@@ -4,7 +4,7 @@ import { gapText } from "../base/format";
 import { laneColor } from "../base/lanes";
 import type { RowOutline, Rows } from "../base/rows";
 import type { StepMark } from "../shapes";
-import { MARK_LINES, markColumns, xOfRow, type StripLayout } from "./strip_layout";
+import { denseMarks, MARK_LINES, markColumns, xOfRow, type StripLayout } from "./strip_layout";
 
 export interface StripColors {
   readonly lanes: readonly string[];
@@ -117,14 +117,27 @@ function drawGaps(canvas: CanvasRenderingContext2D, layout: StripLayout, height:
 function drawMarks(
   canvas: CanvasRenderingContext2D, layout: StripLayout, outline: RowOutline, top: number, colors: StripColors,
 ): void {
-  for (const column of markColumns(layout, outline.marks)) {
+  const columns = markColumns(layout, outline.marks);
+  const dense = denseMarks(columns, layout.width);
+  for (const column of columns) {
     MARK_LINES.forEach((line, index) => {
       const found = line.filter(([, bit]) => column.bits & bit);
       const y = top + index * MARK_HEIGHT + MARK_HEIGHT / 2;
       // Two kinds in one place: both are seen, the more urgent one in front.
-      found.forEach(([mark], order) => drawMark(canvas, mark, column.x + (order - (found.length - 1) / 2) * 3, y, colors));
+      found.forEach(([mark, bit], order) => {
+        const x = column.x + (order - (found.length - 1) / 2) * 3;
+        if (dense & bit) drawTick(canvas, mark, x, y, colors);
+        else drawMark(canvas, mark, x, y, colors);
+      });
     });
   }
+}
+
+/** A mark that stands nearly everywhere is a tick: shapes side by side would be a pattern. */
+function drawTick(canvas: CanvasRenderingContext2D, mark: StepMark, x: number, y: number, colors: StripColors): void {
+  const color: Partial<Record<StepMark, string>> = { files: colors.ink, passed: colors.good, failed: colors.bad, kill: colors.bad, approval: colors.warn };
+  canvas.fillStyle = color[mark] ?? colors.faint;
+  canvas.fillRect(x - 1, y - 2.5, 2, 5);
 }
 
 /** Draw one mark, 6 px wide. The legend draws the same. */

@@ -23,6 +23,7 @@ export interface StripLayout {
 }
 
 const LINES_MAX = 10;
+const STEP_MAX = 56;
 
 /** Give each branch a line. With many branches those in one lane share theirs. */
 export function branchLines(rows: Rows): { lines: Uint16Array; lineCount: number } {
@@ -49,7 +50,8 @@ export function stripLayout(rows: Rows, outline: RowOutline, width: number, mode
     const gaps = folded.gaps.map((gap) => ({ ...gap, from: gap.from * room, to: gap.to * room }));
     return { mode, width, count, xs, step: 3, order, sorted, gaps, lines, lineCount };
   }
-  const step = count ? width / count : width;
+  // A few steps do not fill the width: a column of a step is never wider than a word.
+  const step = count ? Math.min(STEP_MAX, width / count) : width;
   for (let row = 0; row < count; row += 1) xs[row] = row * step;
   return { mode, width, count, xs, step, order: null, sorted: null, gaps: [], lines, lineCount };
 }
@@ -105,4 +107,14 @@ export function markColumns(layout: StripLayout, marks: ArrayLike<number>, least
     } else columns.set(at, { bits, first: row, count: 1, x: layout.mode === "step" && layout.step >= least ? xOfRow(layout, row) : (at + 0.5) * size });
   }
   return [...columns.values()];
+}
+
+/** Return the marks, as bits, that stand in so many columns that their shapes would touch. */
+export function denseMarks(columns: readonly MarkColumn[], width: number, room = 14): number {
+  const counts = new Map<number, number>();
+  for (const { bits } of columns)
+    for (const [, bit] of MARK_LINES.flat()) if (bits & bit) counts.set(bit, (counts.get(bit) ?? 0) + 1);
+  let dense = 0;
+  for (const [bit, count] of counts) if (count * room > width) dense |= bit;
+  return dense;
 }

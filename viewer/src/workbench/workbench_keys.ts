@@ -16,7 +16,7 @@ export const isPlaying = signal(false);
 export function showTab(tab: Tab): void {
   const now = route.peek();
   if (now.screen !== "session") return;
-  pane.value = tab === "state" ? "state" : "panel";
+  pane.value = "panel";
   if (now.tab !== tab) go({ ...now, tab, line: null, about: "" });
 }
 
@@ -84,6 +84,7 @@ export function useWorkbenchKeys(): void {
     { key: "w", words: "why", act: () => showTab("why"), group: "Step" },
     { key: "i", words: "influence", act: () => showTab("influence"), group: "Step" },
     { key: "r", words: "raw events", act: () => showTab("raw"), group: "Step" },
+    { key: "s", words: "state", act: () => showTab("state"), group: "Step" },
     {
       key: "c",
       words: "compare with another branch",
