@@ -164,7 +164,7 @@ def _origins(desk: ServerDesk, ask: Waiting) -> tuple[str, ...]:
     return tuple(sorted(session.lineage.origins))
 
 
-def _name_of(desk: Desk, log: LogId) -> str:
+def _name_of(desk: ServerDesk, log: LogId) -> str:
     return desk.summaries.summary(log).name
 
 
