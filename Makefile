@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks
+.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -71,6 +71,12 @@ torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEE
 
 scoreboard: .venv/ready      ## a line for each system that Plait is held against; exit code 77: it cannot be tried here
 	@for row in scoreboard/[0-9]*; do $(BIN)/python $$row || test $$? = 77 || failed=1; done; test -z "$$failed"
+
+viewer:                      ## the page of `plait view`, built into src/plait/view/dist; needs node 20
+	cd viewer && npm ci --no-fund --no-audit && npm run build
+
+viewer-test:                 ## the types and the unit tests of the page
+	cd viewer && npm ci --no-fund --no-audit && npm run check && npm test
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install

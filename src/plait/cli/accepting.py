@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from plait.cli.attending import RunAttendant
 from plait.cli.divergence import comparison_lines, missing_program_error
-from plait.cli.documents import Document
 from plait.cli.render import ACCENT, Cell, as_json
 from plait.errors import NeedsWorkflow
 from plait.event.kinds import ToolRequested
 from plait.ids import short
+from plait.outline.documents import Document
 from plait.session import Session
 from plait.session.event_text import event_text
 

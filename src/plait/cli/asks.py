@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from plait.cli.documents import Document, event_document
 from plait.cli.render import BAD, DIM, STRONG, Cell, Out, count_text
 from plait.cli.terminal import when
 from plait.event import Event, Json
 from plait.event.kinds import ToolRequested
 from plait.ids import short
+from plait.outline.documents import Document, event_document
 from plait.session import Waiting
 from plait.session.asks import ask_of, is_late
 from plait.session.event_text import event_text

@@ -16,8 +16,9 @@ from plait.cli.asks import hints_of, print_ask, waiting_document
 from plait.cli.common import Options, command_line, store_option
 from plait.cli.consent import Mode, run_hooks
 from plait.cli.divergence import divergence_error, missing_program_error
-from plait.cli.documents import Document, print_json, session_document
+from plait.cli.documents import print_json
 from plait.cli.exits import INTERRUPTED, NO_BUDGET, WAITING, ShellError, code_of
+from plait.cli.lines import LineProgress, print_line
 from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
@@ -25,6 +26,7 @@ from plait.cli.terminal import cut_text
 from plait.errors import BudgetExceeded, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld
 from plait.event import Event
 from plait.event.kinds import BudgetRefused, BudgetSet, RunResumed, ToolRequested
+from plait.outline.documents import Document, session_document
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
@@ -61,9 +63,19 @@ class RunAttendant:
         self.given: Options = given
         self.mode: Mode = mode
         self.quiet, self.mute = quiet, quiet or given.form != "text"
-        self.progress = Progress(self.mute) if progress is None else progress
+        self.progress = progress or self._new_progress()
         # more fields of the document that is printed with --json
         self.more: Callable[[Session], Document] = lambda session: {}
+
+    def _new_progress(self) -> Progress:
+        return LineProgress() if self.given.form == "jsonl" else Progress(self.mute)
+
+    def print_end(self, document: Document, status: Status = "finished") -> None:
+        """Print the end of a run for programs: as the one document, or as the last line."""
+        if self.given.form == "jsonl":
+            print_line({"type": status, **document})
+        else:
+            print_json({"status": status, **document})
 
     def attend_run(
         self,
@@ -124,10 +136,9 @@ class RunAttendant:
 
     def _print_result(self, session: Session) -> None:
         text = last_reply(session)
-        if self.given.form == "json":
-            print_json(
+        if self.given.form != "text":
+            self.print_end(
                 {
-                    "status": "finished",
                     "session": session_document(session),
                     "text": text,
                     "used": self.progress.document(),
@@ -169,9 +180,9 @@ class RunAttendant:
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 
     def _exit_waiting(self, outcome: RunEnd) -> NoReturn:
-        if self.given.form == "json":
+        if self.given.form != "text":
             used = self.progress.document()
-            print_json({"status": "waiting", **self.waiting_document(outcome), "used": used})
+            self.print_end({**self.waiting_document(outcome), "used": used}, "waiting")
             raise click.exceptions.Exit(WAITING)
         self.print_waiting(outcome)
         raise click.exceptions.Exit(WAITING)
@@ -205,7 +216,7 @@ class RunAttendant:
             if began or not again
             else f"{again} {session.short}{store_option(self.given)}"
         )
-        if self.given.form == "json":
+        if self.given.form != "text":
             details = {"type": "Interrupted", "session": session.id, "resume": resume}
             raise ShellError(_RunStopped("interrupted"), [], INTERRUPTED, details)
         if self.progress.out.tty:

@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from plait.cli.common import Options, acting_command, command_line, names_of, store_of
-from plait.cli.documents import (
-    Document,
-    event_document,
-    files_document,
-    place_document,
-    print_json,
-)
+from plait.cli.documents import print_json
 from plait.cli.exits import ShellError, code_of
 from plait.cli.files import SessionPath, print_patch
 from plait.cli.loading import error_text, load_function, print_debug
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
 from plait.errors import BisectAborted, EndsAgree, InvalidValue, PlaitError
 from plait.event.kinds import Merged
+from plait.outline.documents import Document, event_document, files_document, place_document
 from plait.session import Session
 from plait.session.event_text import event_text
 from plait.session.safe_text import clean

@@ -21,7 +21,7 @@ from plait.cli.common import (
     value_of,
     writing,
 )
-from plait.cli.documents import print_json, session_document
+from plait.cli.documents import print_json
 from plait.cli.exits import ShellError
 from plait.cli.render import ACCENT, Cell, Out, as_json
 from plait.cli.writing import print_session
@@ -29,6 +29,7 @@ from plait.errors import MergeConflict
 from plait.event import Event, Json
 from plait.event.kinds import Rewound, ToolRequested
 from plait.ids import Digest, short
+from plait.outline.documents import session_document
 from plait.session import ABSENT, Session
 from plait.session.event_text import event_text
 from plait.session.safe_text import clean

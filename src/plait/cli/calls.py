@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 from plait.cli.common import Options
-from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out
 from plait.ids import short
+from plait.outline.documents import Document
 from plait.session.effect_rows import CallFilter, FoundCall, find_calls
 from plait.store import Store
 

@@ -26,7 +26,6 @@ from plait.cli.common import (
 )
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import missing_program_error
-from plait.cli.documents import place_document
 from plait.cli.exits import INTERRUPTED, WAITING, ShellError
 from plait.cli.lines import LineProgress, print_line
 from plait.cli.loading import import_from_here, load_workflow, rebind_model
@@ -34,6 +33,7 @@ from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
 from plait.errors import InvalidValue, NeedsWorkflow, NoModel, PlaitError, RunHeld, UnknownLog
 from plait.event.kinds import TurnPosted
 from plait.ids import inbox_of
+from plait.outline.documents import place_document
 from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.inbox import inbox_events

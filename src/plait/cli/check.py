@@ -8,10 +8,11 @@ import click
 
 from plait.cli.common import Options, command_line, listing
 from plait.cli.divergence import comparison_lines
-from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import FAILED
 from plait.cli.loading import import_from_here, loading_errors
 from plait.cli.render import ACCENT, BAD, DIM, GAP, Cell, Out, cell_width, count_text
+from plait.outline.documents import Document
 from plait.runtime.tracebacks import raised_at, raised_text
 from plait.session.ports import store_at
 

@@ -9,12 +9,13 @@ import click
 import msgspec
 
 from plait.cli.common import Options, listing, names_of, writing
-from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.jobs import cluster_job, cluster_jobs, cluster_kept
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
 from plait.cli.terminal import age
 from plait.cli.workers import split_labels
 from plait.ids import LogId
+from plait.outline.documents import Document
 from plait.runtime.live import Live
 from plait.session.ask_rows import InboxRows
 from plait.session.ports import store_at

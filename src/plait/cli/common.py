@@ -156,6 +156,13 @@ def writing(command: Command) -> Command:
     return _add_options(command, _store, _as, _json)
 
 
+def running(command: Command) -> Command:
+    """Decorate a command that runs a workflow: for programs it has one document in the end, or
+    lines while it runs.
+    """
+    return _add_options(command, _store, _as, _json, _run_lines)
+
+
 def acting_command(command: Command) -> Command:
     """Decorate a command that acts on the world. It acts for the principal of the session, so it
     has no --as.
@@ -196,6 +203,12 @@ _lines = click.option(
     "as_jsonl",
     is_flag=True,
     help="Print one JSON document per line, for programs: deltas, events and answers.",
+)
+_run_lines = click.option(
+    "--jsonl",
+    "as_jsonl",
+    is_flag=True,
+    help="Print deltas and events as they come, one JSON document per line, for programs.",
 )
 _as = click.option(
     "--as",

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import click
 
 from plait.cli.common import Options, listing, names_of
-from plait.cli.documents import print_json, print_jsonl, session_document, spent_document
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.ids import LogId, short
+from plait.outline.documents import session_document, spent_document
 from plait.session.ledger import BRANCH, Costs, costs
 from plait.session.ports import store_at
 from plait.session.safe_text import clean

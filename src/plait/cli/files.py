@@ -20,20 +20,19 @@ from typing import Any, NamedTuple, cast
 import click
 
 from plait.cli.common import Options, listing, names_of, store_of
-from plait.cli.documents import (
-    Document,
-    blame_document,
-    entry_document,
-    line_document,
-    place_document,
-    print_json,
-    print_jsonl,
-)
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import ShellError
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.errors import NoSuchFile, NotAFile, NotPlaced
 from plait.event.kinds import Placement
 from plait.ids import Digest
+from plait.outline.documents import (
+    Document,
+    blame_document,
+    entry_document,
+    line_document,
+    place_document,
+)
 from plait.session import Session
 from plait.session.blame import Blame, Line
 from plait.workspace import TreeEntry

@@ -11,12 +11,13 @@ import click
 
 from plait.cli.calls import print_calls
 from plait.cli.common import Options, filters, listing
-from plait.cli.documents import Document, event_document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.history import Filter
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import FactRecorded, MessageSaid, ModelReplied
 from plait.ids import LogId, inbox_of, short
+from plait.outline.documents import Document, event_document
 from plait.session import Session
 from plait.session.arguments import is_named
 from plait.session.content import text_of, unpack

@@ -11,19 +11,14 @@ from typing import Any, NamedTuple
 import click
 
 from plait.cli.common import Options, filters, listing, names_of, store_of
-from plait.cli.documents import (
-    Document,
-    event_document,
-    print_json,
-    print_jsonl,
-    session_document,
-)
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.lanes import Dot, draw, order
 from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import ForkedFrom, Merged, Rewound
 from plait.ids import Digest, LogId, house_of, short
+from plait.outline.documents import Document, event_document, session_document
 from plait.session import Session
 from plait.session.arguments import is_named
 from plait.session.event_text import event_text

@@ -13,12 +13,13 @@ import click
 
 from plait.cli.asks import print_ask, print_fields, recorded_ask, waiting_document
 from plait.cli.common import Options, command_line, listing, store_of, text_of, value_of, writing
-from plait.cli.documents import event_document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.memory_reading import viewer_in
 from plait.cli.render import ACCENT, Cell, Out
 from plait.errors import InvalidValue, PlaitError, UnknownAsk, WrongAskKind
 from plait.event import Json, parse
 from plait.ids import short
+from plait.outline.documents import event_document
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, find_ask, root_of

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from plait.cli.common import Options, listing, writing
-from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
 from plait.errors import InvalidValue
 from plait.ids import LogId, short
+from plait.outline.documents import Document
 from plait.session import Session
 from plait.session.job_rows import job_rows
 from plait.session.ports import store_at

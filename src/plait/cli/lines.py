@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from plait.cli.documents import Document, event_document, print_jsonl
+from plait.cli.documents import print_jsonl
 from plait.cli.progress import Progress
 from plait.event import Event
+from plait.outline.documents import Document, event_document
 
 if TYPE_CHECKING:
     from plait.model.base import Delta

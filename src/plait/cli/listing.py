@@ -10,11 +10,12 @@ import click
 
 from plait.cli.common import Options, listing, pairs
 from plait.cli.cost import dollars_figure
-from plait.cli.documents import Document, listed_document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out
 from plait.event import Event
 from plait.event.kinds import MessageSaid, RunFailed
 from plait.ids import LogId, short
+from plait.outline.documents import Document, listed_document
 from plait.runtime.live import Live
 from plait.session import Session
 from plait.session.event_text import event_text

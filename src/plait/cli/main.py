@@ -33,6 +33,7 @@ from plait.cli.sessions import show
 from plait.cli.tail import tail
 from plait.cli.tracing import diff_command, graph, influence, why
 from plait.cli.verifying import verify_command
+from plait.cli.viewing import serve_command, view_command
 from plait.cli.whatif import whatif_command
 from plait.cli.workers import submit_command, worker_command
 from plait.cli.writing import (
@@ -81,7 +82,7 @@ SECTIONS: dict[str, list[click.Command]] = {
         grant,
     ],
     "Cluster": [submit_command, worker_command, cluster, deploy],
-    "Look": [ls, runs, show, log, tail, find, cost],
+    "Look": [view_command, serve_command, ls, runs, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command, bisect_command],
     "Memory": [memory],
     "Files": [to_command, files_command, cat, blame_command, checkout, apply, sandbox],

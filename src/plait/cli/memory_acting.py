@@ -15,7 +15,7 @@ import click
 
 from plait.cli.common import Options, acting_command, command_line, store_option, writing
 from plait.cli.consent import YES, read_line
-from plait.cli.documents import event_document, print_json
+from plait.cli.documents import print_json
 from plait.cli.exits import FAILED, USAGE, ShellError
 from plait.cli.memory_documents import memory_document, plan_document
 from plait.cli.memory_reading import STATES, open_memory, viewer_in
@@ -31,6 +31,7 @@ from plait.cli.render import ACCENT, DIM, GAP, STRONG, Cell, Out
 from plait.errors import InvalidValue, MayNotDecide, StalePlan, UnknownMemory
 from plait.event import Event
 from plait.memory.rows import ITEM
+from plait.outline.documents import event_document
 from plait.session.ports import store_at
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from plait.cli.documents import Document
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import MemoryRecalled, MemorySuperseded
 from plait.ids import Digest, LogId, Micros
 from plait.memory.rows import REST, SUPPORT, decode_decisions, decode_grounds, decode_ids
 from plait.memory.standing import MemoryDecision
+from plait.outline.documents import Document
 from plait.store import Row, Store
 
 if TYPE_CHECKING:

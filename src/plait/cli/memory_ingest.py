@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from plait.cli.common import Options, command_line, writing
-from plait.cli.documents import Document, print_json, session_document
+from plait.cli.documents import print_json
 from plait.cli.memory_reading import SCOPES, open_memory
 from plait.cli.render import ACCENT, Cell, Out, count_text
 from plait.errors import InvalidValue
@@ -23,6 +23,7 @@ from plait.event.kinds import (
 )
 from plait.ids import Digest
 from plait.memory.rows import ITEM
+from plait.outline.documents import Document, session_document
 from plait.session import Session
 from plait.session.ports import store_at
 from plait.store import Row, Store

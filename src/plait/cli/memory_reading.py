@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 import click
 
 from plait.cli.common import Options, command_line, listing, names_of, text_of
-from plait.cli.documents import print_json, print_jsonl, session_document, trace_document
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.memory_documents import (
     marks_of,
     memory_document,
@@ -35,6 +35,7 @@ from plait.cli.tracing import print_trace
 from plait.event.kinds import Scope
 from plait.ids import Micros
 from plait.memory.rows import ITEM, READ
+from plait.outline.documents import session_document, trace_document
 from plait.session import Session
 from plait.session.ports import store_at
 from plait.session.safe_text import visible

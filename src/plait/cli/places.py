@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from plait.cli.common import Options, acting_command, listing, names_of, pairs, value_of
-from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import NOT_FOUND, ShellError
 from plait.cli.files import placement_detail
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
@@ -30,6 +30,7 @@ from plait.errors import (
 )
 from plait.event.kinds import Placement
 from plait.ids import LogId
+from plait.outline.documents import Document
 from plait.sandbox import SandboxInfo, Wanted, backend, backends
 from plait.session import Session
 from plait.session.listing import session_row

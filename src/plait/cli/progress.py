@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from plait.calls.model_call import PROCESS_ENDED
-from plait.cli.documents import Document
 from plait.cli.render import BAD, DIM, Cell, Out, as_json, cell_width, count_text
 from plait.cli.scroll import Scroll
 from plait.cli.terminal import console, cut_text
 from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId
+from plait.outline.documents import Document
 from plait.runtime.live import Live
 from plait.session.content import text_of
 from plait.session.event_text import event_text

@@ -14,13 +14,14 @@ import click
 from plait.cli.choices import Choices, act_with_choices, name_of, path_in, side_lines
 from plait.cli.common import Options, acting_command, pairs, store_of
 from plait.cli.consent import YES, read_line
-from plait.cli.documents import Document, files_document, print_json, session_document
+from plait.cli.documents import print_json
 from plait.cli.exits import ShellError
 from plait.cli.files import SessionPath, patch_style, placement_detail, print_patch
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, count_text
 from plait.errors import MergeConflict, NotApplied
 from plait.event.kinds import ToolReturned
 from plait.ids import Digest
+from plait.outline.documents import Document, files_document, session_document
 from plait.session import Session
 from plait.session.safe_text import clean, visible
 from plait.workspace.changes import Changes

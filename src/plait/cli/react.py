@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from plait.cli.common import Options, names_of, store_of
-from plait.cli.documents import Document, print_json, print_jsonl, session_document
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, as_json
 from plait.event import Event, Json
 from plait.event import kinds as k
 from plait.ids import Digest, LogId
+from plait.outline.documents import Document, session_document
 from plait.session import Session
 from plait.session.content import text_of, unpack
 from plait.session.value import walk_path

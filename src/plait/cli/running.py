@@ -22,19 +22,20 @@ from plait.cli.common import (
     pairs,
     parse_budget,
     quiet_option,
+    running,
     text_of,
     value_of,
     workflow_option,
-    writing,
 )
 from plait.cli.consent import Mode, mode_of
 from plait.cli.divergence import divergence_error, missing_program_error
-from plait.cli.documents import Document, print_json, print_jsonl
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import FAILED, INTERRUPTED, WAITING, ShellError
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Out, count_text
 from plait.errors import InvalidValue, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld, RunOpen
 from plait.ids import LogId
+from plait.outline.documents import Document
 from plait.runtime.live import Live
 from plait.session import Session
 from plait.session.inbox import due_roots
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
 )
 @approve_option
 @quiet_option
-@writing
+@running
 def run_command(
     given: Options,
     target: str,
@@ -207,7 +208,7 @@ def check_forward_arguments(program: Workflow, more: dict[str, Any]) -> None:
 )
 @approve_option
 @quiet_option
-@writing
+@running
 def resume_command(
     given: Options,
     name: str | None,
@@ -315,6 +316,8 @@ def _resume_all(
                 "why": why,
             }
         )
+        if given.form == "jsonl":
+            print_jsonl([{"type": "resumed", **done[-1]}])
         if given.form == "text":
             style = BAD if status == "failed" else ""
             out.line(

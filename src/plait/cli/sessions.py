@@ -7,12 +7,7 @@ from typing import Any
 import click
 
 from plait.cli.common import Options, listing, store_of
-from plait.cli.documents import (
-    changed_by,
-    print_json,
-    print_jsonl,
-    show_document,
-)
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.files import placement_detail, print_changes
 from plait.cli.listing import first_words
 from plait.cli.memory_reading import memories_lost
@@ -20,6 +15,7 @@ from plait.cli.prompts import show_prompt
 from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Column, Out, as_json, count_text
 from plait.event.kinds import Budget, Placement
 from plait.ids import short
+from plait.outline.documents import changed_by, show_document
 from plait.session import Facts, Message, Session
 from plait.session.accessors.checks import FEEDBACK
 from plait.session.branching import durability_of

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import click
 
 from plait.cli.common import Options, listing, store_of
-from plait.cli.documents import event_document, print_json, print_jsonl, session_document
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.render import ACCENT, DIM, GAP, Cell, Out, cell_width
 from plait.cli.terminal import cut_text, when
 from plait.event import Event
 from plait.event.kinds import RunCancelled, RunFailed, RunFinished
+from plait.outline.documents import event_document, session_document
 from plait.session import Session
 from plait.session.event_text import event_text
 from plait.session.value import open_run_of

@@ -19,24 +19,23 @@ from plait.cli.common import (
     names_of,
     store_of,
 )
-from plait.cli.documents import (
-    diff_document,
-    edge_document,
-    files_document,
-    node_document,
-    place_document,
-    print_json,
-    print_jsonl,
-    session_document,
-    step_document,
-    trace_document,
-)
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import ShellError
 from plait.cli.files import print_changes, print_patch
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, count_text
 from plait.cli.terminal import cut_text
 from plait.errors import NotPlaced, UnknownPlace
 from plait.ids import short
+from plait.outline.documents import (
+    diff_document,
+    edge_document,
+    files_document,
+    node_document,
+    place_document,
+    session_document,
+    step_document,
+    trace_document,
+)
 from plait.session import Diff, Graph, Message, Session, Trace
 from plait.session.diff import Sides, call_text, diff_lines
 from plait.session.graph import Node

@@ -7,16 +7,12 @@ from collections.abc import Sequence
 import click
 
 from plait.cli.common import Options, listing
-from plait.cli.documents import (
-    fault_document,
-    print_json,
-    print_jsonl,
-    unchecked_document,
-)
+from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import UNVERIFIED
 from plait.cli.render import BAD, Cell, Out, count_text
 from plait.errors import SchemaAltered, StoreCorrupt
 from plait.ids import LogId, short
+from plait.outline.documents import fault_document, unchecked_document
 from plait.session.audit import Audit, logs_behind
 from plait.session.ports import store_at
 from plait.store import Store, StoreFault, Unchecked

@@ -16,17 +16,17 @@ from plait.cli.common import (
     pairs,
     parse_budget,
     quiet_option,
+    running,
     text_or_file,
     workflow_option,
-    writing,
 )
 from plait.cli.consent import Mode, mode_of
-from plait.cli.documents import diff_document, print_json, session_document
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, DIM, Cell, Out
 from plait.cli.tracing import print_diff
 from plait.errors import InvalidInput, InvalidValue
 from plait.event.strict import parse
+from plait.outline.documents import diff_document, session_document
 from plait.session import Session
 
 
@@ -43,6 +43,7 @@ from plait.session import Session
     multiple=True,
     help="Let the event of this seq say something else.",
 )
+@click.option("--label", metavar="LABEL", help="Call the branch this.")
 @click.option(
     "--effects",
     type=click.Choice(["ask", "live"]),
@@ -57,13 +58,14 @@ from plait.session import Session
 @workflow_option
 @approve_option
 @quiet_option
-@writing
+@running
 def whatif_command(
     given: Options,
     name: str,
     model: str | None,
     instruction: str | None,
     replaced: Sequence[str],
+    label: str | None,
     effects: Literal["ask", "live"],
     budget: str | None,
     target: str | None,
@@ -90,9 +92,10 @@ def whatif_command(
         ),
         "replace": _replacement_values(session, _parse_replacements(replaced)) or None,
         "effects": effects,
+        "label": label,
         "budget": parse_budget(budget),
     }
-    running, before = RunAttendant(given, mode, quiet), _latest_branch(session)
+    attendant, before = RunAttendant(given, mode, quiet), _latest_branch(session)
 
     def now() -> Session:
         branch = _latest_branch(session)
@@ -105,8 +108,8 @@ def whatif_command(
     def do(watch: Mapping[str, Any]) -> Session:
         return whatif(session, program, **changed, **watch)
 
-    running.attend_run(
-        session, do, show=lambda made: _print_comparison(running, session, made), now=now
+    attendant.attend_run(
+        session, do, show=lambda made: _print_comparison(attendant, session, made), now=now
     )
 
 
@@ -115,23 +118,23 @@ def _latest_branch(session: Session) -> Session | None:
     return next(iter(Session.list(parent=session, store=session.store, limit=1)), None)
 
 
-def _print_comparison(running: RunAttendant, session: Session, made: Session) -> None:
+def _print_comparison(attendant: RunAttendant, session: Session, made: Session) -> None:
     found = session.diff(made)
-    if running.given.form == "json":
-        print_json(
+    if attendant.given.form != "text":
+        attendant.print_end(
             {
                 "session": session_document(made),
                 "diff": diff_document(found, session, made),
-                "used": running.progress.document(),
+                "used": attendant.progress.document(),
             }
         )
         return
     out = Out()
     out.line(Cell(made.short, ACCENT), f"  {made.id}")
     print_diff(found)
-    running.sum_up(made)
-    if found.is_same_story and not running.mute:
-        out = running.progress.out
+    attendant.sum_up(made)
+    if found.is_same_story and not attendant.mute:
+        out = attendant.progress.out
         out.line("nothing differs: the branch says, calls and leaves the same as the session.")
         out.line(Cell("  change something: --model, --instruction or --replace", DIM))
 

@@ -26,10 +26,11 @@ from plait.cli.common import (
     value_of,
     writing,
 )
-from plait.cli.documents import print_json, session_document
+from plait.cli.documents import print_json
 from plait.cli.inbox import print_posted
 from plait.cli.render import ACCENT, BAD, Cell, Out
 from plait.errors import InvalidValue
+from plait.outline.documents import session_document
 from plait.session import Session
 from plait.session.event_text import event_text
 from plait.session.gates import is_counted

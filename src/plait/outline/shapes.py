@@ -142,7 +142,7 @@ StepType = Literal[
     "compaction",
     "placement",
     "run",  # started, branched off
-    "taken",  # taken up again, by a person or a worker; after a kill `state` says so
+    "taken",  # taken up again, by a person or a worker; after a kill it has that mark
     "ended",  # a run finished, failed or was cancelled
     "wait",  # a timer, a signal, a gate
     "memory",  # proposed, decided about, recalled, used
@@ -216,6 +216,8 @@ class OutlineShape(Shape, frozen=True):
     types: tuple[StepType, ...]
     states: tuple[StepState, ...]
     marks: dict[int, tuple[StepMark, ...]]  # by index, of those that have any
+    # spans of seqs that rewinds went back behind, as first and last; they may overlap
+    rewound: tuple[tuple[int, int], ...]
     number: int
 
 

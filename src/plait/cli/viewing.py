@@ -1,0 +1,119 @@
+"""The page of a store in a browser: `serve` and `view`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from plait.cli.common import Options, talking_command, writing
+from plait.cli.documents import print_jsonl
+from plait.session import Session
+from plait.session.ports import store_at
+from plait.store import Store
+
+if TYPE_CHECKING:
+    from plait.server.places import ServerNotice
+
+
+@click.command("serve")
+@click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="On this port of 127.0.0.1; else on one that belongs to the store.",
+)
+@click.option("--host", default="127.0.0.1", hidden=True)
+@click.option("--read-only", is_flag=True, help="Take no acts, and start no runs.")
+@writing
+def serve_command(
+    given: Options,
+    is_opened: bool,
+    port: int | None,
+    host: str,
+    read_only: bool,
+) -> None:
+    """Serve the sessions of a store as a page, to this machine.
+
+    The address is printed once; it holds the token of this start. Ctrl-C ends the server, and no
+    run.
+    """
+    from plait.server.serving import check_host
+
+    check_host(host)
+    _serve(given, store_at(given.store), "/", port, is_opened=is_opened, read_only=read_only)
+
+
+@click.command("view")
+@click.argument("session", metavar="[S]", default="@")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="If a server has to be started: on this port of 127.0.0.1.",
+)
+@click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
+@talking_command
+def view_command(given: Options, session: str, port: int | None, no_open: bool) -> None:
+    """Open a session in a browser; S@42 at event 42. Without S, the one written to last.
+
+    A server that runs for this store is used; else one is started, until Ctrl-C.
+    """
+    from plait.server.places import running_servers, state_folder
+
+    store = store_at(given.store)
+    path = page_path(given.open(session), is_placed="@" in session.removeprefix("@"))
+    running = running_servers(state_folder(store))
+    if not running:
+        _serve(given, store, path, port, is_opened=not no_open)
+        return
+    address = running[0].address(path)
+    click.echo(address)
+    if not no_open:
+        _open_browser(address)
+
+
+def page_path(session: Session, *, is_placed: bool) -> str:
+    """Return the path of a session on the page; `is_placed`: at this place, also when it grows."""
+    return f"/s/{session.short}@{session.seq}" if is_placed else f"/s/{session.short}"
+
+
+def _serve(
+    given: Options,
+    store: Store,
+    path: str,
+    port: int | None,
+    *,
+    is_opened: bool,
+    read_only: bool = False,
+) -> None:
+    from plait.server.serving import serve
+
+    def ready(notice: ServerNotice) -> None:
+        address = notice.address(path)
+        if given.form == "json":
+            print_jsonl([{"address": address, "port": notice.port, "pid": notice.pid}])
+        else:
+            click.echo(address)
+        sys.stdout.flush()
+        if is_opened:
+            _open_browser(address)
+
+    serve(
+        store,
+        actor=given.actor_name,
+        folder=Path.cwd(),
+        port=port,
+        read_only=read_only,
+        ready=ready,
+    )
+
+
+def _open_browser(address: str) -> None:
+    """Open an address. Without a browser it stands on the terminal."""
+    import webbrowser
+
+    with suppress(webbrowser.Error):
+        webbrowser.open(address)

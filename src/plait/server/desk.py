@@ -1,0 +1,74 @@
+"""The desk: the store that a server serves, and all that its answers are made with."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from itertools import islice
+
+from plait import errors
+from plait.errors import PlaitError
+from plait.event import Json
+from plait.ids import Digest, LogId, short
+from plait.outline.outlines import Outlines
+from plait.server.feed import Feed
+from plait.server.runner import Runner
+from plait.session import Session
+from plait.session.listing import list_rows
+from plait.store import Store
+from plait.workspace.tree import TreeReader, shown_path
+
+_NEAR = 5  # names that are proposed
+_KNOWN, _PATHS = 500, 20_000  # sessions and paths among which they are looked for
+
+
+class Desk:
+    """One store, the person who acts, and the runs and the feed of a server."""
+
+    def __init__(
+        self, store: Store, actor: str, feed: Feed, runner: Runner | None, *, read_only: bool
+    ) -> None:
+        self.store, self.actor, self.read_only = store, actor, read_only
+        self.feed = feed
+        self.outlines = Outlines(store)
+        self.runner = runner  # None: no runs are started from here
+
+    def open(self, name: str) -> Session:
+        return Session.open(name, store=self.store)
+
+    def log(self, name: str) -> LogId:
+        """Return the log of this id, or of this name."""
+        return self.open(name).id
+
+    def place_now(self, name: str) -> Json:
+        """Return where a session stands now, for those who were not the first. None: nowhere."""
+        try:
+            now = self.open(name).reload()
+        except PlaitError:
+            return None
+        return {"log": now.id, "seq": now.seq, "head": now.head, "status": now.status}
+
+    def near_names(self, error: PlaitError) -> list[str]:
+        """Return names that may be meant instead of one that is not known."""
+        if isinstance(error, errors.UnknownRevision):
+            return _near(error.text.partition("@")[0], self._session_names())
+        if isinstance(error, errors.UnknownKey):
+            return _near(error.key, error.known) or list(error.known[:_NEAR])
+        if isinstance(error, errors.UnknownPlace):
+            return [f"{error.session}@{error.tip}"]
+        return []
+
+    def near_paths(self, tree: Digest | None, path: str) -> list[str]:
+        """Return paths of a tree that are like this one."""
+        if tree is None:
+            return []
+        found = islice(TreeReader(self.store).walk(tree), _PATHS)
+        return _near(path, [shown_path(each) for each, entry in found if entry.kind != "folder"])
+
+    def _session_names(self) -> list[str]:
+        rows = list(islice(list_rows(self.store, {}, None, None, _KNOWN), _KNOWN))
+        labels = [str(row["label"]) for row in rows if row["label"]]
+        return [*labels, *(short(LogId(str(row["log"]))) for row in rows)]
+
+
+def _near(name: str, known: list[str] | tuple[str, ...]) -> list[str]:
+    return get_close_matches(name, list(dict.fromkeys(known)), _NEAR, 0.5)

@@ -1,0 +1,49 @@
+"""Answers for people's eyes: families with their lanes, outlines, and steps."""
+
+from __future__ import annotations
+
+from plait.errors import InvalidValue
+from plait.outline.details import step_detail
+from plait.outline.family import family_shape
+from plait.outline.shapes import FamilyShape, OutlineShape, StepDetail, StepPage
+from plait.outline.steps import outline_shape, step_page
+from plait.server.desk import Desk
+from plait.server.params import (
+    OutlineParams,
+    OutlinesParams,
+    SessionParams,
+    StepParams,
+    StepsParams,
+)
+from plait.server.shapes import OutlineList
+
+LOGS_MAX = 200  # outlines in one answer
+
+
+def read_family(desk: Desk, params: SessionParams) -> FamilyShape:
+    """Return all sessions connected with one by forks and merges, as stretches and lanes."""
+    return family_shape(desk.outlines, desk.open(params.session).id)
+
+
+def read_outline(desk: Desk, params: OutlineParams) -> OutlineShape:
+    """Return the steps of a log in short."""
+    return outline_shape(desk.outlines, desk.log(params.log), params.first)
+
+
+def read_outlines(desk: Desk, params: OutlinesParams) -> OutlineList:
+    """Return the steps of several logs in short."""
+    names = [name for name in params.logs.split(",") if name]
+    if len(names) > LOGS_MAX:
+        raise InvalidValue("logs", f"there are {len(names)}", f"ask for at most {LOGS_MAX}")
+    found = [outline_shape(desk.outlines, desk.log(name)) for name in names]
+    return OutlineList(tuple(found))
+
+
+def read_steps(desk: Desk, params: StepsParams) -> StepPage:
+    """Return some steps of a log, with their words."""
+    return step_page(desk.outlines, desk.log(params.log), params.first, params.count)
+
+
+def read_step(desk: Desk, params: StepParams) -> StepDetail:
+    """Return the step that holds an event, in full."""
+    return step_detail(desk.outlines, desk.log(params.log), params.seq)

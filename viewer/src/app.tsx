@@ -1,0 +1,53 @@
+/** The frame of all screens: the bar, the screen of the address, keys that work everywhere. */
+
+import { effect } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { feedHeard, feedState } from "./base/feed";
+import { timeText } from "./base/format";
+import { useKeys } from "./base/keys";
+import { PageContext, type Page } from "./base/page";
+import { go, route } from "./base/router";
+import { isHelpOpen, KeysHelp } from "./parts/keys_help";
+import { Bar } from "./parts/bar";
+import { Screen } from "./screens/screens";
+
+const home = { screen: "home", filter: "" } as const;
+const inbox = { screen: "inbox", session: "" } as const;
+const cost = { screen: "cost", session: "" } as const;
+
+function AwayLine() {
+  if (feedState.value !== "away") return null;
+  const since = feedHeard.value ? ` Shown is the state of ${timeText(feedHeard.value * 1000)}.` : "";
+  return (
+    <div class="away-line" role="status">
+      {`The server is away.${since} The page goes on by itself when it is back.`}
+    </div>
+  );
+}
+
+export function App({ page }: { page: Page }) {
+  useKeys([
+    { key: "g h", words: "home", act: () => go(home), group: "Go" },
+    { key: "g i", words: "inbox", act: () => go(inbox), group: "Go" },
+    { key: "g c", words: "cost", act: () => go(cost), group: "Go" },
+    { key: "?", words: "these keys", act: () => (isHelpOpen.value = true), group: "Go" },
+  ]);
+  useEffect(
+    () =>
+      effect(() => {
+        const now = route.value;
+        if (now.screen === "session") void page.model.open(now);
+      }),
+    [],
+  );
+  return (
+    <PageContext.Provider value={page}>
+      <div class="shell">
+        <Bar />
+        <AwayLine />
+        <Screen />
+      </div>
+      <KeysHelp />
+    </PageContext.Provider>
+  );
+}

@@ -1,0 +1,338 @@
+/** The cursor, and the family it stands in. Everything on the workbench follows from here. */
+
+import { batch, computed, signal } from "@preact/signals";
+import type { BranchShape, FamilyShape, StepShape } from "../shapes";
+import type { Source } from "../source";
+import { asFailure, type Failure } from "./answer";
+import { onFeed, type News } from "./feed";
+import { laneLinks, laneSize } from "./lanes";
+import { go, route, sessionRoute, writeAddress, type SessionRoute } from "./router";
+import { LogOutline, rowOutline, Rows, type Place } from "./rows";
+
+const PAGE = 100;
+const REFRESH_MS = 200;
+
+export const ROW_HEIGHT = 26;
+
+export class Model {
+  readonly family = signal<FamilyShape | null>(null);
+  readonly failure = signal<Failure | null>(null);
+  readonly cursor = signal<Place | null>(null);
+  /** True: the address names no place, so the cursor goes with the end of the session. */
+  readonly isFollowing = signal(false);
+  /** The row under the pointer, in the list or on the strip; -1: none. */
+  readonly hovered = signal(-1);
+  /** True while the cursor is dragged or a key is held: panels ask later. */
+  readonly isGliding = signal(false);
+  /** Counts arrivals of words and outlines. */
+  readonly version = signal(0);
+
+  readonly rows = computed(() => (this.family.value ? new Rows(this.family.value) : null));
+  readonly links = computed(() => (this.rows.value ? laneLinks(this.rows.value) : []));
+  readonly laneSize = computed(() => laneSize(this.family.value?.lane_count ?? 1, ROW_HEIGHT));
+  readonly outline = computed(() => {
+    void this.outlineVersion.value;
+    return this.rows.value ? rowOutline(this.rows.value, this.outlines) : null;
+  });
+  readonly row = computed(() => {
+    void this.outlineVersion.value;
+    const rows = this.rows.value;
+    const place = this.cursor.value;
+    if (!rows || !place) return -1;
+    const outline = this.outlines.get(place.log);
+    if (outline && outline.total > 0) {
+      const row = rows.rowOfStep(place.log, outline.indexAt(place.seq));
+      if (row >= 0) return row;
+    }
+    return this.#firstRow && this.#firstRow.place === place ? this.#firstRow.row : -1;
+  });
+  readonly branch = computed(() => {
+    const place = this.cursor.value;
+    const rows = this.rows.value;
+    const index = place && rows ? rows.branchOf.get(place.log) : undefined;
+    return index === undefined ? null : this.family.value!.branches[index]!;
+  });
+  /** The words of the step at the cursor; null: not here yet. */
+  readonly step = computed(() => {
+    void this.version.value;
+    return this.stepAt(this.row.value);
+  });
+
+  readonly outlineVersion = signal(0);
+  readonly outlines = new Map<string, LogOutline>();
+  #words = new Map<string, (StepShape | undefined)[]>();
+  #asked = new Set<string>();
+  /** The steps whose words no news have made old. Old words stay until new ones are here. */
+  #fresh = new WeakSet<StepShape>();
+  #generation = new Map<string, number>();
+  #opened = "";
+  #turn = 0;
+  #firstRow: { place: Place; row: number } | null = null;
+  #changed = new Map<string, number>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #addressTimer: ReturnType<typeof setTimeout> | undefined;
+  #lastGlide = 0;
+
+  constructor(readonly source: Source) {
+    onFeed("news", (data) => this.#hear(data as readonly News[]));
+  }
+
+  // ── opening ────────────────────────────────────────────────────────────────────────────────
+
+  /** Show the place of a route. */
+  async open(target: SessionRoute): Promise<void> {
+    const turn = (this.#turn += 1);
+    const known = this.#branchNamed(target.session);
+    if (known && this.rows.value) {
+      this.failure.value = null;
+      this.#opened = target.session;
+      this.isFollowing.value = target.seq === null;
+      this.#put(this.rows.value.ownPlace({ log: known.log, seq: target.seq ?? known.tip }));
+      return;
+    }
+    const named = target.seq === null ? target.session : `${target.session}@${target.seq}`;
+    try {
+      const [family, session] = await Promise.all([
+        this.source.family(target.session).get(),
+        this.source.session(named).get(),
+      ]);
+      if (turn !== this.#turn) return;
+      this.#forgetAll();
+      const rows = new Rows(family);
+      const place = rows.ownPlace({ log: session.id, seq: session.place });
+      batch(() => {
+        this.family.value = family;
+        this.failure.value = null;
+        this.isFollowing.value = target.seq === null;
+        this.#opened = target.session;
+        this.#put(place);
+      });
+      void this.#findFirstRow(place);
+      await this.#loadOutlines(family.branches.map((branch) => branch.log));
+    } catch (error) {
+      if (turn !== this.#turn) return;
+      batch(() => {
+        this.failure.value = asFailure(error);
+        this.family.value = null;
+        this.cursor.value = null;
+      });
+    }
+  }
+
+  /** Find the row of the first place by its step: the outlines of a large family take longer. */
+  async #findFirstRow(place: Place): Promise<void> {
+    const detail = await this.source.detail(place.log, place.seq).get().catch(() => null);
+    const row = detail ? (this.rows.value?.rowOfStep(detail.step.log, detail.step.index) ?? -1) : -1;
+    if (row < 0 || this.cursor.value !== place) return;
+    this.#firstRow = { place, row };
+    this.outlineVersion.value += 1;
+  }
+
+  #branchNamed(session: string) {
+    const family = this.family.value;
+    if (!family || session === "@") return undefined;
+    return (
+      family.branches.find((each) => each.log === session || each.short === session) ??
+      (session === this.#opened ? family.branches.find((each) => each.log === this.cursor.value?.log) : undefined)
+    );
+  }
+
+  #forgetAll(): void {
+    this.outlines.clear();
+    this.#words.clear();
+    this.#asked.clear();
+    this.#changed.clear();
+    this.#firstRow = null;
+  }
+
+  async #loadOutlines(logs: readonly string[]): Promise<void> {
+    for (let i = 0; i < logs.length; i += 40) {
+      const answer = await this.source.outlines(logs.slice(i, i + 40)).get();
+      for (const each of answer) this.#outlineOf(each.log).take(each);
+      this.outlineVersion.value += 1;
+    }
+  }
+
+  #outlineOf(log: string): LogOutline {
+    let outline = this.outlines.get(log);
+    if (!outline) this.outlines.set(log, (outline = new LogOutline()));
+    return outline;
+  }
+
+  // ── the cursor ─────────────────────────────────────────────────────────────────────────────
+
+  #put(place: Place): void {
+    const now = this.cursor.peek();
+    if (now?.log !== place.log || now.seq !== place.seq) this.cursor.value = place;
+  }
+
+  /** Go to a place: a click. It becomes an entry of the history. */
+  goTo(place: Place, rest: Partial<SessionRoute> = {}): void {
+    const own = this.rows.value?.ownPlace(place) ?? place;
+    this.isFollowing.value = false;
+    this.#put(own);
+    const now = route.peek();
+    if (now.screen !== "session") return go(sessionRoute(this.#nameOf(own.log), own.seq, rest));
+    go({ ...now, session: this.#nameOf(own.log), seq: own.seq, line: null, about: "", ...rest });
+  }
+
+  /** Move on the way to a place: a drag, or a key that repeats. One entry for the whole way. */
+  glideTo(row: number): void {
+    const rows = this.rows.value;
+    if (!rows || rows.count === 0) return;
+    const at = Math.max(0, Math.min(rows.count - 1, row));
+    const step = rows.stepAt(at)!;
+    const seq = this.outlines.get(step.log)?.seqs[step.index] ?? this.stepAt(at)?.seq;
+    if (seq === undefined || seq === 0) return;
+    batch(() => {
+      this.isFollowing.value = false;
+      this.isGliding.value = true;
+      this.#put({ log: step.log, seq });
+    });
+    clearTimeout(this.#addressTimer);
+    this.#addressTimer = setTimeout(() => this.endGlide(), 180);
+  }
+
+  endGlide(): void {
+    clearTimeout(this.#addressTimer);
+    this.isGliding.value = false;
+    const place = this.cursor.peek();
+    const now = route.peek();
+    if (!place || now.screen !== "session") return;
+    const next = { ...now, session: this.#nameOf(place.log), seq: place.seq, line: null, about: "" };
+    if (next.session === now.session && next.seq === now.seq) return;
+    const isSameWay = performance.now() - this.#lastGlide < 1500;
+    this.#lastGlide = performance.now();
+    route.value = next;
+    writeAddress(next, isSameWay ? "replace" : "push");
+  }
+
+  goToRow(row: number): void {
+    const step = this.rows.value?.stepAt(row);
+    const seq = step && this.seqAt(row);
+    if (step && seq) this.goTo({ log: step.log, seq });
+  }
+
+  seqAt(row: number): number | undefined {
+    const step = this.rows.value?.stepAt(row);
+    if (!step) return undefined;
+    return this.outlines.get(step.log)?.seqs[step.index] || this.stepAt(row)?.seq;
+  }
+
+  #nameOf(log: string): string {
+    return this.family.value?.branches.find((branch) => branch.log === log)?.short ?? log;
+  }
+
+  /** A place in few words: `clamp@26`; in the root of the family `@13`. */
+  placeName(place: Place): string {
+    const rows = this.rows.value;
+    const own = rows?.ownPlace(place) ?? place;
+    const branch = this.branchOf(own.log);
+    if (branch && !branch.parent) return `@${own.seq}`;
+    return `${branch ? branch.name || branch.short : own.log.slice(0, 8)}@${own.seq}`;
+  }
+
+  branchOf(log: string): BranchShape | undefined {
+    const index = this.rows.value?.branchOf.get(log);
+    return index === undefined ? undefined : this.family.value!.branches[index];
+  }
+
+  revision(place: Place | null = this.cursor.value): string {
+    return place ? `${place.log}@${place.seq}` : "";
+  }
+
+  // ── words ──────────────────────────────────────────────────────────────────────────────────
+
+  stepAt(row: number): StepShape | null {
+    const step = this.rows.value?.stepAt(row);
+    return step ? (this.#words.get(step.log)?.[step.index] ?? null) : null;
+  }
+
+  /** Ask for the words of rows that are in sight, by pages. */
+  need(first: number, end: number): void {
+    const rows = this.rows.value;
+    if (!rows) return;
+    for (let row = first; row < end; row += 1) {
+      const step = rows.stepAt(row);
+      if (!step) continue;
+      const words = this.#words.get(step.log)?.[step.index];
+      if (words && this.#fresh.has(words)) continue;
+      this.#askPage(step.log, Math.floor(step.index / PAGE));
+    }
+  }
+
+  #askPage(log: string, page: number): void {
+    const key = `${log}/${page}`;
+    if (this.#asked.has(key)) return;
+    this.#asked.add(key);
+    const family = this.family.peek();
+    const generation = this.#generation.get(log);
+    this.source.steps(log, page * PAGE, PAGE).get().then(
+      (found) => {
+        this.#asked.delete(key);
+        if (this.#generation.get(log) === generation)
+          for (const step of found.steps) this.#fresh.add(step);
+        if (this.family.peek()?.root !== family?.root) return;
+        const words = this.#words.get(log) ?? [];
+        found.steps.forEach((step, index) => (words[found.first + index] = step));
+        this.#words.set(log, words);
+        this.version.value += 1;
+      },
+      () => setTimeout(() => this.#asked.delete(key), 1000),
+    );
+  }
+
+  #makeOld(log: string, from: number): void {
+    this.#generation.set(log, (this.#generation.get(log) ?? 0) + 1);
+    for (const step of this.#words.get(log)?.slice(from) ?? []) if (step) this.#fresh.delete(step);
+  }
+
+  // ── news ───────────────────────────────────────────────────────────────────────────────────
+
+  #hear(news: readonly News[]): void {
+    const rows = this.rows.peek();
+    let isOurs = false;
+    for (const { log, seq, kind } of news) {
+      this.source.forget(log, seq);
+      const isKnown = rows?.branchOf.has(log) ?? false;
+      if (isKnown) this.#changed.set(log, Math.min(seq, this.#changed.get(log) ?? seq));
+      isOurs ||= isKnown || kind === "ForkedFrom";
+    }
+    if (isOurs && this.#timer === undefined)
+      this.#timer = setTimeout(() => void this.#refresh(), REFRESH_MS);
+  }
+
+  async #refresh(): Promise<void> {
+    const family = this.family.peek();
+    const changed = [...this.#changed.keys()];
+    this.#changed.clear();
+    try {
+      if (!family) return;
+      const fresh = await this.source.family(family.root).get();
+      const known = new Set(family.branches.map((branch) => branch.log));
+      const added = fresh.branches.filter((each) => !known.has(each.log)).map((each) => each.log);
+      const pieces = await Promise.all(
+        changed.map((log) => this.source.outline(log, this.outlines.get(log)?.firstOpen() ?? 0).get()),
+      );
+      if (this.family.peek()?.root !== family.root) return;
+      for (const piece of pieces) {
+        this.#outlineOf(piece.log).take(piece);
+        this.#makeOld(piece.log, piece.from_index);
+      }
+      await this.#loadOutlines(added);
+      batch(() => {
+        this.family.value = fresh;
+        this.outlineVersion.value += 1;
+        this.version.value += 1;
+        const log = this.cursor.peek()?.log;
+        const branch = fresh.branches.find((each) => each.log === log);
+        if (this.isFollowing.peek() && branch) this.#put({ log: branch.log, seq: branch.tip });
+      });
+    } catch {
+      // The server is away: the feed says so, and news follow when it is back.
+    } finally {
+      this.#timer = undefined;
+      if (this.#changed.size) this.#timer = setTimeout(() => void this.#refresh(), REFRESH_MS);
+    }
+  }
+}

@@ -1,0 +1,52 @@
+/** The states of a panel that has nothing to show, not yet or not any more. */
+
+import type { ComponentChildren } from "preact";
+import type { Failure, Shown } from "../base/answer";
+import { Pieces } from "./text";
+
+export function Empty({ children }: { children: ComponentChildren }) {
+  return <div class="state">{children}</div>;
+}
+
+export function LoadingLine() {
+  return (
+    <div class="loading-line" role="progressbar" aria-label="loading">
+    </div>
+  );
+}
+
+export function Broken({ failure, retry }: { failure: Failure; retry?: () => void }) {
+  return (
+    <div class="state is-bad" role="alert">
+      <p class="state-head">{failure.isAway ? "The server is away" : <Pieces text={failure.message} />}</p>
+      {failure.isAway && <p>The page goes on by itself when it is back.</p>}
+      {failure.next && (
+        <p>
+          <Pieces text={failure.next} />
+        </p>
+      )}
+      {retry && (
+        <p>
+          <button type="button" class="link" onClick={retry}>
+            Ask again
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+export function Erased({ children }: { children: ComponentChildren }) {
+  return <div class="erased">{children}</div>;
+}
+
+/** Draw an answer: its value, and the line that runs while it is on its way. */
+export function Shows<T>({ shown, children }: { shown: Shown<T>; children: (value: T) => ComponentChildren }) {
+  if (shown.error) return <Broken failure={shown.error} retry={shown.retry} />;
+  return (
+    <>
+      {shown.isStale && <LoadingLine />}
+      {shown.value !== undefined && children(shown.value)}
+    </>
+  );
+}

@@ -1,0 +1,234 @@
+/** The steps of the family, one line each, with the lanes at their left. */
+
+import { computed, signal, useComputed } from "@preact/signals";
+import { useCallback, useMemo } from "preact/hooks";
+import { countText, tokensText, tookText } from "../base/format";
+import { laneColor, lanesWidth, laneX, linesInSight } from "../base/lanes";
+import { ROW_HEIGHT } from "../base/model";
+import { usePage } from "../base/page";
+import { markBit } from "../base/rows";
+import { plainText } from "../base/text";
+import type { Sight } from "../base/windowing";
+import { Icon, TYPE_ICONS } from "../parts/icons";
+import { Line } from "../parts/text";
+import { Window } from "../parts/window";
+import type { StepShape } from "../shapes";
+import { lineageOf } from "./lineage";
+import { pane } from "./workbench";
+
+export const FILTERS = [
+  ["all", "All"],
+  ["changes", "Changes"],
+  ["failures", "Failures"],
+  ["people", "People"],
+] as const;
+export type StepFilter = (typeof FILTERS)[number][0];
+export const stepFilter = signal<StepFilter>("all");
+
+const FILTER_BITS: Readonly<Record<StepFilter, number>> = {
+  all: 0,
+  changes: markBit("files") | markBit("merge"),
+  failures: markBit("failed") | markBit("kill"),
+  people: markBit("approval"),
+};
+
+export function StepList() {
+  const { model } = usePage();
+  // The rows that the filter leaves; null: all.
+  const shownRows = useMemo(
+    () =>
+      computed(() => {
+        const outline = model.outline.value;
+        const filter = stepFilter.value;
+        if (filter === "all" || !outline || !model.rows.value) return null;
+        const found: number[] = [];
+        for (let row = 0; row < outline.count; row += 1) {
+          const step = model.rows.value.stepAt(row)!;
+          const type = model.outlines.get(step.log)?.typeAt(step.index);
+          const isSaid = filter === "people" && (type === "message" || type === "question");
+          if (outline.marks[row]! & FILTER_BITS[filter] || isSaid) found.push(row);
+        }
+        return found;
+      }),
+    [model],
+  );
+  const family = model.family.value!;
+  const rows = model.rows.value!;
+  const size = model.laneSize.value;
+  const shown = shownRows.value;
+  const row = model.row.value;
+  void model.version.value;
+  const count = shown ? shown.length : rows.count;
+  const rowAt = (index: number) => (shown ? shown[index]! : index);
+  const indexOf = (at: number) => (shown ? shown.indexOf(at) : at);
+  const need = useCallback(
+    (sight: Sight) => {
+      if (!shown) return model.need(sight.first, sight.end);
+      for (let i = sight.first; i < sight.end; i += 1) model.need(shown[i]!, shown[i]! + 1);
+    },
+    [model, shown, model.version.value],
+  );
+  const width = lanesWidth(family.lane_count, size);
+  const current = indexOf(row);
+  return (
+    <section class="steps" aria-label="Steps">
+      <div class="steps-head">
+        <span class="faint cut">
+          {countText(rows.count, "step")}
+          {family.branches.length > 1 && `, ${countText(family.branches.length - 1, "branch", "branches")}`}
+        </span>
+        <div class="choice" role="group" aria-label="Filter of steps">
+          {FILTERS.map(([name, words]) => (
+            <button key={name} type="button" aria-pressed={stepFilter.value === name} onClick={() => (stepFilter.value = name)}>
+              {words}
+            </button>
+          ))}
+        </div>
+      </div>
+      <Window
+        class="steps-list"
+        count={count}
+        row={ROW_HEIGHT}
+        goal={current}
+        onSight={need}
+        under={(sight) => (shown ? null : <Lanes sight={sight} width={width} />)}
+        attributes={{
+          role: "listbox",
+          tabIndex: 0,
+          id: "steps",
+          "aria-label": `${countText(count, "step")}`,
+          "aria-activedescendant": row >= 0 ? `step-${row}` : undefined,
+          onKeyDown: (event: KeyboardEvent) => {
+            const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : event.key === "PageDown" ? 20 : event.key === "PageUp" ? -20 : 0;
+            if (!by || count === 0) return;
+            event.preventDefault();
+            model.glideTo(rowAt(Math.max(0, Math.min(count - 1, (current < 0 ? 0 : current) + by))));
+          },
+          onMouseLeave: () => (model.hovered.value = -1),
+        }}
+        draw={(index) => <StepRow key={rowAt(index)} row={rowAt(index)} total={rows.count} left={shown ? 8 : width} />}
+      />
+    </section>
+  );
+}
+
+function Lanes({ sight, width }: { sight: Sight; width: number }) {
+  const { model } = usePage();
+  const rows = model.rows.value!;
+  const size = model.laneSize.value;
+  const past = lineageOf(model).value;
+  const lines = linesInSight(model.links.value, sight.first, sight.end, size);
+  const height = (sight.end - sight.first) * size.row;
+  const dots = [];
+  const outline = model.outline.value;
+  for (let row = sight.first; row < sight.end; row += 1) {
+    const step = rows.stepAt(row);
+    if (!step) continue;
+    const stretch = rows.family.stretches[step.stretch]!;
+    const marks = outline?.marks[row] ?? 0;
+    const isHere = row === model.row.value;
+    dots.push(
+      <circle
+        key={row}
+        class={`dot ${isHere ? "is-here" : ""} ${marks & (markBit("files") | markBit("merge")) ? "is-full" : ""}`}
+        cx={laneX(stretch.lane, size)}
+        cy={(row - sight.first + 0.5) * size.row}
+        r={isHere ? 4.5 : marks & (markBit("files") | markBit("merge")) ? 3.5 : 2.5}
+        style={{ color: `var(${laneColor(rows.family.branches[step.branch]!.color).token})` }}
+      />,
+    );
+  }
+  return (
+    <svg class="lanes" width={width} height={height} aria-hidden="true">
+      {lines.map((line, index) => {
+        const { token, isDashed } = laneColor(rows.family.branches[line.branch]!.color);
+        return (
+          <path
+            key={index}
+            d={line.d}
+            class={isDashed ? "is-dashed" : ""}
+            style={{ stroke: `var(${token})`, opacity: past && !isPast(rows.family, past, line.branch) ? 0.55 : 1 }}
+          />
+        );
+      })}
+      {dots}
+    </svg>
+  );
+}
+
+function isPast(family: { stretches: readonly { branch: number }[] }, past: Uint8Array, branch: number): boolean {
+  for (let i = 0; i < past.length; i += 1) if (past[i] && family.stretches[i]!.branch === branch) return true;
+  return false;
+}
+
+function StepRow({ row, total, left }: { row: number; total: number; left: number }) {
+  const { model } = usePage();
+  // Each row looks at its own part alone: a move of the cursor draws two rows again, not forty.
+  const step = useComputed(() => (model.version.value, model.rows.value && model.stepAt(row))).value;
+  const isHere = useComputed(() => model.row.value === row).value;
+  const isHovered = useComputed(() => model.hovered.value === row).value;
+  return (
+    <div
+      role="option"
+      id={`step-${row}`}
+      aria-selected={isHere}
+      aria-posinset={row + 1}
+      aria-setsize={total}
+      class={`step-row ${isHere ? "is-here" : ""} ${isHovered ? "is-hovered" : ""} ${step ? rowClass(step) : ""}`}
+      style={{ paddingLeft: `${left}px` }}
+      onClick={() => {
+        if (step) model.goTo({ log: step.log, seq: step.seq });
+        pane.value = "panel";
+      }}
+      onMouseEnter={() => (model.hovered.value = row)}
+    >
+      {step && <StepLine step={step} />}
+    </div>
+  );
+}
+
+function rowClass(step: StepShape): string {
+  return `is-${step.type} was-${step.state} ${step.is_rewound ? "is-rewound" : ""}`;
+}
+
+/** One step as a line: the same in the list, in comparisons and in the palette. */
+export function StepLine({ step }: { step: StepShape }) {
+  const icon = step.type === "verdict" && step.state === "failed" ? "failed" : TYPE_ICONS[step.type];
+  const isCommand = step.type === "tool";
+  return (
+    <>
+      <Icon name={step.marks.includes("kill") ? "kill" : icon} />
+      <span class="step-words cut" title={plainText([step.verb, step.subject, step.says].filter(Boolean).join(" "), 400)}>
+        {step.verb && <Line text={step.verb} class="step-verb" />}
+        {step.subject && <Line text={step.subject} class={isCommand ? "step-subject mono" : "step-subject"} />}
+        {step.says && <Line text={step.says} class="step-says" />}
+      </span>
+      {step.files.length > 0 && <ChangedFiles files={step.files} subject={step.subject} />}
+      <StateWord step={step} />
+      <span class="step-figure step-tokens">{step.tokens > 0 ? tokensText(step.tokens) : ""}</span>
+      <span class="step-figure">{step.took_us !== null ? tookText(step.took_us) : ""}</span>
+    </>
+  );
+}
+
+/** The files that a step changed. One that the line has named already is a sign alone. */
+function ChangedFiles({ files, subject }: { files: readonly string[]; subject: string }) {
+  const isNamed = files.length === 1 && files[0] === subject;
+  return (
+    <span class="step-files mono cut" title={`changed ${plainText(files.join(", "), 400)}`}>
+      {isNamed ? <span class="unseen">changed it</span> : null}
+      {"±"}
+      {!isNamed && <Line text={files.length === 1 ? ` ${files[0]!}` : ` ${files.length} files`} />}
+    </span>
+  );
+}
+
+function StateWord({ step }: { step: StepShape }) {
+  if (step.exit_code) return <span class="step-state bad">{`exit ${step.exit_code}`}</span>;
+  if (step.state === "waiting") return <span class="step-state warn">waits</span>;
+  if (step.state === "unknown") return <span class="step-state warn">unknown</span>;
+  if (step.state === "denied") return <span class="step-state bad">denied</span>;
+  if (step.state === "open") return <span class="step-state">runs</span>;
+  if (step.state === "failed" && step.type !== "verdict") return <span class="step-state bad">failed</span>;
+  return null;
+}

@@ -1,0 +1,221 @@
+/** The strip on its canvas. */
+
+import { gapText } from "../base/format";
+import { laneColor } from "../base/lanes";
+import type { RowOutline, Rows } from "../base/rows";
+import type { StepMark } from "../shapes";
+import { MARK_LINES, markColumns, xOfRow, type StripLayout } from "./strip_layout";
+
+export interface StripColors {
+  readonly lanes: readonly string[];
+  readonly ink: string;
+  readonly faint: string;
+  readonly line: string;
+  readonly ground: string;
+  readonly accent: string;
+  readonly good: string;
+  readonly bad: string;
+  readonly warn: string;
+  readonly font: string;
+}
+
+export const TOP = 10;
+export const MARK_HEIGHT = 9;
+
+export function lineHeight(layout: StripLayout): number {
+  return Math.max(2, Math.min(11, 44 / layout.lineCount));
+}
+
+/** Draw everything but the cursor: it changes with the session, not with the pointer. */
+export function drawStrip(
+  canvas: CanvasRenderingContext2D,
+  layout: StripLayout,
+  rows: Rows,
+  outline: RowOutline,
+  past: Uint8Array | null,
+  cursor: number,
+  colors: StripColors,
+): void {
+  const height = lineHeight(layout);
+  const bar = Math.max(1.5, Math.min(6, height - 2));
+  const here = cursor >= 0 ? rows.stretchAt(cursor) : -1;
+  const room = layout.step > 4 ? 1 : 0;
+  rows.family.stretches.forEach((stretch, index) => {
+    if (stretch.step_count === 0) return;
+    const start = rows.starts[index]!;
+    const end = start + stretch.step_count;
+    canvas.fillStyle = colors.lanes[laneIndex(rows.family.branches[stretch.branch]!.color)]!;
+    const y = TOP + layout.lines[stretch.branch]! * height + (height - bar) / 2;
+    const isPast = past?.[index] === 1;
+    const bound = index === here ? cursor + 1 : isPast ? end : start;
+    drawBars(canvas, layout, start, bound, y, bar, room, 1);
+    drawBars(canvas, layout, bound, end, y, bar, room, 0.3);
+  });
+  canvas.globalAlpha = 1;
+  drawMarks(canvas, layout, outline, TOP + layout.lineCount * height + 4, colors);
+  drawGaps(canvas, layout, height, colors);
+}
+
+export function laneIndex(color: number): number {
+  return Number(laneColor(color).token.slice(-1));
+}
+
+function drawBars(
+  canvas: CanvasRenderingContext2D, layout: StripLayout, from: number, to: number,
+  y: number, bar: number, room: number, alpha: number,
+): void {
+  if (from >= to) return;
+  canvas.globalAlpha = alpha;
+  if (layout.mode === "step" && room === 0) {
+    // Steps are narrower than a gap between them: one bar stands for the stretch.
+    canvas.fillRect(layout.xs[from]!, y, Math.max(1, (to - from) * layout.step), bar);
+    return;
+  }
+  let last = -1;
+  for (let row = from; row < to; row += 1) {
+    const x = layout.xs[row]!;
+    if (layout.mode === "time" && Math.floor(x) === last) continue;
+    last = Math.floor(x);
+    const width = layout.mode === "time" ? layout.step : Math.max(1, layout.step - room);
+    canvas.fillRect(x, y, width, bar);
+  }
+}
+
+function drawGaps(canvas: CanvasRenderingContext2D, layout: StripLayout, height: number, colors: StripColors): void {
+  canvas.font = colors.font;
+  canvas.textBaseline = "middle";
+  canvas.textAlign = "center";
+  let free = -1;
+  for (const gap of layout.gaps) {
+    const middle = (gap.from + gap.to) / 2;
+    canvas.strokeStyle = colors.line;
+    canvas.lineWidth = 1;
+    canvas.beginPath();
+    canvas.setLineDash([2, 2]);
+    canvas.moveTo(Math.round(middle) + 0.5, TOP);
+    canvas.lineTo(Math.round(middle) + 0.5, TOP + layout.lineCount * height);
+    canvas.stroke();
+    canvas.setLineDash([]);
+    const text = gapText(gap.ms);
+    const half = canvas.measureText(text).width / 2 + 3;
+    if (middle - half < free) continue;
+    free = middle + half;
+    canvas.fillStyle = colors.ground;
+    canvas.fillRect(middle - half, TOP + (layout.lineCount * height) / 2 - 7, half * 2, 14);
+    canvas.fillStyle = colors.faint;
+    canvas.fillText(text, middle, TOP + (layout.lineCount * height) / 2 + 0.5);
+  }
+}
+
+function drawMarks(
+  canvas: CanvasRenderingContext2D, layout: StripLayout, outline: RowOutline, top: number, colors: StripColors,
+): void {
+  for (const column of markColumns(layout, outline.marks)) {
+    MARK_LINES.forEach((line, index) => {
+      const found = line.filter(([, bit]) => column.bits & bit);
+      const y = top + index * MARK_HEIGHT + MARK_HEIGHT / 2;
+      // Two kinds in one place: both are seen, the more urgent one in front.
+      found.forEach(([mark], order) => drawMark(canvas, mark, column.x + (order - (found.length - 1) / 2) * 3, y, colors));
+    });
+  }
+}
+
+/** Draw one mark, 6 px wide. The legend draws the same. */
+export function drawMark(canvas: CanvasRenderingContext2D, mark: StepMark, x: number, y: number, colors: StripColors): void {
+  const stroke = (color: string, width = 1.5) => {
+    canvas.strokeStyle = color;
+    canvas.lineWidth = width;
+    canvas.lineCap = "round";
+    canvas.beginPath();
+  };
+  switch (mark) {
+    case "files":
+      canvas.fillStyle = colors.ink;
+      canvas.fillRect(x - 1, y - 3, 2, 6);
+      return;
+    case "passed":
+      stroke(colors.good, 1.75);
+      canvas.moveTo(x - 3, y);
+      canvas.lineTo(x - 1, y + 2.5);
+      canvas.lineTo(x + 3, y - 2.5);
+      canvas.stroke();
+      return;
+    case "failed":
+      stroke(colors.bad, 1.75);
+      canvas.moveTo(x - 2.5, y - 2.5);
+      canvas.lineTo(x + 2.5, y + 2.5);
+      canvas.moveTo(x + 2.5, y - 2.5);
+      canvas.lineTo(x - 2.5, y + 2.5);
+      canvas.stroke();
+      return;
+    case "kill":
+      canvas.fillStyle = colors.bad;
+      canvas.beginPath();
+      canvas.moveTo(x + 1, y - 4);
+      canvas.lineTo(x - 2.5, y + 0.5);
+      canvas.lineTo(x, y + 0.5);
+      canvas.lineTo(x - 1, y + 4);
+      canvas.lineTo(x + 2.5, y - 0.5);
+      canvas.lineTo(x, y - 0.5);
+      canvas.fill();
+      return;
+    case "approval":
+      canvas.fillStyle = colors.warn;
+      canvas.beginPath();
+      canvas.arc(x, y, 2.75, 0, Math.PI * 2);
+      canvas.fill();
+      return;
+    case "merge":
+    case "fork": {
+      const way = mark === "merge" ? 1 : -1;
+      stroke(colors.faint);
+      canvas.moveTo(x - 2.5, y - 3 * way);
+      canvas.lineTo(x, y);
+      canvas.lineTo(x + 2.5, y - 3 * way);
+      canvas.moveTo(x, y);
+      canvas.lineTo(x, y + 3 * way);
+      canvas.stroke();
+      return;
+    }
+    case "rewind":
+      canvas.fillStyle = colors.faint;
+      canvas.beginPath();
+      canvas.moveTo(x + 2.5, y - 3);
+      canvas.lineTo(x - 3, y);
+      canvas.lineTo(x + 2.5, y + 3);
+      canvas.fill();
+      return;
+    case "compaction":
+      stroke(colors.faint);
+      for (const dy of [-2, 2]) {
+        canvas.moveTo(x - 2.5, y + dy);
+        canvas.lineTo(x + 2.5, y + dy);
+      }
+      canvas.stroke();
+      return;
+    case "memory":
+      stroke(colors.faint);
+      canvas.strokeRect(x - 2, y - 2.5, 4, 5);
+  }
+}
+
+export function drawCursor(
+  canvas: CanvasRenderingContext2D, layout: StripLayout, row: number, height: number, color: string, isGhost: boolean,
+): void {
+  if (row < 0) return;
+  const x = Math.round(xOfRow(layout, row)) + 0.5;
+  canvas.globalAlpha = isGhost ? 0.45 : 1;
+  canvas.strokeStyle = color;
+  canvas.fillStyle = color;
+  canvas.lineWidth = isGhost ? 1 : 2;
+  canvas.beginPath();
+  canvas.moveTo(x, 4);
+  canvas.lineTo(x, height - 2);
+  canvas.stroke();
+  if (!isGhost) {
+    canvas.beginPath();
+    canvas.arc(x, 5, 4, 0, Math.PI * 2);
+    canvas.fill();
+  }
+  canvas.globalAlpha = 1;
+}
