@@ -13,6 +13,8 @@ from plait import Store
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
 from plait.ids import Digest, LogId, derive_id, digest
+from plait.session.fold import keep_snapshot, state_at
+from plait.session.state import State
 from plait.testing.seeded import Seeded
 from plait.workspace.base import TreeEntry
 from plait.workspace.tree import digest_of, encode
@@ -127,6 +129,11 @@ class LogWriter:
         self.tree = parent.tree if parent else 0
         self.written = 0
         self._waiting = list[Event]()
+        self._state = parent.state if parent else None
+
+    @property
+    def state(self) -> State | None:
+        return self._state
 
     @property
     def head(self) -> Digest:
@@ -171,6 +178,9 @@ class LogWriter:
             self.store.begin(self.log, self._waiting, parent=parent)
         self.written += len(self._waiting)
         self._waiting = []
+        # as a session does that is written to step by step
+        self._state = state_at(self.store, self.log, self.seq, near=self._state)
+        keep_snapshot(self.store, self._state, self.head)
 
     def fork(self, log: LogId, label: str) -> LogWriter:
         self.flush()

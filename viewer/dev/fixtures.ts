@@ -217,7 +217,7 @@ export function answer(url: URL): unknown {
   const get = (key: string, other = 0) => Number(url.searchParams.get(key) ?? other);
   const [head, second = "", third, fourth] = parts;
   if (head === "store") return { store: "s1", address: ".plait", version: "0", actor: "human:u-17", read_only: false, can_run: true, number: 1 };
-  if (head === "outlines") return url.searchParams.get("logs")!.split(",").map((log) => outline(logOf(log)!, 0));
+  if (head === "outlines") return { outlines: url.searchParams.get("logs")!.split(",").map((log) => outline(logOf(log)!, 0)) };
   if (head === "logs") {
     const log = logOf(second);
     if (!log) return undefined;

@@ -1,6 +1,6 @@
 /** The frame of all screens: the bar, the screen of the address, keys that work everywhere. */
 
-import { effect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { feedHeard, feedState } from "./base/feed";
 import { timeText } from "./base/format";
@@ -36,7 +36,7 @@ export function App({ page }: { page: Page }) {
     () =>
       effect(() => {
         const now = route.value;
-        if (now.screen === "session") void page.model.open(now);
+        if (now.screen === "session") untracked(() => void page.model.open(now));
       }),
     [],
   );

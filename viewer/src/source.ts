@@ -15,6 +15,7 @@ import type {
   InboxPage,
   Json,
   MemoryPage,
+  OutlineList,
   OutlineShape,
   PromptShape,
   RunList,
@@ -41,7 +42,7 @@ export interface Source {
   inbox(session: string): Answer<InboxPage>;
   session(place: string): Answer<SessionShape>;
   family(session: string): Answer<FamilyShape>;
-  outlines(logs: readonly string[]): Answer<readonly OutlineShape[]>;
+  outlines(logs: readonly string[]): Answer<OutlineList>;
   outline(log: string, from: number): Answer<OutlineShape>;
   steps(log: string, first: number, count: number): Answer<StepPage>;
   detail(log: string, seq: number): Answer<StepDetail>;

@@ -53,6 +53,15 @@ describe("the outline of a log", () => {
     expect(outline.indexAt(99)).toBe(4);
   });
 
+  it("finds the step that is under way when others began and ended meanwhile", () => {
+    const outline = new LogOutline();
+    outline.take({ ...outlineOf("root", 3), firsts: [1, 4, 6], seqs: [9, 5, 6] });
+    expect(outline.indexAt(9)).toBe(0);
+    expect(outline.indexAt(8)).toBe(0);
+    expect(outline.indexAt(4)).toBe(1);
+    expect(outline.indexAt(6)).toBe(2);
+  });
+
   it("grows, and takes changed steps again", () => {
     const outline = new LogOutline();
     outline.take({ ...outlineOf("root", 3), states: ["done", "open", "done"] });

@@ -105,12 +105,11 @@ def _branches(
     for color, (log, record) in enumerate(members.items()):
         row, info = rows[log], store.log(log)
         parent = SeqRef(info.parent, info.place) if info.parent is not None else None
+        title = row.get("title") if parent is None else ""
         yield BranchShape(
             log=log,
             short=short(log),
-            name=str(
-                row.get("label") or (row.get("title") if parent is None else "") or short(log)
-            ),
+            name=str(row.get("label") or title or short(log)),
             status=reader.of_session(row) if row else record.life.status,
             parent=parent,
             place=record.place,
@@ -133,13 +132,12 @@ class _Pieces:
             holder = self._holder(log)
             if holder is not None:
                 cuts[holder].add(info.place)
-            cuts[log].update([merge.seq - 1 for merge in members[log].merges])
+            for merge in members[log].merges:
+                cuts[log].add(merge.seq - 1)
+                for branch, place in merge.branches:
+                    cuts[branch].add(place)
         self.of = {log: _cut(members[log], cuts[log]) for log in members}
-        self._merges = {
-            (log, merge.seq): merge.branches
-            for log, record in members.items()
-            for merge in record.merges
-        }
+        self._noted = set[LogId]()  # records with new commit numbers
 
     def _holder(self, log: LogId) -> LogId | None:
         """Return the log that holds the event a log was forked at."""
@@ -167,9 +165,11 @@ class _Pieces:
             found.append(pieces[at - 1])
         elif (holder := self._holder(piece.log)) is not None:
             found.append(self.at(holder, self._forked[piece.log].place))
-        for (log, seq), branches in self._merges.items():
-            if log == piece.log and piece.first <= seq <= piece.last:
-                found.extend([self.at(branch, place) for branch, place in branches])
+        merges = self._members[piece.log].merges
+        for merge in merges[bisect_left(merges, piece.first, key=lambda each: each.seq) :]:
+            if merge.seq > piece.last:
+                break
+            found.extend([self.at(branch, place) for branch, place in merge.branches])
         return list(dict.fromkeys([each for each in found if each != piece]))
 
     def ordered(self) -> list[Piece]:
@@ -191,6 +191,8 @@ class _Pieces:
                 waits[child] -= 1
                 if not waits[child]:
                     heapq.heappush(ready, (self._number(child), child))
+        for log in self._noted:
+            self._outlines.keep(self._members[log])
         placed = set(order)  # hashes allow no circle; what has one is shown all the same
         return order + [piece for piece in pieces if piece not in placed]
 
@@ -201,7 +203,7 @@ class _Pieces:
             store = self._outlines.store
             event = next(store.read(piece.log, piece.first, piece.first))
             record.numbers[piece.first] = store.number_of(event.id) or 0
-            self._outlines.keep(record)
+            self._noted.add(piece.log)
         return record.numbers[piece.first]
 
 

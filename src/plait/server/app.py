@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as WebRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -278,6 +278,9 @@ def _openapi(routes: Sequence[Route]) -> Answer:
 
 
 async def _no_route(request: Request) -> Response:
+    app: Starlette = request.app
+    if any(each.matches(request.scope)[0] is Match.PARTIAL for each in app.routes):
+        return await _wrong_method(request, RuntimeError())
     step = "GET /api/openapi.json has all routes"
     path = request.url.path[:200]
     return refused(refusal(404, "UnknownRoute", f"there is no route {path!r}", step))

@@ -1,7 +1,7 @@
 """The folder of a server's own files: its notice, its key, and the outputs of runs it started.
 
-It stands beside the store, or for a store on another machine below `PLAIT_STATE`, else
-`~/.local/state/plait`. Other users cannot read it. Everything in it may be dropped at any time.
+It stands beside the store, or for a store on another machine in the user's cache, closed to other
+users. Everything in it may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from plait.errors import BadAddress
 from plait.ids import LogId
 from plait.store import Store
+from plait.workspace.copy_state import cache_folder
 
 KEY_SIZE = 32
 _NOTICE = "server-*.json"
@@ -30,9 +31,7 @@ def state_folder(store: Store) -> Path:
             store.address,
             "a store in memory ends with its process, so that runs could not be started on it",
         )
-    beside = store.folder
-    above = Path(os.environ.get("PLAIT_STATE", "") or "~/.local/state/plait").expanduser()
-    folder = beside / "server" if beside is not None else above / store.id
+    folder = (store.folder or cache_folder(store)) / "server"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder

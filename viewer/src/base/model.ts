@@ -113,6 +113,7 @@ export class Model {
       if (turn !== this.#turn) return;
       batch(() => {
         this.failure.value = asFailure(error);
+        this.#opened = "";
         this.family.value = null;
         this.cursor.value = null;
       });
@@ -148,7 +149,7 @@ export class Model {
   async #loadOutlines(logs: readonly string[]): Promise<void> {
     for (let i = 0; i < logs.length; i += 40) {
       const answer = await this.source.outlines(logs.slice(i, i + 40)).get();
-      for (const each of answer) this.#outlineOf(each.log).take(each);
+      for (const each of answer.outlines) this.#outlineOf(each.log).take(each);
       this.outlineVersion.value += 1;
     }
   }

@@ -155,10 +155,14 @@ export class LogOutline {
     return at < 0 ? this.total : at;
   }
 
-  /** Return the step that stands for an event: the one that ends there, else the last begun. */
+  /** Return the step that stands for an event: the one that ends there, else the last one that is
+   * under way there, else the last begun. Steps may be under way at the same time.
+   */
   indexAt(seq: number): number {
     const begun = lastAtMost(this.firsts, seq, this.total);
-    for (let i = begun; i >= 0 && i > begun - 64; i -= 1) if (this.seqs[i] === seq) return i;
+    const least = Math.max(0, begun - 64);
+    for (let i = begun; i >= least; i -= 1) if (this.seqs[i] === seq) return i;
+    for (let i = begun; i >= least; i -= 1) if (this.seqs[i]! > seq) return i;
     return Math.max(0, begun);
   }
 
