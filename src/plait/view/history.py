@@ -1,0 +1,98 @@
+"""The history of a family for a file: steps in full, tracks, links between events, and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from plait.errors import PlaitError
+from plait.event import Event
+from plait.outline.details import step_details
+from plait.outline.outlines import Outlines
+from plait.outline.shapes import FamilyShape, StepDetail
+from plait.outline.track import CHUNK, track_shape
+from plait.server.reading import event_shape
+from plait.session.event_text import event_text
+from plait.session.provenance import back_links
+from plait.session.trace import TraceWalk, event_details
+from plait.store import Store
+from plait.view.chunks import Chunks
+
+STEPS = 500  # in a piece
+EVENTS = 2000
+SAYS_MAX = 300  # characters of an event's line
+
+
+class History:
+    """Writes the history of a family into pieces. A log is named by its index in the family."""
+
+    def __init__(self, outlines: Outlines, family: FamilyShape, chunks: Chunks) -> None:
+        self._outlines, self._family, self._chunks = outlines, family, chunks
+        self._store: Store = outlines.store
+        self._logs = {branch.log: at for at, branch in enumerate(family.branches)}
+
+    def add_steps(self) -> Iterator[StepDetail]:
+        """Add the steps of all logs, and yield each."""
+        for at, branch in enumerate(self._family.branches):
+            for first in range(0, branch.step_count, STEPS):
+                indexes = range(first, min(first + STEPS, branch.step_count))
+                details = step_details(self._outlines, branch.log, indexes)
+                self._chunks.add(f"steps/{at}/{first // STEPS}", details)
+                yield from details
+
+    def add_tracks(self) -> None:
+        for at, branch in enumerate(self._family.branches):
+            first = max(branch.place, 1)
+            for number, seq in enumerate(range(first, max(branch.tip, first + 1), CHUNK)):
+                shape = track_shape(self._store, branch.log, min(seq + 1, branch.tip))
+                self._chunks.add(f"track/{at}/{number}", shape)
+
+    def add_events(self) -> None:
+        """Add the line of each event with its links back, and its record."""
+        walk = TraceWalk(self._store, "", 1)
+        for at, branch in enumerate(self._family.branches):
+            for number, first in enumerate(range(branch.place + 1, branch.tip + 1, EVENTS)):
+                last = min(first + EVENTS - 1, branch.tip)
+                events = list(self._store.read(branch.log, first, last))
+                lines = [self._line(event, walk) for event in events]
+                self._chunks.add(f"links/{at}/{number}", {"first": first, "lines": lines})
+                records = [_record(event) for event in events]
+                self._chunks.add(f"events/{at}/{number}", {"first": first, "events": records})
+
+    def _line(self, event: Event, walk: TraceWalk) -> list[Any]:
+        """Return an event for traces: kind, actor, time, words, details, and its links back, each
+        as the way, the log, the seq, and how a walk goes on from there.
+        """
+        header = event.header
+        links = [
+            [link.how, at, link.event.seq, (1 if link.is_followed else 0)]
+            for link in self._links(event, walk)
+            if (at := self._logs.get(link.event.log)) is not None
+        ]
+        return [
+            header.kind,
+            header.actor,
+            header.time,
+            event_text(event)[:SAYS_MAX],
+            [*event_details(event)],
+            links,
+        ]
+
+    def _links(self, event: Event, walk: TraceWalk) -> list[Any]:
+        try:
+            return list(back_links(self._store, event, walk.placement_before))
+        except PlaitError:  # an event or a body behind it is erased or damaged
+            return []
+
+
+def _record(event: Event) -> dict[str, Any]:
+    """Return an event as `--json` has it, without what the page knows from its place."""
+    document = msgspec.to_builtins(event_shape(event))
+    left_out = {"session": event.log, "seq": event.seq, "state": "whole", "why": ""}
+    return {
+        name: value
+        for name, value in document.items()
+        if value is not None and value != [] and left_out.get(name) != value
+    }
