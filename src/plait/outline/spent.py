@@ -38,6 +38,10 @@ class SpentCount(msgspec.Struct, array_like=True):
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
+    def subtract(self, other: SpentCount) -> None:
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) - getattr(other, name))
+
     def shape(self) -> SpentShape:
         is_unknown = self.unpriced and not self.cost_usd_nano
         return SpentShape(

@@ -82,10 +82,12 @@ function SessionTitle() {
   const root = family.branches[0]!;
   const spent = sum(family.branches.map((branch) => branch.spent));
   const at = model.branch.value;
+  void model.version.value;
+  const named = family.title || (root.name === root.short ? "" : root.name);
   return (
     <div class="bar-session">
       <h1 class="bar-title cut">
-        <Line text={family.title || root.name} />
+        <Line text={named || model.stepAt(0)?.says || root.short} />
       </h1>
       <span class={`status is-${root.status}`}>{root.status}</span>
       <span class="bar-figures faint">{`${shortNumber(allTokens(spent))} tokens · ${costText(spent)}`}</span>

@@ -90,8 +90,10 @@ function Node({ name, value, depth }: { name: string | null; value: Json; depth:
   );
 }
 
-/** Show a value. The entries of a table stand at the margin; `isBare` leaves out the outer fold. */
-export function JsonView({ value, isBare = false }: { value: Json; isBare?: boolean }) {
+/** Show a value. The entries of a table stand at the margin; `isBare` leaves out the outer fold;
+ * `isFolded` shows it closed.
+ */
+export function JsonView({ value, isBare = false, isFolded = false }: { value: Json; isBare?: boolean; isFolded?: boolean }) {
   if (isBare && isTable(value) && Object.keys(value).length <= FEW)
     return (
       <div class="json">
@@ -102,7 +104,7 @@ export function JsonView({ value, isBare = false }: { value: Json; isBare?: bool
     );
   return (
     <div class="json">
-      <Node name={null} value={value} depth={0} />
+      <Node name={null} value={value} depth={isFolded ? OPEN_DEPTH : 0} />
     </div>
   );
 }

@@ -133,7 +133,7 @@ function readTurn(turn: Doc): Row {
   const results = rowsOf(turn["results"]);
   const calls = rowsOf(turn["calls"]);
   const kind = String(turn["type"] ?? "").toLowerCase();
-  const who = results.length ? "tools" : kind.startsWith("answer") || calls.length ? "model" : "person";
+  const who = results.length ? "results" : kind.startsWith("answer") || calls.length ? "assistant" : "user";
   return { who, parts: rowsOf(turn["parts"]), calls, results };
 }
 

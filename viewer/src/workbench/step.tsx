@@ -5,6 +5,7 @@ import { useAnswer } from "../base/answer";
 import { allTokens, bytesText, costText, countText, dollarsText, numberText, timeText, tookText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
+import { AskBox, type AskKind } from "../parts/ask_box";
 import { Icon, TYPE_ICONS } from "../parts/icons";
 import { JsonView } from "../parts/json";
 import { Empty, Shows } from "../parts/states";
@@ -43,31 +44,35 @@ export function StepPanel() {
 
 function Detail({ detail }: { detail: StepDetail }) {
   const { step } = detail;
+  const isSaid = step.type === "message" || step.type === "reply";
+  const hasFiles = detail.tree_after !== null && detail.tree_after !== detail.tree_before;
+  const lines = isExpanded.value ? 2000 : 16;
   return (
     <article class="detail">
       <Head detail={detail} />
+      {detail.ask && <AskBox session={step.log} ask={detail.ask} kind={askKind(step)} arguments={detail.arguments} hasKeys />}
       {detail.reason && <Block title="Reason"><Text text={detail.reason} /></Block>}
       {detail.failure && (
         <Block title="Failure">
           <div class="bad"><Text text={detail.failure} isCode /></div>
-          {detail.traceback && <Text text={detail.traceback} isCode keep="last" lines={isExpanded.value ? 2000 : 16} />}
+          {detail.traceback && <Text text={detail.traceback} isCode keep="last" lines={lines} />}
         </Block>
       )}
       {detail.asked_parts.length > 0 && <Block title="Question"><Parts parts={detail.asked_parts} /></Block>}
-      {hasValue(detail.arguments) && (
-        <Block title="Arguments"><Arguments value={detail.arguments} /></Block>
+      {hasValue(detail.arguments) && <Block title="Arguments"><Arguments value={detail.arguments} /></Block>}
+      {hasFiles && (
+        <Block title={countText(step.files.length, "changed file")}>
+          <DiffOfStep detail={detail} />
+        </Block>
       )}
       {detail.parts.length > 0 && (
-        <Block title={OUTPUT_WORDS[step.type] ?? "Output"} isBare={step.type === "message" || step.type === "reply"}>
+        <Block title={OUTPUT_WORDS[step.type] ?? "Output"} isBare={isSaid}>
           <Parts parts={detail.parts} isOutput={step.type === "tool"} />
         </Block>
       )}
-      {detail.calls.length > 0 && (
-        <Block title="Asks for"><p class="mono"><Pieces text={detail.calls.join(", ")} /></p></Block>
-      )}
-      {detail.tree_after && detail.tree_after !== detail.tree_before && (
-        <Block title={countText(step.files.length, "changed file")}>
-          <DiffOfStep detail={detail} />
+      {detail.calls.length > (step.type === "tool" ? 1 : 0) && (
+        <Block title={step.type === "tool" ? "Asked for in one reply" : "Asks for"}>
+          <p class="mono"><Pieces text={detail.calls.join(", ")} /></p>
         </Block>
       )}
       {detail.approvals.length > 0 && <Block title="Approval"><Approvals approvals={detail.approvals} step={step} /></Block>}
@@ -82,11 +87,15 @@ function Detail({ detail }: { detail: StepDetail }) {
         </Block>
       )}
       {detail.kept.length > 0 && <Block title="Kept as evidence, not shown to a model"><Parts parts={detail.kept} isOutput /></Block>}
-      {hasValue(detail.delta) && <Block title="Observed outside of the files"><JsonView value={detail.delta} isBare /></Block>}
       {step.links.length > 0 && <Block title={LINK_WORDS[step.type] ?? "Linked"}><Links links={step.links} /></Block>}
       <Facts detail={detail} />
     </article>
   );
+}
+
+function askKind(step: StepShape): AskKind {
+  if (step.type === "question") return "question";
+  return step.state === "unknown" ? "unknown" : "approval";
 }
 
 const OUTPUT_WORDS: Partial<Record<StepShape["type"], string>> = { message: "Message", reply: "Reply", question: "Answer", tool: "Output" };
@@ -151,7 +160,7 @@ export function Arguments({ value }: { value: Json }) {
   const lines = isExpanded.value ? 2000 : 12;
   return (
     <dl class="pairs arguments">
-      {Object.entries(value).map(([key, each]) => [
+      {inOrder(value).map(([key, each]) => [
         <dt key={`${key}-name`}><Pieces text={key.slice(0, 100)} /></dt>,
         <dd key={key}>
           {typeof each === "string" ? <Text text={each} isCode lines={lines} /> : <JsonView value={each as Json} />}
@@ -159,6 +168,13 @@ export function Arguments({ value }: { value: Json }) {
       ])}
     </dl>
   );
+}
+
+/** Short values first: a path says more than a text, and the record has its keys in the alphabet. */
+function inOrder(value: { readonly [key: string]: Json }): [string, Json][] {
+  const isLong = (each: Json) => typeof each === "object" || (typeof each === "string" && (each.length > 60 || each.startsWith(" ") || each.includes("\n")));
+  const entries = Object.entries(value);
+  return [...entries.filter(([, each]) => !isLong(each)), ...entries.filter(([, each]) => isLong(each))];
 }
 
 export function Parts({ parts, isOutput = false }: { parts: readonly PartShape[]; isOutput?: boolean }) {
@@ -245,7 +261,8 @@ function Facts({ detail }: { detail: StepDetail }) {
   else if (step.cost_usd !== null) pairs.push(["cost", dollarsText(step.cost_usd)]);
   if (detail.latency_us !== null) pairs.push(["answered in", tookText(detail.latency_us)]);
   for (const [name, value] of Object.entries(detail.fields))
-    if (value !== null && value !== "") pairs.push([name.replaceAll("_", " "), typeof value === "object" ? <JsonView value={value} /> : <Text text={String(value)} lines={12} />]);
+    if (value !== null && value !== "") pairs.push([name.replaceAll("_", " "), typeof value === "object" ? <JsonView value={value} isFolded /> : <Text text={String(value)} lines={12} />]);
+  if (hasValue(detail.delta)) pairs.push(["observed", <JsonView value={detail.delta} isFolded />]);
   if (pairs.length === 0) return null;
   return (
     <section class="block">

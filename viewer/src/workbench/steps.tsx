@@ -200,7 +200,7 @@ export function StepLine({ step }: { step: StepShape }) {
       <Icon name={step.marks.includes("kill") ? "kill" : icon} />
       <span class="step-words cut" title={plainText([step.verb, step.subject, step.says].filter(Boolean).join(" "), 400)}>
         {step.verb && <Line text={step.verb} class="step-verb" />}
-        {step.subject && <Line text={step.subject} class={isCommand ? "step-subject mono" : "step-subject"} />}
+        {step.subject && <Subject step={step} isCommand={isCommand} />}
         {step.says && <Line text={step.says} class="step-says" />}
       </span>
       {step.files.length > 0 && <ChangedFiles files={step.files} subject={step.subject} />}
@@ -209,6 +209,14 @@ export function StepLine({ step }: { step: StepShape }) {
       <span class="step-figure">{step.took_us !== null ? tookText(step.took_us) : ""}</span>
     </>
   );
+}
+
+/** The thing that a step is about. A fork names its branch, in the colour of its lane. */
+function Subject({ step, isCommand }: { step: StepShape; isCommand: boolean }) {
+  const { model } = usePage();
+  const line = <Line text={step.subject} class={isCommand ? "step-subject mono" : "step-subject"} />;
+  const branch = step.type === "fork" ? model.branchOf(step.log) : undefined;
+  return branch ? <b class="step-fork" style={{ color: `var(${laneColor(branch.color).token})` }}>{line}</b> : line;
 }
 
 /** The files that a step changed. One that the line has named already is a sign alone. */

@@ -17,6 +17,8 @@ import { isPlaying } from "./workbench_keys";
 
 export const stripMode = signal<StripMode>("step");
 const PLAY_MS = 450;
+/** The tip belongs to the pointer on the strip; a row of the list that is hovered shows a line alone. */
+const isOver = signal(false);
 
 function readColors(): StripColors {
   return {
@@ -128,7 +130,11 @@ export function Strip() {
           isDragging.current = false;
           model.endGlide();
         }}
-        onPointerLeave={() => (model.hovered.value = -1)}
+        onPointerEnter={() => (isOver.value = true)}
+        onPointerLeave={() => {
+          isOver.value = false;
+          model.hovered.value = -1;
+        }}
       >
         <canvas ref={canvas} class="strip-canvas" />
         <StripTip layout={layout} />
@@ -160,7 +166,7 @@ function StripTip({ layout }: { layout: { readonly value: ReturnType<typeof stri
   useEffect(() => {
     if (row >= 0) model.need(row, row + 1);
   }, [row]);
-  if (row < 0 || !now) return null;
+  if (row < 0 || !now || !isOver.value) return null;
   const at = model.rows.value!.stepAt(row);
   if (!at) return null;
   const step = model.stepAt(row);
