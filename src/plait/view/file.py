@@ -6,14 +6,14 @@ import os
 from collections.abc import Collection
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
 from plait import __version__
 from plait.errors import FileUnwritten, PlaitError
 from plait.ids import Digest, Micros
-from plait.outline.comparing import compare_sessions
+from plait.outline.comparing import comparison_shape
 from plait.outline.family import family_shape
 from plait.outline.shapes import FamilyShape
 from plait.outline.steps import outline_shape
@@ -26,6 +26,7 @@ from plait.server.params import CostsParams, InboxParams, SessionParams
 from plait.server.reading import read_session, read_store, verify_session
 from plait.server.recalling import read_memory
 from plait.session import Session
+from plait.session.arguments import check_choice
 from plait.session.ports import store_at
 from plait.view.chunks import Chunks
 from plait.view.contents import Contents
@@ -35,8 +36,7 @@ from plait.view.html import BuiltPage
 FORMAT = 1  # of the data; the page that stands beside it knows it
 LARGE = 50 << 20  # bytes; beyond it a person is told what takes the space
 PAIRS_MAX = 15  # comparisons of branches
-Subject = Literal["files", "prompts", "blobs"]
-SUBJECTS: tuple[Subject, ...] = get_args(Subject)
+SUBJECTS = ("files", "prompts", "blobs")  # that may be left out
 _COSTS = ("", "agent", "model", "session", "day")
 
 
@@ -55,13 +55,15 @@ def write_file(
     *,
     made: Micros,
     other: Session | None = None,
-    without: Collection[Subject] = (),
+    without: Collection[str] = (),
     page: BuiltPage | None = None,
 ) -> WrittenFile:
     """Write a session, with all that it is connected with by forks and merges.
 
     It opens at the session's place; with `other`, at the comparison of the two.
     """
+    for name in without:
+        check_choice("without", name, SUBJECTS)
     built = page or BuiltPage.read()
     store = store_at(session.store)
     desk = Desk(store, "", Feed(store), None, read_only=True)
@@ -145,7 +147,7 @@ def _comparisons(
     found = dict[str, Any]()
     for left, right in pairs:
         try:
-            shape = compare_sessions(desk.outlines, left, right)
+            shape = comparison_shape(desk.outlines, left, right)
         except PlaitError:
             continue
         found[f"{left.id}@{left.seq}..{right.id}@{right.seq}"] = shape
