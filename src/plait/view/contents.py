@@ -156,7 +156,7 @@ class Contents:
     def add_blobs(self) -> None:
         """Add attachments: images, and long outputs."""
         images = dict[Digest, Any]()
-        for number, digest in enumerate(self._blobs):
+        for digest in self._blobs:
             try:
                 content = self._desk.store.get_blob(digest)
             except PlaitError:
@@ -169,7 +169,7 @@ class Contents:
             if media:
                 images[digest] = row
             else:
-                self._chunks.add(f"blobs/{number}", {digest: row})
+                self._chunks.add(f"blobs/{digest}", {digest: row})
         self._chunks.add("images/0", images)
 
     def _at(self, log: LogId, seq: int) -> Session:
