@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 MEDIA_TYPE = "application/x-plait"
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.Encoder().encode
 
 
 class Chunks:
