@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.cli.lanes import Dot, draw, order
+from plait.outline.event_lanes import Dot, draw, order
 from tests.support import growth
 
 

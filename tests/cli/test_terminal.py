@@ -493,7 +493,7 @@ def test_rich_is_loaded_late() -> None:
     assert (
         "rich"
         not in python(
-            "import plait.cli.terminal, plait.cli.lanes, sys; print(*sys.modules)"
+            "import plait.cli.terminal, plait.outline.event_lanes, sys; print(*sys.modules)"
         ).stdout.split()
     )
 

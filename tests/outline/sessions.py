@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -50,7 +51,12 @@ def make_view_store(folder: Path) -> ViewStore:
     | fresh | a message and nothing else |
     """
     store = open_store(folder / ".plait")
-    made = {name: make(folder, store) for name, make in _MAKERS.items()}
+    with ThreadPoolExecutor(len(_KILLED)) as pool:  # each waits for a process that is killed
+        killed = {name: pool.submit(_MAKERS[name], folder, store) for name in _KILLED}
+        made = {
+            name: killed[name].result() if name in killed else make(folder, store)
+            for name, make in _MAKERS.items()
+        }
     return ViewStore(folder, store, {name: session.id for name, session in made.items()})
 
 
@@ -232,6 +238,7 @@ def _fresh(folder: Path, store: Store) -> Session:
     return Session("Nothing has happened yet.", store=store)
 
 
+_KILLED = ("unknown", "resolved", "killed", "resumed")
 _MAKERS: dict[str, Callable[[Path, Store], Session]] = {
     "repair": _repair,
     "approval": _approval,

@@ -88,7 +88,8 @@ def test_without_a_token_nothing_is_told(stranger: TestClient, session: Session)
 @pytest.mark.parametrize("token", ["", "x", TOKEN[:-1], f"{TOKEN}x", "ä"])
 def test_a_wrong_token_is_no_token(stranger: TestClient, token: str) -> None:
     assert stranger.post("/api/hello", json={"token": token}).status_code == 401
-    answer = stranger.get("/api/store", headers={"authorization": f"Bearer {token}".encode()})
+    header = f"Bearer {token}".encode()
+    answer = stranger.get("/api/store", headers=[(b"authorization", header)])
     assert answer.status_code == 401
 
 

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from plait import Session
 from plait.event.kinds import ModelAsked
+from plait.outline.comparing import comparison_shape
 from plait.outline.details import step_detail
 from plait.outline.documents import (
     blame_document,
@@ -22,6 +23,8 @@ from plait.outline.documents import (
 from plait.outline.family import family_shape
 from plait.outline.outlines import Outlines
 from plait.outline.steps import outline_shape, step_page
+from plait.outline.summaries import Summaries
+from plait.outline.track import track_shape
 from plait.runtime.sent import rebuild_prompt
 from plait.session.inbox import all_waiting
 from plait.session.ledger import costs
@@ -310,6 +313,37 @@ def test_labels_with_slashes_are_names(tmp_path: Any) -> None:
         assert got(client, "/api/sessions/a%2Fb%20why@1/why")["steps"]
 
 
+def test_sessions_are_listed_and_filtered(client: TestClient, made: ViewStore) -> None:
+    summaries = Summaries(Outlines(made.store))
+    known = plain(summaries.page(limit=200))
+    assert got(client, "/api/sessions", limit=200) == known
+    logs = {each["log"] for each in known["sessions"]}
+    assert set(made.sessions.values()) <= logs
+    paged, before = list[str](), ""
+    while True:
+        page = got(client, "/api/sessions", limit=7, before=before)
+        paged += [each["log"] for each in page["sessions"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert paged == [each["log"] for each in known["sessions"]]
+    waiting = got(client, "/api/sessions", q="status:waiting is:root", limit=200)["sessions"]
+    assert made.sessions["approval"] in {each["log"] for each in waiting}
+    assert {each["status"] for each in waiting} == {"waiting"}
+    bad = got(client, "/api/sessions", 422, q="status:nonsense")
+    assert bad["error"] == "InvalidValue"
+    assert got(client, "/api/sessions", 422, before="nonsense")["error"] == "InvalidValue"
+
+
+def test_two_branches_are_compared(client: TestClient, made: ViewStore) -> None:
+    family = got(client, f"/api/sessions/{made.sessions['repair']}/family")
+    one, two = [branch["log"] for branch in family["branches"]][1:3]
+    found = got(client, f"/api/sessions/{one}/compare/{two}")
+    sessions = [Session.open(log, store=made.store) for log in (one, two)]
+    assert found == plain(comparison_shape(Outlines(made.store), *sessions))
+    assert found["rows"] and found["base"] is not None
+
+
 def test_families_outlines_and_steps_are_those_of_the_outline(
     client: TestClient, made: ViewStore
 ) -> None:
@@ -329,5 +363,7 @@ def test_families_outlines_and_steps_are_those_of_the_outline(
                 detail = got(client, f"/api/logs/{branch}/steps/{step['seq']}")
                 assert detail["step"] == step
                 assert detail == plain(step_detail(outlines, branch, step["seq"]))
+        track = got(client, f"/api/logs/{log}/track", seq=made.session(name).seq)
+        assert track == plain(track_shape(made.store, log, made.session(name).seq))
         late = got(client, f"/api/logs/{log}/outline", **{"from": 2})
         assert late["from_index"] == min(2, late["total"])

@@ -16,7 +16,7 @@ export type StepState = "done" | "open" | "waiting" | "failed" | "denied" | "unk
 
 export type StepMark = "files" | "passed" | "failed" | "approval" | "kill" | "merge" | "compaction" | "fork" | "rewind" | "memory";
 
-export type RunVerb = "resume" | "whatif";
+export type RunVerb = "resume" | "whatif" | "run";
 
 export type RunState = "running" | "ended";
 
@@ -1008,11 +1008,11 @@ export interface Validate {
   detail?: Json;
 }
 
-/** Starts a process that resumes a session, or runs it again with something changed. */
+/** Starts a process that resumes a session, runs it again with something changed, or runs a program in it. */
 export interface NewRun {
   verb: RunVerb;
   session: string; // of a what-if with `@k`, from where it is live
-  program?: string; // FILE.py:NAME or module:NAME; "": as the run says
+  program?: string; // FILE.py:NAME or module:NAME; "": as the last run of the session says
   accept?: string; // of a resume: why a changed program may go on; "": it may not
   model?: string | null;
   instruction?: string | null;
@@ -1027,6 +1027,7 @@ export type StopRun = Record<string, never>;
 /** The routes of the server, by name: parameters of path and query, body, answer. */
 export interface Routes {
   store: { params: null; body: null; answer: StoreShape };
+  sessions: { params: SessionsParams; body: null; answer: SummaryPage };
   search: { params: SearchParams; body: null; answer: SearchPage };
   inbox: { params: InboxParams; body: null; answer: InboxPage };
   costs: { params: CostsParams; body: null; answer: CostsShape };
@@ -1038,7 +1039,9 @@ export interface Routes {
   outlines: { params: OutlinesParams; body: null; answer: OutlineList };
   steps: { params: StepsParams; body: null; answer: StepPage };
   step: { params: StepParams; body: null; answer: StepDetail };
+  track: { params: TrackParams; body: null; answer: TrackShape };
   events: { params: EventsParams; body: null; answer: EventPage };
+  compare: { params: CompareParams; body: null; answer: ComparisonShape };
   family: { params: SessionParams; body: null; answer: FamilyShape };
   blame: { params: BlameParams; body: null; answer: BlameShape };
   prompt: { params: SessionParams; body: null; answer: PromptShape };
@@ -1071,6 +1074,7 @@ export interface Routes {
 
 export const ROUTES: { readonly [name in keyof Routes]: { method: string; path: string } } = {
   store: { method: "GET", path: "/api/store" },
+  sessions: { method: "GET", path: "/api/sessions" },
   search: { method: "GET", path: "/api/search" },
   inbox: { method: "GET", path: "/api/inbox" },
   costs: { method: "GET", path: "/api/costs" },
@@ -1082,7 +1086,9 @@ export const ROUTES: { readonly [name in keyof Routes]: { method: string; path: 
   outlines: { method: "GET", path: "/api/outlines" },
   steps: { method: "GET", path: "/api/logs/{log}/steps" },
   step: { method: "GET", path: "/api/logs/{log}/steps/{seq}" },
+  track: { method: "GET", path: "/api/logs/{log}/track" },
   events: { method: "GET", path: "/api/logs/{log}/events" },
+  compare: { method: "GET", path: "/api/sessions/{left}/compare/{right}" },
   family: { method: "GET", path: "/api/sessions/{session}/family" },
   blame: { method: "GET", path: "/api/sessions/{session}/blame" },
   prompt: { method: "GET", path: "/api/sessions/{session}/prompt" },

@@ -12,9 +12,10 @@ import click
 
 from plait.cli.common import Options, filters, listing, names_of, store_of
 from plait.cli.documents import print_json, print_jsonl
-from plait.cli.lanes import Dot, draw, order
+from plait.outline.event_lanes import Dot, draw, order
 from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
+from plait.cli.steps import print_steps
 from plait.event import Event
 from plait.event.kinds import ForkedFrom, Merged, Rewound
 from plait.ids import Digest, LogId, house_of, short
@@ -102,6 +103,12 @@ class Filter(NamedTuple):
     help="What agents thought, did and saw, step by step, the oldest first.",
 )
 @click.option(
+    "--steps",
+    "in_steps",
+    is_flag=True,
+    help="What happened, a line for each step, in the whole family, the oldest first.",
+)
+@click.option(
     "--house", "of_house", is_flag=True, help="The log of the store itself, instead of a session's."
 )
 @filters
@@ -116,6 +123,7 @@ def log(
     reverse: bool,
     on_path: bool,
     as_steps: bool,
+    in_steps: bool,
     **which: Any,
 ) -> None:
     """Show events, the newest first unless --reverse. A..B are those of B that A does not have.
@@ -123,10 +131,10 @@ def log(
     In the picture ● is an event, ○ the first of a fork, ◆ a merge and ↺ a rewind.
     """
     if of_house:
-        if session != "@" or as_graph or on_path or as_steps:
+        if session != "@" or as_graph or on_path or as_steps or in_steps:
             raise click.UsageError(
-                "--house shows the store's own log: leave out the session, --graph, --path and"
-                " --react."
+                "--house shows the store's own log: leave out the session, --graph, --path,"
+                " --react and --steps."
             )
         return _show_house(given, number, oneline, reverse, which)
     if reverse and (as_graph or as_steps):
@@ -140,6 +148,14 @@ def log(
         raise click.UsageError(
             "--react tells the steps of one session, S or S@k: leave out --graph, --kind and A..B."
         )
+    if in_steps:
+        others = (as_graph, as_steps, on_path, reverse, oneline, ".." in session)
+        if any((*others, which["kinds"], which["by"], which["since"], which["until"])):
+            raise click.UsageError(
+                "--steps shows the whole family of S: use it with -n, --json or --jsonl alone."
+            )
+        limit = SHOWN if Out().tty else None
+        return print_steps(given, given.open(session), number, limit)
     before, value = given.open_range(session) if ".." in session else (None, given.open(session))
     wanted = Filter.of(
         which["kinds"], which["by"], which["since"], which["until"], value.events[-1].header.time

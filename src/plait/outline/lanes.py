@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from plait.ids import LogId
+from plait.outline.shapes import FamilyShape
 
 
 class LaneSpan(NamedTuple):
@@ -34,3 +35,142 @@ def lanes_of(spans: Iterable[LaneSpan]) -> dict[LogId, int]:
             taken.append([span])
             lanes[span.log] = len(taken)
     return lanes
+
+
+# ── in a margin ──────────────────────────────────────────────────────────────────────────────
+
+_UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
+_LINES = {
+    0: " ",
+    _UP: "╵",
+    _DOWN: "╷",
+    _LEFT: "╴",
+    _RIGHT: "╶",
+    _UP | _DOWN: "│",
+    _LEFT | _RIGHT: "─",
+    _UP | _DOWN | _LEFT | _RIGHT: "┼",
+    _UP | _DOWN | _RIGHT: "├",
+    _UP | _DOWN | _LEFT: "┤",
+    _LEFT | _DOWN: "╮",
+    _LEFT | _UP: "╯",
+    _RIGHT | _DOWN: "╭",
+    _RIGHT | _UP: "╰",
+    _LEFT | _RIGHT | _DOWN: "┬",
+    _LEFT | _RIGHT | _UP: "┴",
+}
+_PLAIN = str.maketrans("│─┼├┤╮╯╭╰┬┴╵╷╴╶", "|-+||\\//\\++||--")
+
+
+class MarginLine(NamedTuple):
+    """A line of the picture: that of a step, or one on which lanes fork or meet."""
+
+    margin: str
+    stretch: int
+    step: int | None  # index among the steps of its log; None: there is none on this line
+
+
+class _Bend(NamedTuple):
+    """A line between two rows on which lanes fork from one, or meet in one."""
+
+    trunk: int
+    others: tuple[int, ...]
+    is_fork: bool
+
+
+def margins(family: FamilyShape, *, plain: bool = False) -> Iterator[MarginLine]:
+    """Draw the lanes of a family from top to bottom, a line for each step, and one more where
+    branches begin or are merged. `{}` stands where the mark of the step belongs.
+
+    `plain` draws in ASCII.
+    """
+    drawing = _Margin(family)
+    for at, stretch in enumerate(family.stretches):
+        for line in drawing.bend_lines(at):
+            yield MarginLine(line.translate(_PLAIN) if plain else line, at, None)
+        row = drawing.row(at)
+        for step in range(stretch.first_step, stretch.first_step + stretch.step_count):
+            yield MarginLine(row.translate(_PLAIN) if plain else row, at, step)
+
+
+class _Margin:
+    """The lanes of a family, beside each of its stretches."""
+
+    def __init__(self, family: FamilyShape) -> None:
+        self._stretches, self._lane_count = family.stretches, family.lane_count
+        self._lane = {stretch.branch: stretch.lane for stretch in family.stretches}
+        self._first, self._last = dict[int, int](), dict[int, int]()
+        for at, stretch in enumerate(family.stretches):
+            self._first.setdefault(stretch.branch, at)
+            self._last[stretch.branch] = at
+        self._begin = {
+            branch: self._stretches[first].parents[0] + 1 if self._stretches[first].parents else 0
+            for branch, first in self._first.items()
+        }
+        self._end = {**self._last}  # the merge that took it in, if that is later
+        for at in range(len(family.stretches)):
+            for branch in self._merged_in(at):
+                self._end[branch] = max(self._end[branch], at)
+
+    def _merged_in(self, at: int) -> list[int]:
+        """Return the branches whose lines lead into a stretch by a merge."""
+        stretch = self._stretches[at]
+        sources = [self._stretches[parent].branch for parent in stretch.parents[1:]]
+        return [branch for branch in dict.fromkeys(sources) if branch != stretch.branch]
+
+    def _lanes_beside(self, at: int) -> set[int]:
+        """Return the lanes that have a line beside the steps of a stretch. A branch that a merge
+        took in, and that has no step after it, has none beside the merge.
+        """
+        return {
+            lane
+            for branch, lane in self._lane.items()
+            if self._begin[branch] <= at and (at < self._end[branch] or at <= self._last[branch])
+        }
+
+    def row(self, at: int) -> str:
+        """Return the margin of the steps of a stretch."""
+        strokes = self._strokes(self._lanes_beside(at))
+        cells = [_LINES[stroke] for stroke in strokes]
+        cells[2 * self._stretches[at].lane] = "{}"
+        return "".join(cells).rstrip()
+
+    def bend_lines(self, at: int) -> Iterator[str]:
+        """Yield the lines above a stretch on which branches begin, and those it merges end."""
+        bends, beside = self._bends(at), self._lanes_beside(at)
+        begun = {lane for bend in bends if bend.is_fork for lane in bend.others}
+        ended = {lane for bend in bends if not bend.is_fork for lane in bend.others}
+        lanes = (beside - begun) | ended
+        for bend in bends:
+            gone = set[int]() if bend.is_fork else set(bend.others) - beside
+            yield self._bend_line(bend, lanes, gone)
+            lanes = lanes | set(bend.others) if bend.is_fork else lanes - gone
+
+    def _bends(self, at: int) -> list[_Bend]:
+        lanes, forks = self._lane, dict[int, list[int]]()
+        for branch, begin in self._begin.items():
+            parents = self._stretches[self._first[branch]].parents
+            if begin == at and parents:
+                trunk = lanes[self._stretches[parents[0]].branch]
+                forks.setdefault(trunk, []).append(lanes[branch])
+        bends = [_Bend(trunk, tuple(others), True) for trunk, others in forks.items()]
+        merged = tuple([lanes[branch] for branch in self._merged_in(at)])
+        own = self._stretches[at].lane
+        return [*bends, _Bend(own, merged, False)] if merged else bends
+
+    def _bend_line(self, bend: _Bend, lanes: set[int], gone: set[int]) -> str:
+        """Return the margin of a bend. Lanes that it crosses pass straight through it."""
+        strokes = self._strokes(lanes)
+        strokes[2 * bend.trunk] |= _UP | _DOWN
+        for lane in bend.others:
+            strokes[2 * lane] = _DOWN if bend.is_fork else _UP if lane in gone else _UP | _DOWN
+        ends = [2 * lane for lane in (bend.trunk, *bend.others)]
+        for cell in range(min(ends), max(ends)):
+            strokes[cell] |= _RIGHT
+            strokes[cell + 1] |= _LEFT
+        return "".join([_LINES[stroke] for stroke in strokes]).rstrip()
+
+    def _strokes(self, lanes: set[int]) -> list[int]:
+        strokes = [0] * (2 * self._lane_count - 1)
+        for lane in lanes:
+            strokes[2 * lane] = _UP | _DOWN
+        return strokes

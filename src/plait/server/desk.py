@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from difflib import get_close_matches
 from itertools import islice
 
@@ -10,6 +11,7 @@ from plait.errors import PlaitError
 from plait.event import Json
 from plait.ids import Digest, LogId, short
 from plait.outline.outlines import Outlines
+from plait.outline.summaries import Summaries
 from plait.server.feed import Feed
 from plait.server.runner import Runner
 from plait.session import Session
@@ -30,6 +32,8 @@ class Desk:
         self.store, self.actor, self.read_only = store, actor, read_only
         self.feed = feed
         self.outlines = Outlines(store)
+        self.summaries = Summaries(self.outlines)
+        self.summaries_lock = threading.Lock()  # they are caught up by one thread at a time
         self.runner = runner  # None: no runs are started from here
 
     def open(self, name: str) -> Session:

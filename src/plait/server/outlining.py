@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 from plait.errors import InvalidValue
+from plait.outline.comparing import comparison_shape
 from plait.outline.details import step_detail
 from plait.outline.family import family_shape
-from plait.outline.shapes import FamilyShape, OutlineShape, StepDetail, StepPage
+from plait.outline.filters import parse_filter
+from plait.outline.shapes import (
+    ComparisonShape,
+    FamilyShape,
+    OutlineShape,
+    StepDetail,
+    StepPage,
+    SummaryPage,
+    TrackShape,
+)
 from plait.outline.steps import outline_shape, step_page
+from plait.outline.track import track_shape
 from plait.server.desk import Desk
 from plait.server.params import (
+    CompareParams,
     OutlineParams,
     OutlinesParams,
     SessionParams,
+    SessionsParams,
     StepParams,
     StepsParams,
+    TrackParams,
 )
 from plait.server.shapes import OutlineList
 
 LOGS_MAX = 200  # outlines in one answer
+
+
+def list_sessions(desk: Desk, params: SessionsParams) -> SummaryPage:
+    """Return a page of sessions, by their last activity, chosen by a filter."""
+    wanted, before = parse_filter(params.q), params.before or None
+    with desk.summaries_lock:
+        return desk.summaries.page(wanted, before=before, limit=params.limit)
+
+
+def read_comparison(desk: Desk, params: CompareParams) -> ComparisonShape:
+    """Compare two sessions, each at its place."""
+    return comparison_shape(desk.outlines, desk.open(params.left), desk.open(params.right))
 
 
 def read_family(desk: Desk, params: SessionParams) -> FamilyShape:
@@ -42,6 +68,11 @@ def read_outlines(desk: Desk, params: OutlinesParams) -> OutlineList:
 def read_steps(desk: Desk, params: StepsParams) -> StepPage:
     """Return some steps of a log, with their words."""
     return step_page(desk.outlines, desk.log(params.log), params.first, params.count)
+
+
+def read_track(desk: Desk, params: TrackParams) -> TrackShape:
+    """Return the piece of a log's track that holds a place: a state, and its changes."""
+    return track_shape(desk.store, desk.log(params.log), params.seq)
 
 
 def read_step(desk: Desk, params: StepParams) -> StepDetail:

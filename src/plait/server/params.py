@@ -222,11 +222,13 @@ class Validate(Params, frozen=True):
 
 
 class NewRun(Params, frozen=True):
-    """Starts a process that resumes a session, or runs it again with something changed."""
+    """Starts a process that resumes a session, runs it again with something changed, or runs a
+    program in it.
+    """
 
     verb: RunVerb
     session: Line  # of a what-if with `@k`, from where it is live
-    program: Line = ""  # FILE.py:NAME or module:NAME; "": as the run says
+    program: Line = ""  # FILE.py:NAME or module:NAME; "": as the last run of the session says
     accept: Text = ""  # of a resume: why a changed program may go on; "": it may not
     model: Line | None = None
     instruction: Text | None = None

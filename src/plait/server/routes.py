@@ -10,6 +10,7 @@ from typing import Any
 
 from plait.outline.shapes import (
     BlameShape,
+    ComparisonShape,
     FamilyShape,
     FilesDiff,
     FileShape,
@@ -17,6 +18,8 @@ from plait.outline.shapes import (
     OutlineShape,
     StepDetail,
     StepPage,
+    SummaryPage,
+    TrackShape,
 )
 from plait.server import (
     acting,
@@ -64,6 +67,14 @@ STORE: tuple[Route, ...] = (
         path="/api/store",
         do=reading.read_store,
         answer=shapes.StoreShape,
+    ),
+    Route(
+        name="sessions",
+        method="GET",
+        path="/api/sessions",
+        do=outlining.list_sessions,
+        answer=SummaryPage,
+        params=params.SessionsParams,
     ),
     Route(
         name="search",
@@ -164,6 +175,14 @@ LOGS: tuple[Route, ...] = (
         params=params.StepParams,
     ),
     Route(
+        name="track",
+        method="GET",
+        path="/api/logs/{log}/track",
+        do=outlining.read_track,
+        answer=TrackShape,
+        params=params.TrackParams,
+    ),
+    Route(
         name="events",
         method="GET",
         path="/api/logs/{log}/events",
@@ -174,6 +193,14 @@ LOGS: tuple[Route, ...] = (
 )
 
 SESSIONS: tuple[Route, ...] = (
+    Route(
+        name="compare",
+        method="GET",
+        path="/api/sessions/{left}/compare/{right}",
+        do=outlining.read_comparison,
+        answer=ComparisonShape,
+        params=params.CompareParams,
+    ),
     _of_session("family", outlining.read_family, FamilyShape),
     _of_session("blame", looking.read_blame, BlameShape, params.BlameParams),
     _of_session("prompt", tracing.read_prompt, shapes.PromptShape),

@@ -26,7 +26,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from plait import secrets
-from plait.errors import InvalidValue, UnknownKey
+from plait.errors import InvalidValue, PlaitError, UnknownKey
 from plait.ids import LogId, Micros
 from plait.runtime.live import Live
 from plait.server.params import NewRun
@@ -77,7 +77,11 @@ class ProcessRunner:
         id = str(Live().fresh("server run"))
         place = self._state / id
         place.mkdir(mode=0o700, parents=True)
-        words = _command_words(wanted, session, actor, place)
+        try:
+            words = _command_words(wanted, session, actor, place)
+        except PlaitError:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
         shape = RunShape(
             id,
             wanted.verb,
@@ -295,18 +299,26 @@ class RunOutput:
 
 def _command_words(wanted: NewRun, session: Session, actor: str, place: Path) -> list[str]:
     """Return the command line of a run. Texts go to files: a command line is seen by all users."""
-    name = f"{session.id}@{session.seq}" if wanted.verb == "whatif" else session.id
-    words = [wanted.verb, name, "--as", actor, "--approve", "park"]
-    if wanted.program:
-        words += ["--workflow", wanted.program]
-    if wanted.verb == "resume":
-        if wanted.model or wanted.instruction is not None or wanted.replace or wanted.label:
-            raise InvalidValue(
-                "verb", "a run that is resumed goes on as it is", "use whatif to change something"
-            )
-        return [*words, *(["--accept", wanted.accept] if wanted.accept else [])]
-    if wanted.accept:
-        raise InvalidValue("accept", "a what-if accepts nothing", "leave it out")
+    consent = ["--as", actor, "--approve", "park"]
+    words = ["--workflow", wanted.program] if wanted.program else []
+    match wanted.verb:
+        case "resume":
+            _refuse(wanted, "model", "instruction", "replace", "label")
+            accept = ["--accept", wanted.accept] if wanted.accept else []
+            return ["resume", session.id, *consent, *words, *accept]
+        case "run":
+            _refuse(wanted, "accept", "instruction", "replace", "label")
+            model = ["--model", wanted.model] if wanted.model else []
+            return ["run", _program(wanted, session), "--session", session.id, *consent, *model]
+        case "whatif":
+            _refuse(wanted, "accept")
+            name = f"{session.id}@{session.seq}"
+            return ["whatif", name, *consent, *words, *_changes(wanted, place)]
+
+
+def _changes(wanted: NewRun, place: Path) -> list[str]:
+    """Return the options of a what-if that change something."""
+    words = ["--effects", wanted.effects]
     if wanted.model:
         words += ["--model", wanted.model]
     if wanted.label:
@@ -318,7 +330,30 @@ def _command_words(wanted: NewRun, session: Session, actor: str, place: Path) ->
             raise InvalidValue("replace", f"{seq!r:.40} is not a seq", "name events by their seq")
         text = value if isinstance(value, str) else json.dumps(value)
         words += ["--replace", f"{seq}={_text_file(place / f'replace-{seq}.txt', text)}"]
-    return [*words, "--effects", wanted.effects]
+    return words
+
+
+def _refuse(wanted: NewRun, *names: str) -> None:
+    """Refuse fields that have no meaning for a verb."""
+    for name in names:
+        if getattr(wanted, name):
+            raise InvalidValue(
+                name, f"it has no meaning for {wanted.verb}", "leave it out, or use whatif"
+            )
+
+
+def _program(wanted: NewRun, session: Session) -> str:
+    """Return the program to run in a session: as it is named, or as its last run says."""
+    if wanted.program:
+        return wanted.program
+    runs = session.runs
+    if not runs:
+        raise InvalidValue(
+            "program",
+            "no run of this session says which program it was",
+            "name one: FILE.py:NAME or module:NAME",
+        )
+    return runs[-1].workflow
 
 
 def _text_file(path: Path, text: str) -> str:

@@ -463,7 +463,7 @@ class ActShape(Shape, frozen=True):
     not_undone: tuple[NotUndoneRow, ...] = ()
 
 
-RunVerb = Literal["resume", "whatif"]
+RunVerb = Literal["resume", "whatif", "run"]
 RunState = Literal["running", "ended"]
 
 

@@ -1,12 +1,14 @@
 /** The tab Files: the tree at this place, a file with who wrote which line, and differences. */
 
 import { signal } from "@preact/signals";
+import type { FunctionComponent } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer, type Shown } from "../base/answer";
 import { bytesText, countText, numberText } from "../base/format";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute, type SessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
+import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 import { Window } from "../parts/window";
@@ -136,7 +138,7 @@ interface FolderProps {
 
 const ENTRIES_AT_FIRST = 200;
 
-function Folder({ tree, folder, depth, path, changed }: FolderProps) {
+const Folder: FunctionComponent<FolderProps> = memo(function Folder({ tree, folder, depth, path, changed }: FolderProps) {
   const { source, model } = usePage();
   const [most, setMost] = useState(ENTRIES_AT_FIRST);
   const shown = useAnswer(source.folder(tree, folder), model.isGliding.value ? 70 : 0);
@@ -192,7 +194,7 @@ function Folder({ tree, folder, depth, path, changed }: FolderProps) {
       )}
     </Shows>
   );
-}
+});
 
 // ── one file ─────────────────────────────────────────────────────────────────────────────────
 
@@ -252,7 +254,7 @@ interface TextFileProps {
   readonly line: number | null;
 }
 
-function TextFile({ file, blame, changes, line }: TextFileProps) {
+const TextFile = memo(function TextFile({ file, blame, changes, line }: TextFileProps) {
   const { model } = usePage();
   const layout = useMemo(() => new CodeLayout(file.line_count, changes), [file, changes]);
   const now = route.value as SessionRoute;
@@ -322,7 +324,7 @@ function TextFile({ file, blame, changes, line }: TextFileProps) {
       {line !== null && model.cursor.value && <LineStory path={file.path} line={line} writer={blame?.writers[blame.lines[line - 1] ?? -1]} />}
     </>
   );
-}
+});
 
 /** The lines of a file, asked for by pages as they come into sight. */
 function useLines(file: FileShape) {

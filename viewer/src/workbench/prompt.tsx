@@ -9,6 +9,7 @@ import type { Json, PromptShape } from "../shapes";
 import type { Doc } from "../source";
 import { Icon } from "../parts/icons";
 import { JsonView } from "../parts/json";
+import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces, Text } from "../parts/text";
 import { Parts, useDetail } from "./step";
@@ -31,7 +32,7 @@ export function PromptPanel() {
   );
 }
 
-function PromptView({ prompt }: { prompt: PromptShape }) {
+const PromptView = memo(function PromptView({ prompt }: { prompt: PromptShape }) {
   const { model } = usePage();
   const fresh = prompt.new_from;
   const turns = prompt.turns.map((turn, index) => ({ turn: turn as Doc, index })).reverse();
@@ -95,7 +96,7 @@ function PromptView({ prompt }: { prompt: PromptShape }) {
       </Fold>
     </article>
   );
-}
+});
 
 /** What the model wrote: the reply that the step at the cursor is, or was decided in. */
 function Wrote({ prompt }: { prompt: PromptShape }) {

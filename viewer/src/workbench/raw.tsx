@@ -8,6 +8,7 @@ import { hrefOf, sessionRoute } from "../base/router";
 import type { EventShape, Json } from "../shapes";
 import { Icon } from "../parts/icons";
 import { JsonView } from "../parts/json";
+import { memo } from "../parts/memo";
 import { Empty, Erased, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 
@@ -44,7 +45,7 @@ export function RawPanel() {
   );
 }
 
-function EventView({ event }: { event: EventShape }) {
+const EventView = memo(function EventView({ event }: { event: EventShape }) {
   const text = () => JSON.stringify(event, null, 2);
   const links: [string, readonly string[]][] = [["parents", event.parents], ["causes", event.causes]];
   return (
@@ -83,7 +84,7 @@ function EventView({ event }: { event: EventShape }) {
       </section>
     </article>
   );
-}
+});
 
 function BodyGone({ event }: { event: EventShape }) {
   if (event.state === "whole") return <p class="faint">empty</p>;

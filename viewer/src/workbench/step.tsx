@@ -8,6 +8,7 @@ import { hrefOf, sessionRoute } from "../base/router";
 import { AskBox, type AskKind } from "../parts/ask_box";
 import { Icon, TYPE_ICONS } from "../parts/icons";
 import { JsonView } from "../parts/json";
+import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces, Text } from "../parts/text";
 import type { ApprovalShape, Json, PartShape, SeqRef, StepDetail, StepShape } from "../shapes";
@@ -42,7 +43,7 @@ export function StepPanel() {
   );
 }
 
-function Detail({ detail }: { detail: StepDetail }) {
+const Detail = memo(function Detail({ detail }: { detail: StepDetail }) {
   const { step } = detail;
   const isSaid = step.type === "message" || step.type === "reply";
   const hasFiles = detail.tree_after !== null && detail.tree_after !== detail.tree_before;
@@ -91,7 +92,7 @@ function Detail({ detail }: { detail: StepDetail }) {
       <Facts detail={detail} />
     </article>
   );
-}
+});
 
 function askKind(step: StepShape): AskKind {
   if (step.type === "question") return "question";

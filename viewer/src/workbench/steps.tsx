@@ -1,7 +1,7 @@
 /** The steps of the family, one line each, with the lanes at their left. */
 
 import { computed, signal, useComputed } from "@preact/signals";
-import { useCallback, useMemo } from "preact/hooks";
+import { useCallback, useMemo, useRef } from "preact/hooks";
 import { countText, tokensText, tookText } from "../base/format";
 import { laneColor, lanesWidth, laneX, linesInSight } from "../base/lanes";
 import { ROW_HEIGHT } from "../base/model";
@@ -14,6 +14,7 @@ import { Line } from "../parts/text";
 import { Window } from "../parts/window";
 import type { StepShape } from "../shapes";
 import { lineageOf } from "./lineage";
+import { LiveWords, NewSteps } from "./live";
 import { pane } from "./workbench";
 
 export const FILTERS = [
@@ -61,10 +62,17 @@ export function StepList() {
   const count = shown ? shown.length : rows.count;
   const rowAt = (index: number) => (shown ? shown[index]! : index);
   const indexOf = (at: number) => (shown ? shown.indexOf(at) : at);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const need = useCallback(
     (sight: Sight) => {
-      if (!shown) return model.need(sight.first, sight.end);
-      for (let i = sight.first; i < sight.end; i += 1) model.need(shown[i]!, shown[i]! + 1);
+      const ask = () => {
+        if (!shown) return model.need(sight.first, sight.end);
+        for (let i = sight.first; i < sight.end; i += 1) model.need(shown[i]!, shown[i]! + 1);
+      };
+      clearTimeout(timer.current);
+      // A drag over thousands of rows asks for those where it rests.
+      if (model.isGliding.peek()) timer.current = setTimeout(ask, 50);
+      else ask();
     },
     [model, shown, model.version.value],
   );
@@ -108,6 +116,8 @@ export function StepList() {
         }}
         draw={(index) => <StepRow key={rowAt(index)} row={rowAt(index)} total={rows.count} left={shown ? 8 : width} />}
       />
+      <LiveWords />
+      <NewSteps />
     </section>
   );
 }

@@ -11,8 +11,8 @@ import type { Model } from "../base/model";
 import { Icon, MARK_WORDS } from "../parts/icons";
 import { Line } from "../parts/text";
 import { lineageOf } from "./lineage";
-import { drawCursor, drawStrip, laneIndex, lineHeight, MARK_HEIGHT, TOP, type StripColors } from "./strip_draw";
-import { branchLines, MARK_LINES, rowAtX, stripLayout, xOfRow, type StripMode } from "./strip_layout";
+import { drawBase, drawCursor, drawPast, laneIndex, lineHeight, MARK_HEIGHT, TOP, type StripColors } from "./strip_draw";
+import { branchLines, MARK_LINES, rowAtX, stripLayout, xOfRow, type StripLayout, type StripMode } from "./strip_layout";
 import { isPlaying } from "./workbench_keys";
 
 export const stripMode = signal<StripMode>("step");
@@ -29,6 +29,22 @@ function readColors(): StripColors {
   };
 }
 
+function stripHeight(lines: number): number {
+  return TOP + lines * lineHeight(lines) + MARK_LINES.length * MARK_HEIGHT + 8;
+}
+
+/** Return a canvas of the right size, empty. */
+function begin(element: HTMLCanvasElement | null, layout: StripLayout): CanvasRenderingContext2D | null {
+  if (!element) return null;
+  const ratio = devicePixelRatio || 1;
+  const [width, height] = [Math.round(layout.width * ratio), Math.round(stripHeight(layout.lineCount) * ratio)];
+  if (element.width !== width || element.height !== height) Object.assign(element, { width, height });
+  const context = element.getContext("2d")!;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, layout.width, height);
+  return context;
+}
+
 /** A row in words, for the ear and for the tooltip. */
 export function rowWords(model: Model, row: number): string {
   const at = model.rows.value?.stepAt(row);
@@ -43,6 +59,7 @@ export function rowWords(model: Model, row: number): string {
 export function Strip() {
   const { model } = usePage();
   const box = useRef<HTMLDivElement>(null);
+  const base = useRef<HTMLCanvasElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = useRef(signal(0)).current;
   const isDragging = useRef(false);
@@ -54,7 +71,6 @@ export function Strip() {
     return rows && outline && width.value > 0 ? stripLayout(rows, outline, width.value, stripMode.value) : null;
   });
   const lines = model.rows.value ? branchLines(model.rows.value).lineCount : 1;
-  const height = TOP + lines * Math.max(2, Math.min(11, 44 / lines)) + MARK_LINES.length * MARK_HEIGHT + 8;
 
   useLayoutEffect(() => {
     const observer = new ResizeObserver(() => (width.value = box.current!.clientWidth));
@@ -65,24 +81,21 @@ export function Strip() {
 
   const colors = useComputed(() => (themeVersion.value, readColors()));
   useSignalEffect(() => {
-    const element = canvas.current;
+    const now = layout.value;
+    const [rows, outline] = [model.rows.value, model.outline.value];
+    const context = now && begin(base.current, now);
+    if (context && now && rows && outline) drawBase(context, now, rows, outline, colors.value);
+  });
+  useSignalEffect(() => {
     const now = layout.value;
     const rows = model.rows.value;
-    const outline = model.outline.value;
-    if (!element || !now || !rows || !outline) return;
-    const high = TOP + now.lineCount * lineHeight(now) + MARK_LINES.length * MARK_HEIGHT + 8;
-    const ratio = devicePixelRatio || 1;
-    if (element.width !== Math.round(now.width * ratio) || element.height !== Math.round(high * ratio)) {
-      element.width = Math.round(now.width * ratio);
-      element.height = Math.round(high * ratio);
-    }
-    const context = element.getContext("2d")!;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, now.width, high);
-    drawStrip(context, now, rows, outline, lineageOf(model).value, model.row.value, colors.value);
-    if (model.hovered.value >= 0 && model.hovered.value !== model.row.value)
-      drawCursor(context, now, model.hovered.value, high, colors.value.ink, true);
-    drawCursor(context, now, model.row.value, high, colors.value.accent, false);
+    const context = now && begin(canvas.current, now);
+    if (!context || !now || !rows) return;
+    const [row, hovered] = [model.row.value, model.hovered.value];
+    const high = stripHeight(now.lineCount);
+    drawPast(context, now, rows, lineageOf(model).value, row, colors.value);
+    if (hovered >= 0 && hovered !== row) drawCursor(context, now, hovered, high, colors.value.ink, true);
+    drawCursor(context, now, row, high, colors.value.accent, false);
   });
 
   const rowAt = (event: PointerEvent): number => {
@@ -115,7 +128,7 @@ export function Strip() {
         aria-valuemax={Math.max(1, count)}
         aria-valuenow={Math.max(1, row + 1)}
         aria-valuetext={rowWords(model, row)}
-        style={{ height: `${height}px` }}
+        style={{ height: `${stripHeight(lines)}px` }}
         onPointerDown={(event) => {
           if (event.button !== 0) return;
           isDragging.current = true;
@@ -136,6 +149,7 @@ export function Strip() {
           model.hovered.value = -1;
         }}
       >
+        <canvas ref={base} class="strip-canvas" />
         <canvas ref={canvas} class="strip-canvas" />
         <StripTip layout={layout} />
       </div>

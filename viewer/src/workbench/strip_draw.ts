@@ -22,38 +22,45 @@ export interface StripColors {
 export const TOP = 10;
 export const MARK_HEIGHT = 9;
 
-export function lineHeight(layout: StripLayout): number {
-  return Math.max(2, Math.min(11, 44 / layout.lineCount));
+export function lineHeight(lines: number): number {
+  return Math.max(2, Math.min(11, 44 / lines));
 }
 
-/** Draw everything but the cursor: it changes with the session, not with the pointer. */
-export function drawStrip(
-  canvas: CanvasRenderingContext2D,
-  layout: StripLayout,
-  rows: Rows,
-  outline: RowOutline,
-  past: Uint8Array | null,
-  cursor: number,
-  colors: StripColors,
-): void {
-  const height = lineHeight(layout);
-  const bar = Math.max(1.5, Math.min(6, height - 2));
-  const here = cursor >= 0 ? rows.stretchAt(cursor) : -1;
-  const room = layout.step > 4 ? 1 : 0;
+/** Draw what changes with the session alone: all steps, faint, the marks and the gaps of time. */
+export function drawBase(canvas: CanvasRenderingContext2D, layout: StripLayout, rows: Rows, outline: RowOutline, colors: StripColors): void {
   rows.family.stretches.forEach((stretch, index) => {
-    if (stretch.step_count === 0) return;
     const start = rows.starts[index]!;
-    const end = start + stretch.step_count;
-    canvas.fillStyle = colors.lanes[laneIndex(rows.family.branches[stretch.branch]!.color)]!;
-    const y = TOP + layout.lines[stretch.branch]! * height + (height - bar) / 2;
-    const isPast = past?.[index] === 1;
-    const bound = index === here ? cursor + 1 : isPast ? end : start;
-    drawBars(canvas, layout, start, bound, y, bar, room, 1);
-    drawBars(canvas, layout, bound, end, y, bar, room, 0.3);
+    drawStretch(canvas, layout, rows, index, start, start + stretch.step_count, 0.3, colors);
   });
   canvas.globalAlpha = 1;
+  const height = lineHeight(layout.lineCount);
   drawMarks(canvas, layout, outline, TOP + layout.lineCount * height + 4, colors);
   drawGaps(canvas, layout, height, colors);
+}
+
+/** Draw what changes with the cursor: the steps that lead to it, in full colour. */
+export function drawPast(canvas: CanvasRenderingContext2D, layout: StripLayout, rows: Rows, past: Uint8Array | null, cursor: number, colors: StripColors): void {
+  const here = cursor >= 0 ? rows.stretchAt(cursor) : -1;
+  rows.family.stretches.forEach((stretch, index) => {
+    if (past?.[index] !== 1) return;
+    const start = rows.starts[index]!;
+    const end = index === here ? cursor + 1 : start + stretch.step_count;
+    drawStretch(canvas, layout, rows, index, start, end, 1, colors);
+  });
+  canvas.globalAlpha = 1;
+}
+
+function drawStretch(
+  canvas: CanvasRenderingContext2D, layout: StripLayout, rows: Rows, index: number,
+  from: number, to: number, alpha: number, colors: StripColors,
+): void {
+  if (from >= to) return;
+  const branch = rows.family.stretches[index]!.branch;
+  const height = lineHeight(layout.lineCount);
+  const bar = Math.max(1.5, Math.min(6, height - 2));
+  canvas.fillStyle = colors.lanes[laneIndex(rows.family.branches[branch]!.color)]!;
+  const y = TOP + layout.lines[branch]! * height + (height - bar) / 2;
+  drawBars(canvas, layout, from, to, y, bar, layout.step > 4 ? 1 : 0, alpha);
 }
 
 export function laneIndex(color: number): number {

@@ -7,6 +7,7 @@ import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute, type SessionRoute } from "../base/router";
 import type { TraceShape, TraceStep } from "../shapes";
 import { plainText } from "../base/text";
+import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 import { laneIndex } from "./strip_draw";
@@ -53,7 +54,7 @@ function AboutField({ now }: { now: SessionRoute }) {
   );
 }
 
-function TraceView({ trace, way }: { trace: TraceShape; way: "why" | "influence" }) {
+const TraceView = memo(function TraceView({ trace, way }: { trace: TraceShape; way: "why" | "influence" }) {
   if (trace.steps.length <= 1 && way === "influence")
     return (
       <Empty>
@@ -75,7 +76,7 @@ function TraceView({ trace, way }: { trace: TraceShape; way: "why" | "influence"
       </p>
     </article>
   );
-}
+});
 
 export function TraceList({ trace }: { trace: TraceShape }) {
   const steps = trace.steps.slice(0, ROWS_MAX);
