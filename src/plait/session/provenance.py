@@ -172,12 +172,17 @@ def _message_before(store: Store, event: Event) -> Event | None:
 def _call_asks(store: Store, event: Event) -> Iterator[tuple[str, Event]]:
     """Yield the approvals and the request of the call that an event belongs to."""
     asks = {_OUTCOMES.get(event.kind, ToolRequested.__name__), ApprovalGranted.__name__}
-    for found in store.read(event.log, 1, event.seq - 1, kinds=asks, reverse=True):
-        if found.header.call == event.header.call:
+    last, count = event.seq - 1, 16  # the request mostly stands right before its outcome
+    while last >= 1:
+        first = max(1, last - count + 1)
+        for found in store.read(event.log, first, last, kinds=asks, reverse=True):
+            if found.header.call != event.header.call:
+                continue
             if found.kind != ApprovalGranted.__name__:
                 yield "asked by", found
                 return
             yield "approved by", found
+        last, count = first - 1, count * 4
 
 
 # ── forward ──────────────────────────────────────────────────────────────────────────────────

@@ -1,31 +1,37 @@
-"""The files and blobs of a family for a file: folders and contents by digest, prompts, blame."""
+"""The files of a family for a file: folders and contents by digest, the events that wrote them,
+prompts, and blobs.
+"""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from plait.errors import PlaitError
-from plait.event.kinds import ModelAsked
+from plait.event import Event
+from plait.event.kinds import Body, Merged, ModelAsked, ToolFailed, ToolRequested, ToolReturned
 from plait.ids import Digest, LogId
-from plait.outline.files import blame_shape, image_type
+from plait.outline.files import image_type
 from plait.outline.shapes import FamilyShape, PartShape, StepDetail
+from plait.outline.texts import body_of
 from plait.server.desk import Desk
 from plait.server.params import SessionParams
 from plait.server.shapes import PromptShape
 from plait.server.tracing import read_prompt
-from plait.session import Session
+from plait.session.blame import taken_branch
+from plait.session.files import TREE_KINDS, tree_left_by
 from plait.view.chunks import Chunks
 from plait.workspace import TreeEntry
+from plait.workspace.base import CHANGED_MAX
 from plait.workspace.lines import as_text
-from plait.workspace.tree import TreeReader, differing_paths, shown_path
+from plait.workspace.tree import TreeReader, shown_path
 
 FILE_MAX, BLOB_MAX = 1 << 20, 1 << 20  # bytes of one file, and of one attachment
 PIECE_MAX = 1 << 18  # bytes of a piece of contents, before it is compressed
-PROMPTS_MAX, BLAMES_MAX = 600, 3000  # in a family; the others are named as left out
+PROMPTS_MAX = 600  # in a family; the others are named as left out
+_REQUESTED = ToolRequested.__name__
 
 
 class Contents:
@@ -36,31 +42,17 @@ class Contents:
         self._reader = TreeReader(desk.store)
         self._trees: dict[Digest, None] = {}
         self._blobs: dict[Digest, None] = {}
-        self._changes: dict[tuple[LogId, int, str], None] = {}  # versions of files
+        self._logs = {branch.log: at for at, branch in enumerate(family.branches)}
         self.left_out: list[str] = []
 
     def take(self, detail: StepDetail) -> None:
-        """Note the trees, blobs and changed files of a step."""
-        step = detail.step
+        """Note the trees and blobs of a step."""
         for tree in (detail.tree_before, detail.tree_after):
             if tree is not None:
                 self._trees[tree] = None
         for part in (*detail.parts, *detail.asked_parts, *detail.kept):
             if part.blob is not None and _is_wanted(part):
                 self._blobs[part.blob] = None
-        for path in step.files:
-            self._changes[step.log, step.seq, path] = None
-
-    def take_tree(self, log: LogId, seq: int, before: Digest | None, after: Digest | None) -> None:
-        """Note a tree that the track names, and the files by which it differs from the last one."""
-        for tree in (before, after):
-            if tree is not None:
-                self._trees[tree] = None
-        if before is None or after is None:
-            return
-        for change in differing_paths(self._reader, before, after):
-            if change.after is not None and change.after.kind == "file":
-                self._changes[log, seq, shown_path(change.path)] = None
 
     # ── files ────────────────────────────────────────────────────────────────────────────────
 
@@ -106,25 +98,40 @@ class Contents:
         self._chunks.add(f"contents/{number}", piece)
         self._chunks.add("content-index/0", index)
 
-    def add_blame(self) -> None:
-        """Add the writers of the lines of each version of a file that a step left."""
-        found = dict[str, list[Any]]()
-        changes = list(self._changes)
-        if len(changes) > BLAMES_MAX:
-            rest = len(changes) - BLAMES_MAX
-            self.left_out.append(f"blame of {rest:,} versions of files: plait blame has it")
-        for log, seq, path in changes[-BLAMES_MAX:]:
-            session = self._at(log, seq)
-            try:
-                shape = blame_shape(session, path)
-                tree = session.files.tree
-                entry = self._reader.find(tree, path) if tree is not None else None
-            except PlaitError:  # it was removed, is no text, or is not there any more
-                continue
-            if entry is not None:
-                row = [log, seq, content_key(entry), shape.writers, _runs(shape.lines)]
-                found.setdefault(path, []).append(row)
-        self._chunks.add("blame/0", found)
+    def add_versions(self) -> None:
+        """Add the events that left another tree. The page attributes the lines of files to them, as
+        `session/blame.py` does.
+        """
+        rows = list[Any]()
+        for at, branch in enumerate(self._family.branches):
+            tools = dict[str | None, str]()
+            for event in self._desk.store.read(
+                branch.log, branch.place + 1, branch.tip, kinds=TREE_KINDS | {_REQUESTED}
+            ):
+                body = body_of(event)
+                if isinstance(body, ToolRequested):
+                    tools[event.header.call] = body.tool
+                elif body is not None and (tree := tree_left_by(event)) is not None:
+                    self._trees[tree] = None
+                    tool = tools.get(event.header.call, "")
+                    rows.append([at, event.seq, tree, *self._writer(event, body, tool)])
+        self._chunks.add("versions/0", rows)
+
+    def _writer(self, event: Event, body: Body, tool: str) -> list[Any]:
+        """Return who left a tree, the places of branches whose files came with it, and the paths
+        that changed; None: any path may have.
+        """
+        places, changed = list[tuple[LogId, int]](), None
+        if isinstance(body, Merged):
+            places = [(place.log, place.seq) for place in body.branches]
+        elif isinstance(body, (ToolReturned, ToolFailed)) and body.trees is not None:
+            few = len(body.trees.changed) < CHANGED_MAX
+            changed = body.trees.changed if few else None
+            if isinstance(body, ToolReturned):
+                taken = taken_branch(self._desk.store, event)
+                places = [(taken.log, taken.seq)] if taken is not None else []
+        known = [[self._logs[log], seq] for log, seq in places if log in self._logs]
+        return [event.kind, tool, event.actor, event.time, event.id, known, changed]
 
     # ── prompts ──────────────────────────────────────────────────────────────────────────────
 
@@ -172,9 +179,6 @@ class Contents:
                 self._chunks.add(f"blobs/{digest}", {digest: row})
         self._chunks.add("images/0", images)
 
-    def _at(self, log: LogId, seq: int) -> Session:
-        return self._desk.open(f"{log}@{seq}")
-
 
 def content_key(entry: TreeEntry) -> str:
     """Return the name of a file's content: its digest, or those of its pieces."""
@@ -199,17 +203,6 @@ def _content(content: bytes) -> dict[str, str]:
         return {"text": content.decode("utf-8", "replace")}
     media = image_type(content)
     return {"image": media, "data": b64encode(content).decode()} if media else {}
-
-
-def _runs(lines: Iterable[int]) -> list[int]:
-    """Return a list of small numbers as pairs: a number, and how often it comes in a row."""
-    found = list[int]()
-    for line in lines:
-        if found and found[-2] == line:
-            found[-1] += 1
-        else:
-            found += [line, 1]
-    return found
 
 
 def _shared_prompt(log: LogId, seq: int, shape: PromptShape, before: PromptShape | None) -> Any:

@@ -12,12 +12,11 @@ import msgspec
 
 from plait import __version__
 from plait.errors import FileUnwritten, PlaitError
-from plait.ids import Digest, Micros
+from plait.ids import LogId, Micros
 from plait.outline.comparing import comparison_shape
 from plait.outline.family import family_shape
-from plait.outline.shapes import FamilyShape
+from plait.outline.shapes import FamilyShape, StepShape
 from plait.outline.steps import outline_shape
-from plait.outline.track import CHUNK, track_shape
 from plait.server.asking import read_inbox
 from plait.server.costing import read_costs, read_flame
 from plait.server.desk import Desk
@@ -75,9 +74,8 @@ def write_file(
     history.add_events()
     chunks.add("outlines/0", [outline_shape(desk.outlines, each.log) for each in family.branches])
     if "files" not in without:
-        _take_trees(desk, family, contents)
+        contents.add_versions()
         contents.add_files()
-        contents.add_blame()
     if "prompts" not in without:
         contents.add_prompts()
     if "blobs" not in without:
@@ -121,22 +119,6 @@ def _head(
     }
 
 
-def _take_trees(desk: Desk, family: FamilyShape, contents: Contents) -> None:
-    """Note every tree that the tracks of a family name."""
-    for branch in family.branches:
-        first = max(branch.place, 1)
-        tree: Digest | None = None
-        for seq in range(first, max(branch.tip, first + 1), CHUNK):
-            track = track_shape(desk.store, branch.log, min(seq + 1, branch.tip))
-            tree = track.start.tree
-            contents.take_tree(branch.log, track.start.seq, None, tree)
-            for change in track.changes:
-                if isinstance(change.tree, msgspec.UnsetType):
-                    continue
-                contents.take_tree(branch.log, change.seq, tree, change.tree)
-                tree = change.tree
-
-
 def _comparisons(
     desk: Desk, family: FamilyShape, session: Session, other: Session | None
 ) -> dict[str, Any]:
@@ -144,14 +126,25 @@ def _comparisons(
     tips = [desk.open(branch.log) for branch in family.branches]
     pairs = [(session, other)] if other is not None else []
     pairs += list(combinations(tips, 2))[:PAIRS_MAX]
+    logs = {branch.log: at for at, branch in enumerate(family.branches)}
     found = dict[str, Any]()
     for left, right in pairs:
         try:
             shape = comparison_shape(desk.outlines, left, right)
         except PlaitError:
             continue
-        found[f"{left.id}@{left.seq}..{right.id}@{right.seq}"] = shape
+        document = msgspec.to_builtins(shape)
+        document["rows"] = [
+            [_step_ref(row.left, logs), _step_ref(row.right, logs), row.is_same]
+            for row in shape.rows
+        ]
+        found[f"{left.id}@{left.seq}..{right.id}@{right.seq}"] = document
     return found
+
+
+def _step_ref(step: StepShape | None, logs: dict[LogId, int]) -> tuple[int, int] | None:
+    """Return a step by its log and its index: its words are in the pieces of steps."""
+    return (logs[step.log], step.index) if step is not None and step.log in logs else None
 
 
 def _write(path: Path, document: str) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from plait.errors import PlaitError
 from plait.event import Event
+from plait.ids import Digest
 from plait.outline.details import step_details
 from plait.outline.outlines import Outlines
 from plait.outline.shapes import FamilyShape, StepDetail
@@ -22,7 +23,7 @@ from plait.view.chunks import Chunks
 
 STEPS = 500  # in a piece
 EVENTS = 2000
-SAYS_MAX = 300  # characters of an event's line
+SAYS_MAX = 160  # characters of an event's line
 
 
 class History:
@@ -32,6 +33,7 @@ class History:
         self._outlines, self._family, self._chunks = outlines, family, chunks
         self._store: Store = outlines.store
         self._logs = {branch.log: at for at, branch in enumerate(family.branches)}
+        self._places: dict[Digest, tuple[int, int]] = {}
 
     def add_steps(self) -> Iterator[StepDetail]:
         """Add the steps of all logs, and yield each."""
@@ -39,7 +41,8 @@ class History:
             for first in range(0, branch.step_count, STEPS):
                 indexes = range(first, min(first + STEPS, branch.step_count))
                 details = step_details(self._outlines, branch.log, indexes)
-                self._chunks.add(f"steps/{at}/{first // STEPS}", details)
+                rows = [_step_row(detail) for detail in details]
+                self._chunks.add(f"steps/{at}/{first // STEPS}", rows)
                 yield from details
 
     def add_tracks(self) -> None:
@@ -56,9 +59,10 @@ class History:
             for number, first in enumerate(range(branch.place + 1, branch.tip + 1, EVENTS)):
                 last = min(first + EVENTS - 1, branch.tip)
                 events = list(self._store.read(branch.log, first, last))
+                self._places.update({event.id: (at, event.seq) for event in events})
                 lines = [self._line(event, walk) for event in events]
                 self._chunks.add(f"links/{at}/{number}", {"first": first, "lines": lines})
-                records = [_record(event) for event in events]
+                records = [self._record(event, before) for before, event in _pairs(events)]
                 self._chunks.add(f"events/{at}/{number}", {"first": first, "events": records})
 
     def _line(self, event: Event, walk: TraceWalk) -> list[Any]:
@@ -80,6 +84,33 @@ class History:
             links,
         ]
 
+    def _record(self, event: Event, before: Event | None) -> dict[str, Any]:
+        """Return an event as `--json` has it, without what the page knows from its place: its log
+        and seq, and a parent that is the event before it. Causes are named by their places.
+        """
+        document = msgspec.to_builtins(event_shape(event))
+        document["causes"] = [self._cause(cause) for cause in event.header.causes]
+        known = {"session": event.log, "seq": event.seq, "state": "whole", "why": ""}
+        if before is not None and event.header.parents == (before.id,):
+            del document["parents"]
+        return {
+            name: value
+            for name, value in without_blanks(document).items()
+            if known.get(name) != value
+        }
+
+    def _cause(self, cause: Digest) -> Any:
+        """Return the place of an event that is in the file, else its id."""
+        found = self._places.get(cause)
+        if found is None:
+            try:
+                event = self._store.event(cause)
+            except PlaitError:
+                return cause
+            found = (self._logs.get(event.log, -1), event.seq)
+            self._places[cause] = found
+        return list(found) if found[0] >= 0 else cause
+
     def _links(self, event: Event, walk: TraceWalk) -> list[Any]:
         try:
             return list(back_links(self._store, event, walk.placement_before))
@@ -87,12 +118,24 @@ class History:
             return []
 
 
-def _record(event: Event) -> dict[str, Any]:
-    """Return an event as `--json` has it, without what the page knows from its place."""
-    document = msgspec.to_builtins(event_shape(event))
-    left_out = {"session": event.log, "seq": event.seq, "state": "whole", "why": ""}
+def without_blanks(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document without values that say nothing, which the page fills in again."""
     return {
         name: value
         for name, value in document.items()
-        if value is not None and value != [] and left_out.get(name) != value
+        if value is not None and value != "" and value is not False and value not in ((), [], {})
     }
+
+
+def _step_row(detail: StepDetail) -> dict[str, Any]:
+    document = msgspec.to_builtins(detail)
+    parts = ("parts", "asked_parts", "kept")
+    cut = {name: [*map(without_blanks, document[name])] for name in parts}
+    step = without_blanks(document["step"])
+    del step["log"]
+    return without_blanks({**document, **cut, "step": step})
+
+
+def _pairs(events: list[Event]) -> Iterator[tuple[Event | None, Event]]:
+    """Yield each event, with the one before it."""
+    return zip([None, *events], events, strict=False)

@@ -20,14 +20,15 @@ import type {
   SessionShape,
   SessionSummary,
   StepDetail,
+  StepShape,
   StoreShape,
   TraceShape,
   TrackShape,
   VerifyShape,
-  WriterShape,
 } from "../shapes";
 import type { Copy, Source } from "../source";
-import { FileTrees, type Content, type Entry } from "./file_trees";
+import { FileBlame, type Version } from "./file_blame";
+import { FileTrees } from "./file_trees";
 import type { Pieces } from "./pieces";
 import { FORWARD, walk, type EventLine, type Lines, type Link } from "./walk";
 
@@ -55,7 +56,11 @@ interface Head {
   readonly costs: Readonly<Record<string, CostsShape>>;
 }
 
-type BlameRow = readonly [log: string, seq: number, content: string, writers: WriterShape[], runs: readonly number[]];
+/** A step without the values that say nothing. */
+type StepRow = Partial<Omit<StepDetail, "step">> & { readonly step: Partial<StepShape> };
+type StepRefs = readonly [left: readonly [number, number] | null, right: readonly [number, number] | null, isSame: boolean];
+/** A comparison whose steps are named by their log and index. */
+type ComparisonRow = Omit<ComparisonShape, "rows"> & { readonly rows: readonly StepRefs[] };
 type PromptRow = readonly [log: string, seq: number, shared: number, rest: Partial<PromptShape>];
 
 function absent(what: string, next: string): Failure {
@@ -148,8 +153,8 @@ export class FileSource implements Source, Lines {
     this.#get(`search ${words}`, async () => {
       const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
       const hits: SearchHit[] = [];
-      for (const name of wanted.length ? this.pieces.names("steps") : [])
-        for (const { step, parts, branch } of (await this.pieces.get<StepDetail[]>(name)) ?? []) {
+      for (const { log, step_count } of wanted.length ? this.head.family.branches : [])
+        for (const { step, parts, branch } of await this.#details(log, 0, step_count)) {
           if (!["message", "reply"].includes(step.type)) continue;
           const text = parts.map((part) => part.text).join(" ");
           if (!wanted.every((word) => text.toLowerCase().includes(word))) continue;
@@ -204,9 +209,10 @@ export class FileSource implements Source, Lines {
     const at = this.#index(log);
     const found: StepDetail[] = [];
     for (let piece = Math.floor(first / STEPS); piece * STEPS < first + count; piece += 1) {
-      const all = await this.pieces.get<StepDetail[]>(`steps/${at}/${piece}`);
+      const all = await this.pieces.get<StepRow[]>(`steps/${at}/${piece}`);
       if (!all) break;
-      found.push(...all.slice(Math.max(0, first - piece * STEPS), first + count - piece * STEPS));
+      const wanted = all.slice(Math.max(0, first - piece * STEPS), first + count - piece * STEPS);
+      found.push(...wanted.map((row) => wholeStep(row, log)));
     }
     return found;
   }
@@ -252,10 +258,18 @@ export class FileSource implements Source, Lines {
         const name = `events/${this.#index(owner.log)}/${piece}`;
         const found = await this.pieces.get<{ first: number; events: Partial<EventShape>[] }>(name);
         const known = found?.events[seq - found.first];
-        if (known) events.push({ ...BLANK, session: owner.log, seq, ...known });
+        if (!found || !known) continue;
+        const before = found.events[seq - 1 - found.first]?.id;
+        const causes = (known.causes ?? []).map((cause) => this.#causeText(cause as string | [number, number]));
+        events.push({ ...BLANK, session: owner.log, seq, parents: before ? [before] : [], ...known, causes });
       }
       return { log, first, tip: branch.tip, events };
     });
+
+  /** A cause is an id, or the place of an event in this file. */
+  #causeText(cause: string | readonly [number, number]): string {
+    return typeof cause === "string" ? cause : `${this.branch(cause[0]).name}@${cause[1]}`;
+  }
 
   // ── files ──────────────────────────────────────────────────────────────────────────────────
 
@@ -278,29 +292,11 @@ export class FileSource implements Source, Lines {
       const track = await this.track(branch.log, Math.max(seq, branch.place + 1)).get();
       const tree = treeAt(track, seq);
       if (!tree) throw absent("files at this place", "");
-      const { entry, content } = await this.#trees.file(tree, path);
-      const rows = ((await this.pieces.get<Record<string, BlameRow[]>>("blame/0")) ?? {})[path] ?? [];
-      const same = rows.filter((row) => row[2] === entry.key);
-      const own = same.filter((row) => row[0] === branch.log && row[1] <= seq);
-      const row = own[own.length - 1] ?? same[same.length - 1];
-      if (!row) return this.#firstBlame(path, content);
-      const lines: number[] = [];
-      for (let i = 0; i < row[4].length; i += 2)
-        for (let n = 0; n < row[4][i + 1]!; n += 1) lines.push(row[4][i]!);
-      return { path, writers: row[3], lines };
+      return new FileBlame(this.#trees, this.head.family.branches, await this.#versions()).at(branch, seq, path, tree);
     });
 
-  /** Blame of a file that no step changed: the placement brought it. */
-  async #firstBlame(path: string, content: Content): Promise<BlameShape> {
-    const root = this.head.family.root;
-    const outline = await this.outline(root, 0).get();
-    const at = outline.types.indexOf("placement");
-    const [detail] = at < 0 ? [] : await this.#details(root, at, 1);
-    if (!detail || content.text === undefined) throw absent(`blame of ${path}`, `Ask the store: plait blame S:${path}`);
-    const { log, seq, actor, time } = detail.step;
-    const writer = { log, seq, event: `${log}@${seq}`, kind: "PlacementChanged", tool: "", actor, time, branch: "" };
-    const count = content.text.split("\n").length - (content.text.endsWith("\n") ? 1 : 0);
-    return { path, writers: [writer], lines: new Array<number>(count).fill(0) };
+  async #versions(): Promise<readonly Version[]> {
+    return (await this.pieces.get<Version[]>("versions/0")) ?? [];
   }
 
   // ── prompts and causes ─────────────────────────────────────────────────────────────────────
@@ -383,10 +379,15 @@ export class FileSource implements Source, Lines {
     this.#get(`compare ${left} ${right}`, async () => {
       const [one, two] = [this.#place(left), this.#place(right)];
       const name = (a: typeof one, b: typeof one) => `${a.branch.log}@${a.seq}..${b.branch.log}@${b.seq}`;
-      const known = (await this.pieces.get<Record<string, ComparisonShape>>("comparisons/0")) ?? {};
+      const known = (await this.pieces.get<Record<string, ComparisonRow>>("comparisons/0")) ?? {};
       const found = known[name(one, two)];
       if (!found) throw absent(`comparison of ${left} and ${right}`, `Write one: plait view ${left}..${right} -o FILE`);
-      return found;
+      const step = async (ref: readonly [number, number] | null) =>
+        ref ? ((await this.#details(this.branch(ref[0]).id, ref[1], 1))[0]?.step ?? null) : null;
+      const rows = await Promise.all(
+        found.rows.map(async ([one, two, is_same]) => ({ left: await step(one), right: await step(two), is_same })),
+      );
+      return { ...found, rows };
     });
 
   // ── blobs and acts ─────────────────────────────────────────────────────────────────────────
@@ -435,6 +436,71 @@ const BLANK: EventShape = {
   state: "whole",
   why: "",
 };
+
+const NO_STEP: StepShape = {
+  index: 0,
+  log: "",
+  first: 0,
+  seq: 0,
+  events: [],
+  type: "note",
+  state: "done",
+  verb: "",
+  subject: "",
+  says: "",
+  actor: "",
+  path: "",
+  time: 0,
+  took_us: null,
+  marks: [],
+  files: [],
+  exit_code: null,
+  tokens: 0,
+  cost_usd: null,
+  is_rewound: false,
+  links: [],
+};
+const NO_PART: PartShape = { type: "text", text: "", name: "", media_type: "", blob: null, size: 0, is_cut: false };
+const NO_DETAIL: StepDetail = {
+  step: NO_STEP,
+  branch: "",
+  arguments: null,
+  parts: [],
+  asked_parts: [],
+  calls: [],
+  failure: "",
+  traceback: "",
+  reason: "",
+  effect: "",
+  version: "",
+  idempotency_key: "",
+  placement: null,
+  placement_text: "",
+  model: "",
+  usage: null,
+  latency_us: null,
+  attempts: [],
+  approvals: [],
+  tree_before: null,
+  tree_after: null,
+  kept: [],
+  delta: null,
+  fields: {},
+  ask: null,
+};
+
+/** Fill in the values that were left out because they say nothing. */
+function wholeStep(row: StepRow, log: string): StepDetail {
+  const parts = (given: readonly Partial<PartShape>[] | undefined) => (given ?? []).map((part) => ({ ...NO_PART, ...part }));
+  return {
+    ...NO_DETAIL,
+    ...row,
+    step: { ...NO_STEP, log, ...row.step },
+    parts: parts(row.parts),
+    asked_parts: parts(row.asked_parts),
+    kept: parts(row.kept),
+  };
+}
 
 /** Return the tree at a place of a track; null: there are no files. */
 function treeAt(track: TrackShape, seq: number): string | null {
@@ -485,5 +551,3 @@ function summary(branch: BranchShape, session: SessionShape): SessionSummary {
     last_text: session.messages[session.messages.length - 1]?.text.slice(0, 200) ?? "",
   };
 }
-
-export type { Entry };

@@ -29,7 +29,7 @@ function lost(what: string): Failure {
   return new Failure("NotInFile", `This file does not have ${what}.`, "The store has it: plait cat S:PATH", 404);
 }
 
-function linesOf(text: string): string[] {
+export function linesOf(text: string): string[] {
   const lines = text.split("\n");
   if (lines[lines.length - 1] === "") lines.pop();
   return lines;

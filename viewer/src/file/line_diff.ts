@@ -13,7 +13,7 @@ interface Step {
 }
 
 /** Return the pairs of equal lines between the ends that both texts share (Myers' search). */
-function matches(left: readonly string[], right: readonly string[]): Step[] {
+export function matches(left: readonly string[], right: readonly string[]): Step[] {
   let head = 0;
   while (head < left.length && head < right.length && left[head] === right[head]) head += 1;
   let tail = 0;

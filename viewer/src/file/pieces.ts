@@ -4,11 +4,24 @@
 
 export const MEDIA_TYPE = "application/x-plait";
 
-async function inflate(text: string): Promise<unknown> {
-  const binary = atob(text);
-  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).json();
+/** Digests in a piece of their table, and the bytes of one. */
+const TABLE = 4096;
+const SIZE = 32;
+
+function bytesOf(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+async function inflate(text: string): Promise<string> {
+  const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+/** Put digests for their numbers, and take the second tilde from texts that begin with one. */
+export function expand(text: string, digest: (number: number) => string): string {
+  return text.replace(/(?<!\\)"~(~|([0-9a-z]+)")/g, (_all, rest: string, number: string | undefined) =>
+    number === undefined ? `"${rest}` : `"${digest(parseInt(number, 36))}"`,
+  );
 }
 
 const KEPT = 24;
@@ -17,6 +30,7 @@ const KEPT = 24;
 export class Pieces {
   #packed = new Map<string, string>();
   #open = new Map<string, Promise<unknown>>();
+  #tables = new Map<number, Uint8Array>();
 
   static inPage(): Pieces | null {
     const elements = document.querySelectorAll<HTMLScriptElement>(`script[type="${MEDIA_TYPE}"]`);
@@ -43,9 +57,17 @@ export class Pieces {
     if (packed === undefined) return null;
     let found = this.#open.get(name);
     this.#open.delete(name);
-    found ??= inflate(packed);
+    found ??= inflate(packed).then((text) => JSON.parse(expand(text, (number) => this.#digest(number))) as unknown);
     this.#open.set(name, found);
     if (this.#open.size > KEPT) this.#open.delete(this.#open.keys().next().value!);
     return (await found) as T;
+  }
+
+  #digest(number: number): string {
+    const at = Math.floor(number / TABLE);
+    const table = this.#tables.get(at) ?? bytesOf(this.#packed.get(`digests/${at}`) ?? "");
+    this.#tables.set(at, table);
+    const start = (number % TABLE) * SIZE;
+    return Array.from(table.subarray(start, start + SIZE), (byte) => byte.toString(16).padStart(2, "0")).join("");
   }
 }
