@@ -23,6 +23,7 @@ from plait.view.chunks import Chunks
 
 STEPS = 500  # in a piece
 EVENTS = 2000
+FOREIGN_MAX = 5000  # events of other logs
 SAYS_MAX = 160  # characters of an event's line
 
 
@@ -34,6 +35,8 @@ class History:
         self._store: Store = outlines.store
         self._logs = {branch.log: at for at, branch in enumerate(family.branches)}
         self._places: dict[Digest, tuple[int, int]] = {}
+        # events of other logs that causes lead to: of inboxes, and of sessions that remembered
+        self._foreign: dict[tuple[int, int], Event] = {}
 
     def add_steps(self) -> Iterator[StepDetail]:
         """Add the steps of all logs, and yield each."""
@@ -64,6 +67,7 @@ class History:
                 self._chunks.add(f"links/{at}/{number}", {"first": first, "lines": lines})
                 records = [self._record(event, before) for before, event in _pairs(events)]
                 self._chunks.add(f"events/{at}/{number}", {"first": first, "events": records})
+        self._add_foreign(walk)
 
     def _line(self, event: Event, walk: TraceWalk) -> list[Any]:
         """Return an event for traces: kind, actor, time, words, details, and its links back, each
@@ -71,9 +75,8 @@ class History:
         """
         header = event.header
         links = [
-            [link.how, at, link.event.seq, (1 if link.is_followed else 0)]
+            [link.how, self._log_index(link.event), link.event.seq, int(link.is_followed)]
             for link in self._links(event, walk)
-            if (at := self._logs.get(link.event.log)) is not None
         ]
         return [
             header.kind,
@@ -83,6 +86,23 @@ class History:
             [*event_details(event)],
             links,
         ]
+
+    def _log_index(self, event: Event) -> int:
+        """Return the index of an event's log. An event of another log is noted, for a line."""
+        at = self._logs.setdefault(event.log, len(self._logs))
+        if at >= len(self._family.branches):
+            self._foreign[at, event.seq] = event
+        return at
+
+    def _add_foreign(self, walk: TraceWalk) -> None:
+        """Add the lines of events of other logs, and of those that they lead to in turn."""
+        lines, waiting = dict[str, Any](), True
+        while waiting and len(lines) < FOREIGN_MAX:
+            waiting = {key: each for key, each in self._foreign.items() if _name(key) not in lines}
+            lines |= {_name(key): self._line(each, walk) for key, each in waiting.items()}
+        branches = len(self._family.branches)
+        names = [[log, walk.branch(log)] for log, at in self._logs.items() if at >= branches]
+        self._chunks.add("foreign/0", {"logs": names, "lines": lines})
 
     def _record(self, event: Event, before: Event | None) -> dict[str, Any]:
         """Return an event as `--json` has it, without what the page knows from its place: its log
@@ -109,13 +129,17 @@ class History:
                 return cause
             found = (self._logs.get(event.log, -1), event.seq)
             self._places[cause] = found
-        return list(found) if found[0] >= 0 else cause
+        return list(found) if 0 <= found[0] < len(self._family.branches) else cause
 
     def _links(self, event: Event, walk: TraceWalk) -> list[Any]:
         try:
             return list(back_links(self._store, event, walk.placement_before))
         except PlaitError:  # an event or a body behind it is erased or damaged
             return []
+
+
+def _name(place: tuple[int, int]) -> str:
+    return f"{place[0]}@{place[1]}"
 
 
 def without_blanks(document: dict[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,12 @@ interface Head {
   readonly costs: Readonly<Record<string, CostsShape>>;
 }
 
+/** Events of other logs that causes lead to: of inboxes, and of sessions that remembered. */
+interface Foreign {
+  readonly logs: readonly (readonly [id: string, name: string])[];
+  readonly lines: Readonly<Record<string, EventLine>>;
+}
+
 /** A step without the values that say nothing. */
 type StepRow = Partial<Omit<StepDetail, "step">> & { readonly step: Partial<StepShape> };
 type StepRefs = readonly [left: readonly [number, number] | null, right: readonly [number, number] | null, isSame: boolean];
@@ -82,6 +88,7 @@ export class FileSource implements Source, Lines {
     readonly pieces: Pieces,
     readonly head: Head,
     images: Readonly<Record<string, { media_type: string; data: string }>>,
+    readonly foreign: Foreign,
   ) {
     const [log, seq] = head.place;
     this.copy = {
@@ -98,9 +105,13 @@ export class FileSource implements Source, Lines {
   }
 
   static async open(pieces: Pieces): Promise<FileSource> {
-    const [head, images] = await Promise.all([pieces.get<Head>("head/0"), pieces.get<{}>("images/0")]);
+    const [head, images, foreign] = await Promise.all([
+      pieces.get<Head>("head/0"),
+      pieces.get<{}>("images/0"),
+      pieces.get<Foreign>("foreign/0"),
+    ]);
     if (!head) throw absent("head", "Write it again: plait view S -o FILE");
-    return new FileSource(pieces, head, images ?? {});
+    return new FileSource(pieces, head, images ?? {}, foreign ?? { logs: [], lines: {} });
   }
 
   // ── names ──────────────────────────────────────────────────────────────────────────────────
@@ -280,6 +291,8 @@ export class FileSource implements Source, Lines {
     this.#get(`file ${tree} ${path} ${first} ${count}`, async () => {
       const { entry, content } = await this.#trees.file(tree, path);
       if (content.image) this.#addresses.set(entry.key, `data:${content.image};base64,${content.data}`);
+      else if (content.text !== undefined)
+        this.#addresses.set(entry.key, `data:text/plain;charset=utf-8,${encodeURIComponent(content.text)}`);
       return this.#trees.shape(tree, path, entry, content, first, count);
     });
 
@@ -316,14 +329,15 @@ export class FileSource implements Source, Lines {
 
   line = async (log: number, seq: number): Promise<EventLine | null> => {
     const branch = this.head.family.branches[log];
-    if (!branch) return null;
+    if (!branch) return this.foreign.lines[`${log}@${seq}`] ?? null;
     const piece = Math.floor((seq - branch.place - 1) / EVENTS);
     const found = await this.pieces.get<{ first: number; lines: EventLine[] }>(`links/${log}/${piece}`);
     return found?.lines[seq - found.first] ?? null;
   };
 
   branch = (log: number): { id: string; name: string } => {
-    const { log: id, name } = this.head.family.branches[log]!;
+    const { branches } = this.head.family;
+    const [id, name] = branches[log] ? [branches[log].log, branches[log].name] : this.foreign.logs[log - branches.length]!;
     return { id, name };
   };
 

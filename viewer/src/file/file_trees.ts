@@ -90,8 +90,9 @@ export class FileTrees {
   }
 
   shape(tree: string, path: string, entry: Entry, content: Content, first: number, count: number): FileShape {
-    const known = { tree, path, size: entry.size, first_line: first, lines: [], cut_lines: [], line_count: 0, blob: null };
-    if (content.image) return { ...known, form: "image", media_type: content.image, blob: entry.key };
+    const blob = entry.kind === "file" && !entry.key.includes("+") && entry.key !== "" ? entry.key : null;
+    const known = { tree, path, size: entry.size, first_line: first, lines: [], cut_lines: [], line_count: 0, blob };
+    if (content.image) return { ...known, form: "image", media_type: content.image };
     if (content.text === undefined) return { ...known, form: "binary", media_type: "application/octet-stream" };
     const lines = linesOf(content.text);
     const wanted = lines.slice(first - 1, first - 1 + count);

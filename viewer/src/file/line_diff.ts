@@ -99,7 +99,7 @@ export function lineDiff(left: readonly string[], right: readonly string[]): Lin
   const changed = lines.flatMap((line, at) => (line[0] === " " ? [] : [at]));
   const hunks: DiffLine[][] = [];
   let shown = 0;
-  let end = -1;
+  let end = 0;
   for (const at of changed) {
     if (shown >= LINES_MAX) break;
     const start = Math.max(at - CONTEXT, end);

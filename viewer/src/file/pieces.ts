@@ -28,18 +28,19 @@ const KEPT = 24;
 
 /** Named pieces. The ones used last stay inflated. */
 export class Pieces {
-  #packed = new Map<string, string>();
+  #packed: ReadonlyMap<string, string>;
   #open = new Map<string, Promise<unknown>>();
   #tables = new Map<number, Uint8Array>();
 
+  constructor(packed: Iterable<readonly [name: string, text: string]>) {
+    this.#packed = new Map(packed);
+  }
+
   static inPage(): Pieces | null {
-    const elements = document.querySelectorAll<HTMLScriptElement>(`script[type="${MEDIA_TYPE}"]`);
+    const elements = [...document.querySelectorAll<HTMLScriptElement>(`script[type="${MEDIA_TYPE}"]`)];
     if (elements.length === 0) return null;
-    const pieces = new Pieces();
-    for (const element of elements) {
-      pieces.#packed.set(element.dataset["name"] ?? "", element.textContent ?? "");
-      element.remove();
-    }
+    const pieces = new Pieces(elements.map((each) => [each.dataset["name"] ?? "", each.textContent ?? ""]));
+    for (const element of elements) element.remove();
     return pieces;
   }
 
