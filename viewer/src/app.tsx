@@ -26,6 +26,18 @@ function AwayLine() {
   );
 }
 
+/** What a page in one file is a copy of. */
+function CopyLine({ page }: { page: Page }) {
+  const copy = page.source.copy;
+  if (!copy) return null;
+  const lacks = copy.leftOut.length ? ` Not in it: ${copy.leftOut.slice(0, 3).join("; ")}${copy.leftOut.length > 3 ? "; …" : ""}.` : "";
+  return (
+    <div class="copy-line" role="note" title={copy.leftOut.join("\n")}>
+      {`A copy of ${copy.log.slice(-12, -4)}@${copy.seq}, made ${timeText(copy.made)}, head ${copy.head.slice(0, 12)}.${lacks}`}
+    </div>
+  );
+}
+
 export function App({ page }: { page: Page }) {
   useKeys([
     { key: "g h", words: "home", act: () => go(home), group: "Go" },
@@ -46,6 +58,7 @@ export function App({ page }: { page: Page }) {
       <div class="shell">
         <Bar />
         <AwayLine />
+        <CopyLine page={page} />
         <Screen />
       </div>
       <KeysHelp />

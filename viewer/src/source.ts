@@ -33,9 +33,21 @@ import type {
 /** A document whose form is not described. */
 export type Doc = { readonly [key: string]: Json };
 
+/** A page in one file is a copy: of which place, when it was made, and what it lacks. */
+export interface Copy {
+  readonly log: string;
+  readonly seq: number;
+  readonly other: { readonly log: string; readonly seq: number } | null;
+  readonly made: number;
+  readonly head: string;
+  readonly leftOut: readonly string[];
+}
+
 /** Reads are lazy and cached. `place` is a revision such as `76de0d89@42`. */
 export interface Source {
   readonly isFile: boolean;
+  /** null: the page has a server. */
+  readonly copy: Copy | null;
   store(): Answer<StoreShape>;
   sessions(filter: string, before?: string): Answer<SummaryPage>;
   search(words: string): Answer<SearchPage>;

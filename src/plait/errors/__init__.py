@@ -75,6 +75,8 @@
     │   ├── BadTool              a function that cannot be a tool
     │   ├── NoModel              no model was named, or none is called that
     │   ├── MissingExtra         an optional package is not installed
+    │   ├── PageMissing          the page of the viewer is not built into the package
+    │   ├── FileUnwritten        a file that was asked for could not be written
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
     │   ├── MissingSetting       an address or a version that a model needs is not set
@@ -285,11 +287,13 @@ from plait.errors.setup import (
     BadSecret,
     BadSettings,
     BadTool,
+    FileUnwritten,
     MissingExtra,
     MissingKey,
     MissingSetting,
     MissingWeights,
     NoModel,
+    PageMissing,
     SetupError,
     ToolChanged,
 )
@@ -388,6 +392,8 @@ __all__ = (
     "MemoryFault",
     "MergeConflict",
     "MissingExtra",
+    "PageMissing",
+    "FileUnwritten",
     "MissingKey",
     "MissingSetting",
     "MissingWeights",

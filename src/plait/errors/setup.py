@@ -40,6 +40,25 @@ class MissingExtra(SetupError):
         )
 
 
+class PageMissing(SetupError):
+    """The page of the viewer is not in this installation."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        super().__init__(
+            "the page of the viewer is not built into this installation: a wheel of Plait has it;"
+            " in a clone, type make viewer (it needs Node)."
+        )
+
+
+class FileUnwritten(SetupError):
+    """A file that was to be written could not be."""
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"{path} could not be written: {why}. Name another place with -o.")
+
+
 class MissingWeights(SetupError):
     """The local model has no file to load."""
 

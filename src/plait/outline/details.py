@@ -40,14 +40,22 @@ def step_detail(outlines: Outlines, log: LogId, seq: int) -> StepDetail:
             f"event {seq} is none of this log's own",
             f"ask for one from {record.place + 1} to {record.tip}",
         )
-    step = step_shapes(outlines, record, [index])[0]
-    events = read_events(outlines, record, step.events)
-    detail = _DetailFold(outlines.store, step)
-    for each in step.events:
-        body = body_of(events[each])
-        if body is not None:
-            detail.take(events[each], body)
-    return detail.shape(outlines.name_of(log))
+    return step_details(outlines, log, [index])[0]
+
+
+def step_details(outlines: Outlines, log: LogId, indexes: Sequence[int]) -> list[StepDetail]:
+    """Return these steps of a log in full."""
+    record = outlines.record(log)
+    steps = step_shapes(outlines, record, indexes)
+    events = read_events(outlines, record, [seq for step in steps for seq in step.events])
+    found = list[StepDetail]()
+    for step in steps:
+        detail = _DetailFold(outlines.store, step)
+        for seq in step.events:
+            if (body := body_of(events[seq])) is not None:
+                detail.take(events[seq], body)
+        found.append(detail.shape(outlines.name_of(log)))
+    return found
 
 
 class _DetailFold:

@@ -151,14 +151,14 @@ def _recorded_trees(
         if tree is None or event.id in seen:
             continue
         seen.add(event.id)
-        if isinstance(body, ToolReturned) and (taken := _taken_branch(store, event)) is not None:
+        if isinstance(body, ToolReturned) and (taken := taken_branch(store, event)) is not None:
             there = state_at(store, taken.log, taken.seq)
             yield from _recorded_trees(store, there, path, seen, there.label or branch)
         tool = tools.get(event.header.call, "")
         yield _RecordedTree(event, tree, tool, span.branch or branch, taken)
 
 
-def _taken_branch(store: Store, outcome: Event) -> Event | None:
+def taken_branch(store: Store, outcome: Event) -> Event | None:
     """Return the last event of the branch in which a workflow carried out a call, by the outcome of
     the call. None: no workflow did.
     """

@@ -10,7 +10,8 @@ index, which is a projection (graph_rows.py).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from plait.event import Event
 from plait.event.kinds import (
@@ -110,27 +111,42 @@ def why(
         if came is not None:
             walk.add(event, "came by", next(store.read(log, came.via, came.via)), follow=False)
     for event in walk:
-        header = event.header
-        for cause in event_causes(event):
+        for link in back_links(store, event, walk.placement_before):
             walk.add(
-                event, "having seen" if event.kind == _ASKED else "because of", store.event(cause)
+                event, link.how, link.event, follow=link.is_followed and (is_far or link.is_cause)
             )
-        for parent in header.parents[1:]:
-            walk.add(event, "merged from", store.event(parent))
-        in_call = event.kind in _OUTCOMES or event.kind in _WRITTEN_BY_TOOLS
-        asked = list(_call_asks(store, event)) if header.call is not None and in_call else []
-        for how, earlier in asked:
-            walk.add(event, how, earlier)
-        if event_details(event)[1] and (placement := walk.placement_before(event)) is not None:
-            walk.add(event, "ran in", placement, follow=False)
-        if (
-            not header.causes
-            and not asked
-            and event.kind not in _FRAMES
-            and (before := _message_before(store, event)) is not None
-        ):
-            walk.add(event, "after", before, follow=is_far)
     return walk.trace()
+
+
+class BackLink(NamedTuple):
+    """One step back from an event."""
+
+    how: str
+    event: Event
+    is_followed: bool = True  # False: a walk ends here
+    is_cause: bool = True  # False: it only came before
+
+
+def back_links(
+    store: Store, event: Event, placement_before: Callable[[Event], Event | None]
+) -> Iterator[BackLink]:
+    """Yield the events that one comes from: its causes, the branches that it merged, its request,
+    its placement; if there are none, the message before it.
+    """
+    header = event.header
+    for cause in event_causes(event):
+        yield BackLink("having seen" if event.kind == _ASKED else "because of", store.event(cause))
+    for parent in header.parents[1:]:
+        yield BackLink("merged from", store.event(parent))
+    in_call = event.kind in _OUTCOMES or event.kind in _WRITTEN_BY_TOOLS
+    asked = list(_call_asks(store, event)) if header.call is not None and in_call else []
+    for how, earlier in asked:
+        yield BackLink(how, earlier)
+    if event_details(event)[1] and (placement := placement_before(event)) is not None:
+        yield BackLink("ran in", placement, is_followed=False)
+    is_alone = not header.causes and not asked and event.kind not in _FRAMES
+    if is_alone and (before := _message_before(store, event)) is not None:
+        yield BackLink("after", before, is_cause=False)
 
 
 def _message_before(store: Store, event: Event) -> Event | None:

@@ -58,6 +58,7 @@ export async function sayHello(): Promise<void> {
 
 export class HttpSource implements Source {
   readonly isFile = false;
+  readonly copy = null;
   #cache = new AnswerCache();
 
   #get<T>(address: string): Answer<T> {

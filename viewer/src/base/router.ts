@@ -1,6 +1,7 @@
 /** The address of the page: one place of a session, and the panel that shows it. */
 
 import { signal } from "@preact/signals";
+import { MEDIA_TYPE } from "../file/pieces";
 
 export const TABS = ["step", "files", "prompt", "why", "influence", "raw", "state"] as const;
 export type Tab = (typeof TABS)[number];
@@ -147,7 +148,7 @@ export function formatAddress(route: Route): string {
 // ── the address of this window ───────────────────────────────────────────────────────────────
 
 /** A page in one file has no server: its address stands behind the #. */
-const isFile = location.protocol === "file:";
+const isFile = document.querySelector(`script[type="${MEDIA_TYPE}"]`) !== null;
 
 function currentAddress(): string {
   if (isFile) return location.hash.startsWith("#/") ? location.hash.slice(1) : "/";
