@@ -1,7 +1,7 @@
 /** A native dialog that is open while it is drawn. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 interface DialogProps {
   readonly title: string;
@@ -12,7 +12,8 @@ interface DialogProps {
 
 export function Dialog({ title, onClose, children, class: extra = "" }: DialogProps) {
   const box = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key is pressed: it belongs to the dialog.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     const element = box.current!;
     element.showModal();

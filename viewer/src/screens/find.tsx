@@ -1,6 +1,6 @@
 /** Find in the steps: also those that are not drawn. Pressed twice, Ctrl-F is the browser's own. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useKeys } from "../base/keys";
 import { usePage, type Page } from "../base/page";
 import { route } from "../base/router";
@@ -59,7 +59,8 @@ function FindBox() {
   const version = model.version.value;
   const found = useMemo(() => rowsWith(page, text), [text, version]);
   const missing = useMemo(() => (text.trim() ? askForWords(page) : 0), [text.trim() === "", version]);
-  useEffect(() => {
+  // Before the next key is pressed: it belongs to the box.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     box.current?.focus();
     return () => {

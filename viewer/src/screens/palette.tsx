@@ -1,6 +1,6 @@
 /** The palette: sessions, steps, files and acts by a few letters. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Answer, useAnswer } from "../base/answer";
 import { agoText } from "../base/format";
 import { usePage, type Page } from "../base/page";
@@ -131,7 +131,8 @@ function OpenPalette() {
   const [asked, setAsked] = useState("");
   const [at, setAt] = useState(0);
   const close = () => (isPaletteOpen.value = false);
-  useEffect(() => {
+  // Before the next key is pressed: it belongs to the palette.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     const element = box.current!;
     element.showModal();
