@@ -8,7 +8,7 @@ import { go, hrefOf, placeText, route, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
-import type { EventShape, Json, NewRun, RunShape, StepDetail } from "../shapes";
+import type { EventShape, FamilyShape, Json, NewRun, PlaceShape, RunShape, StepDetail } from "../shapes";
 import { StepLine } from "../workbench/steps";
 import { Field, Refused, useActing, useReadOnly } from "./acting";
 import { nameOf } from "./ask";
@@ -56,7 +56,7 @@ export function WhatIf() {
       <Shows shown={at}>
         {(found) => (
           <Shows shown={detail}>
-            {(step) => <WhatIfForm key={`${found.id}@${found.place}`} log={found.id} seq={found.place} short={found.short} detail={step} family={model.family.value?.branches.some((each) => each.log === found.id) ? model.family.value : null} />}
+            {(step) => <WhatIfForm key={`${found.id}@${found.place}`} log={found.id} seq={found.place} short={found.short} detail={step} parent={found.parent} family={model.family.value?.branches.some((each) => each.log === found.id) ? model.family.value : null} />}
           </Shows>
         )}
       </Shows>
@@ -69,10 +69,11 @@ interface FormProps {
   readonly seq: number;
   readonly short: string;
   readonly detail: StepDetail;
-  readonly family: import("../shapes").FamilyShape | null;
+  readonly parent: PlaceShape | null;
+  readonly family: FamilyShape | null;
 }
 
-function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
+function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
   const { source } = usePage();
   const { step } = detail;
   const readOnly = useReadOnly();
@@ -158,6 +159,11 @@ function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
             <button type="button" class="button" onClick={() => (actShown.value = { act: "fork", session: short, seq: replaceable.seq - 1, words: words ?? "" })}>
               <Icon name="fork" /> Fork before it, and say it anew
             </button>
+          </p>
+        )}
+        {message.includes("is a branch of the run") && parent && (
+          <p>
+            <a class="button" href={hrefOf({ screen: "whatif", session: parent.id, seq: parent.place })}>Ask it where the run made this branch</a>
           </p>
         )}
         {readOnly ? (
