@@ -303,6 +303,17 @@ def test_a_what_if_runs_and_is_compared(viewer: Viewer, made: ViewStore) -> None
     assert made.session("repair") == session
 
 
+def test_another_first_message_is_run_in_a_branch(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("answered")
+    page = viewer.open(f"/whatif/{session.short}@2")
+    page.get_by_label("The message").fill("Ship nothing at all.")
+    page.get_by_role("button", name="Run it in a branch").click()
+    expect(page.get_by_role("table", name="Steps side by side")).to_be_visible(timeout=120_000)
+    (branch,) = branches_of(session)
+    assert [each.text for each in branch.messages] == ["Ship nothing at all."]
+    wait_until(lambda: bool(branch.reload().inbox.waiting), within_s=120)
+
+
 def test_a_server_that_only_reads_offers_no_acts(
     browser: Browser, made: ViewStore, tmp_path: Path
 ) -> None:
