@@ -173,18 +173,22 @@ def news(served: Served, store: Store, seconds: float) -> None:
     """Append for a while, and measure how long it takes until the feed has each event."""
     heard: dict[int, float] = {}
     written: dict[int, float] = {}
-    ready = threading.Event()
+    ready, is_over = threading.Event(), threading.Event()
 
     def listen() -> None:
-        with httpx.stream("GET", f"{served.base}/api/feed", headers=served.headers) as answer:
+        address = f"{served.base}/api/feed"
+        with httpx.stream("GET", address, headers=served.headers, timeout=60) as answer:
             for line in answer.iter_lines():
                 ready.set()
+                if is_over.is_set():
+                    return
                 if line.startswith('data: {"rows":'):
                     now = time.perf_counter()
                     for row in json.loads(line[6:])["rows"]:
                         heard.setdefault(row[0], now)
 
-    threading.Thread(target=listen, daemon=True).start()
+    listener = threading.Thread(target=listen)
+    listener.start()
     ready.wait()
     session = Session("live", store=store, durability="async")
     end = time.perf_counter() + seconds
@@ -193,6 +197,9 @@ def news(served: Served, store: Store, seconds: float) -> None:
         written[store.number] = time.perf_counter()
     while max(heard, default=0) < max(written):
         time.sleep(0.01)
+    is_over.set()
+    session.say("the last one")  # ends the listener
+    listener.join()
     waits = sorted(max(0.0, heard[number] - at) * 1e3 for number, at in written.items())
     print(
         f"news on the feed: {len(written) / seconds:,.0f} events/s for {seconds:g} s, p50"

@@ -18,12 +18,13 @@ import msgspec
 import msgspec.inspect as ins
 
 import plait.outline.shapes as outline_shapes
+import plait.server.live_shapes as live_shapes
 import plait.server.params as server_params
 import plait.server.shapes as server_shapes
 from plait.server.routes import ROUTES
 
 TARGET = Path(__file__).parents[1] / "viewer" / "src" / "shapes.ts"
-MODULES = (outline_shapes, server_shapes, server_params)
+MODULES = (outline_shapes, server_shapes, live_shapes, server_params)
 HEAD = """\
 // Made by tools/viewer_types.py from the structs of the server. Do not edit: run the tool.
 

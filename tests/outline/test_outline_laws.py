@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plait import Session, open_store
@@ -173,6 +173,8 @@ def _cell(margin: str, lane: int) -> str:
 
 
 @given(ACTS, st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), min_size=3, max_size=6))
+@example([("say", 0, 0), ("verdict", 0, 0), ("rewind", 0, 0)], [(0, 34)])
+@example([("say", 0, 0), ("rewind", 0, 1), ("say", 0, 0), ("rewind", 0, 3)], [(0, 5)])
 def test_a_track_is_the_state_at_each_place(
     acts: list[FamilyAct], places: list[tuple[int, int]]
 ) -> None:

@@ -758,6 +758,11 @@ export interface ActShape {
   not_undone: NotUndoneRow[];
 }
 
+export interface HelloShape {
+  actor: string;
+  read_only: boolean;
+}
+
 /** A run that this server started: a process of its own. */
 export interface RunShape {
   id: string;
@@ -778,11 +783,6 @@ export interface RunShape {
 export interface RunList {
   runs: RunShape[]; // those that run, then those that ended last
   locked: SeqRef[]; // sessions whose runs another process has
-}
-
-export interface HelloShape {
-  actor: string;
-  read_only: boolean;
 }
 
 /** One event of the store, in short. */

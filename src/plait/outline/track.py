@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from plait.errors import InvalidValue
-from plait.event.kinds import Budget, MessageSaid, ModelReplied
+from plait.event.kinds import Budget, MessageSaid, ModelReplied, Rewound, SessionOpened
 from plait.ids import LogId
 from plait.outline.shapes import (
     FactShape,
@@ -29,6 +29,7 @@ from plait.store import Log, Store
 
 CHUNK = 2000  # events
 _WORDS = frozenset(kind.__name__ for kind in (MessageSaid, ModelReplied))
+_BACK = frozenset(kind.__name__ for kind in (Rewound, SessionOpened))  # the path may be another
 
 
 def track_shape(store: Store, log: LogId, seq: int) -> TrackShape:
@@ -93,7 +94,7 @@ class _TrackFold:
             if event.kind in _WORDS:
                 if _is_message(event.body):
                     self._last_message = event.seq
-            elif self._state.story.path[:-1] != before.story.path[:-1]:
+            elif event.kind in _BACK:
                 self._last_message = last_message_seq(self._store, self._state)
             fields = _changes(before, self._state)
             if self._last_message != message:
@@ -165,7 +166,8 @@ def _map_changes(before: dict[str, Any], after: dict[str, Any], told: Any) -> di
             new, old = told(value), told(before[key]) if key in before else None
             if new != old:
                 changed[key] = new
-    return {**changed, **{key: None for key in before if key not in after and told(before[key])}}
+    gone = [key for key in before if key not in after and told(before[key]) is not None]
+    return {**changed, **dict.fromkeys(gone)}
 
 
 def _told_fact(fact: Fact) -> FactShape | None:

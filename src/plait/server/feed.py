@@ -18,7 +18,7 @@ from typing import Protocol
 
 from plait.errors import PlaitError
 from plait.ids import LogId, inbox_of
-from plait.server.shapes import NewsRow
+from plait.server.live_shapes import NewsRow
 from plait.session.appending import WORK_BELL
 from plait.session.listing import session_row
 from plait.store import Store

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from plait import __version__
+from plait.server.live_shapes import DeltaShape, NewsShape, WaitingShape
 from plait.server.params import FeedParams, HelloBody, Params
 from plait.server.route import Route
-from plait.server.shapes import DeltaShape, ErrorShape, HelloShape, NewsShape, WaitingShape
+from plait.server.shapes import ErrorShape, HelloShape
 
 _REF = "#/components/schemas/{name}"
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from plait.event import Json
-from plait.server.shapes import RunVerb
+from plait.server.live_shapes import RunVerb
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=500)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
@@ -109,7 +109,7 @@ class AboutParams(Params, frozen=True):
     session: Line
     # a seq, a line of a file (cart.py:6), a key, a text that was said; "": the place itself
     about: Line = ""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 200
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
 
 
 class CompareParams(Params, frozen=True):

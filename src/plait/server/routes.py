@@ -25,6 +25,7 @@ from plait.server import (
     acting,
     asking,
     costing,
+    live_shapes,
     looking,
     outlining,
     params,
@@ -239,13 +240,19 @@ ACTS: tuple[Route, ...] = (
 )
 
 RUNS: tuple[Route, ...] = (
-    Route(name="runs", method="GET", path="/api/runs", do=running.list_runs, answer=shapes.RunList),
+    Route(
+        name="runs",
+        method="GET",
+        path="/api/runs",
+        do=running.list_runs,
+        answer=live_shapes.RunList,
+    ),
     Route(
         name="start_run",
         method="POST",
         path="/api/runs",
         do=running.start_run,
-        answer=shapes.RunShape,
+        answer=live_shapes.RunShape,
         body=params.NewRun,
         is_act=True,
     ),
@@ -254,7 +261,7 @@ RUNS: tuple[Route, ...] = (
         method="POST",
         path="/api/runs/{run}/stop",
         do=running.stop_run,
-        answer=shapes.RunShape,
+        answer=live_shapes.RunShape,
         params=params.RunParams,
         body=params.StopRun,
         is_act=True,

@@ -29,9 +29,10 @@ from plait import secrets
 from plait.errors import InvalidValue, PlaitError, UnknownKey
 from plait.ids import LogId, Micros
 from plait.runtime.live import Live
+from plait.server.live_shapes import DeltaShape, RunShape
 from plait.server.params import NewRun
 from plait.server.places import is_locked, write_private
-from plait.server.shapes import DeltaShape, ErrorShape, RunShape
+from plait.server.shapes import ErrorShape
 from plait.session import Session
 from plait.store import Store
 

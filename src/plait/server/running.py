@@ -6,9 +6,9 @@ from plait.errors import NoHost
 from plait.ids import LogId
 from plait.outline.shapes import SeqRef
 from plait.server.desk import ServerDesk
+from plait.server.live_shapes import RunList, RunShape
 from plait.server.params import NewRun, RunParams, StopRun
 from plait.server.runner import Runner
-from plait.server.shapes import RunList, RunShape
 from plait.session.run_rows import INBOX, RUN_TABLE
 
 _OPEN_MAX = 1_000

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from plait.errors import PlaitError
 from plait.server.feed import Feed, FeedListener
-from plait.server.shapes import NewsShape, WaitingShape
+from plait.server.live_shapes import NewsShape, WaitingShape
 from plait.server.threads import in_thread
 from plait.session.asks import ANSWERS, LIFE_OF_ASKS
 from plait.session.inbox import all_waiting
