@@ -34,8 +34,8 @@ export function AskBox(props: AskBoxProps) {
   useKeys(
     props.hasKeys && props.kind === "approval" && !isReadOnly
       ? [
-          { key: "a", words: "grant what the step waits for", act: () => setMode("grant"), group: "Act" },
-          { key: "d", words: "deny what the step waits for", act: () => setMode("deny"), group: "Act" },
+          { key: "a", words: "grant what the step waits for", act: () => setMode("grant"), group: "Act", isHidden: true },
+          { key: "d", words: "deny what the step waits for", act: () => setMode("deny"), group: "Act", isHidden: true },
         ]
       : [],
     [props.hasKeys, props.kind, isReadOnly],
@@ -136,6 +136,7 @@ function AnswerForm({ mode, isBusy, act, cancel, ...props }: FormProps) {
         }
       }}
     >
+      {(mode === "grant" || mode === "deny") && <p class="quiet">{mode === "grant" ? "It runs with exactly the arguments below." : "It does not run. The agent reads the reason."}</p>}
       {mode === "correct" && (
         <label>
           Arguments

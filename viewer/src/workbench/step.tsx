@@ -247,6 +247,12 @@ function Links({ links }: { links: readonly SeqRef[] }) {
   );
 }
 
+const TIME_NAMES = new Set(["expires", "until", "time", "review_by", "due"]);
+
+function isTime(name: string, value: Json): value is number {
+  return TIME_NAMES.has(name) && typeof value === "number" && value > 1e15;
+}
+
 /** The small print: what is true of the step and seldom asked for. */
 function Facts({ detail }: { detail: StepDetail }) {
   const { usage, step } = detail;
@@ -264,7 +270,7 @@ function Facts({ detail }: { detail: StepDetail }) {
   else if (step.cost_usd !== null) pairs.push(["cost", dollarsText(step.cost_usd)]);
   if (detail.latency_us !== null) pairs.push(["answered in", tookText(detail.latency_us)]);
   for (const [name, value] of Object.entries(detail.fields))
-    if (value !== null && value !== "") pairs.push([name.replaceAll("_", " "), typeof value === "object" ? <JsonView value={value} isFolded /> : <Text text={String(value)} lines={12} />]);
+    if (value !== null && value !== "") pairs.push([name.replaceAll("_", " "), isTime(name, value) ? timeText(value) : typeof value === "object" ? <JsonView value={value} isFolded /> : <Text text={String(value)} lines={12} />]);
   if (hasValue(detail.delta)) pairs.push(["observed", <JsonView value={detail.delta} isFolded />]);
   if (pairs.length === 0) return null;
   return (

@@ -49,6 +49,7 @@ function begin(element: HTMLCanvasElement | null, layout: StripLayout): CanvasRe
 
 /** A row in words, for the ear and for the tooltip. */
 export function rowWords(model: Model, row: number): string {
+  void model.version.value; // the words may come later
   const at = model.rows.value?.stepAt(row);
   if (!at) return "no step";
   const step = model.stepAt(row);
