@@ -95,7 +95,9 @@ def test_places_are_chosen_by_a_session_at_a_place_and_by_two(
     left, right = (Session.open(name, store=made.store) for name in ("reject", "clamp"))
     write_file(session.at(12), tmp_path / "one.html", made=0, page=PAGE)
     write_file(left, tmp_path / "two.html", made=0, other=right, page=PAGE)
-    assert pieces_of(tmp_path / "one.html")["head/0"]["place"] == [session.id, 12]
+    one = pieces_of(tmp_path / "one.html")["head/0"]
+    assert one["place"] == [session.id, 12]
+    assert (one["tip"], one["head"]) == (session.seq, session.head)  # all of it is in the file
     two = pieces_of(tmp_path / "two.html")
     assert two["head/0"]["other"] == [right.id, right.seq]
     assert f"{left.id}@{left.seq}..{right.id}@{right.seq}" in two["comparisons/0"]
@@ -156,6 +158,35 @@ def test_a_script_that_names_its_own_end_does_not_end_there(tmp_path: Path) -> N
 def test_a_place_that_cannot_be_written_is_named(made: ViewStore, tmp_path: Path) -> None:
     with pytest.raises(FileUnwritten, match="-o"):
         write_file(made.session("fresh"), tmp_path / "no" / "run.html", made=0, page=PAGE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_things_than_files_are_not_written_over(made: ViewStore, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for name in ("pipe", "folder", "circle"):
+        with pytest.raises(FileUnwritten):
+            write_file(made.session("fresh"), tmp_path / name, made=0, page=PAGE)
+    assert (tmp_path / "pipe").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_link_is_followed(made: ViewStore, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "run.html")
+    write_file(made.session("fresh"), tmp_path / "link", made=0, page=PAGE)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "run.html").is_file()
+
+
+def test_sessions_that_are_not_connected_are_refused(made: ViewStore, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="not connected"):
+        write_file(
+            made.session("fresh"),
+            tmp_path / "run.html",
+            made=0,
+            other=made.session("repair"),
+            page=PAGE,
+        )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -33,7 +33,7 @@ function CopyLine({ page }: { page: Page }) {
   const lacks = copy.leftOut.length ? ` Not in it: ${copy.leftOut.slice(0, 3).join("; ")}${copy.leftOut.length > 3 ? "; …" : ""}.` : "";
   return (
     <div class="copy-line" role="note" title={copy.leftOut.join("\n")}>
-      {`A copy of ${copy.log.slice(-12, -4)}@${copy.seq}, made ${timeText(copy.made)}, head ${copy.head.slice(0, 12)}.${lacks}`}
+      {`A copy of ${copy.log.slice(-12, -4)}, made ${timeText(copy.made)}: all events up to @${copy.tip}, head ${copy.head.slice(0, 12)}.${lacks}`}
     </div>
   );
 }

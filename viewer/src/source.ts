@@ -39,6 +39,8 @@ export interface Copy {
   readonly seq: number;
   readonly other: { readonly log: string; readonly seq: number } | null;
   readonly made: number;
+  /** The last event of the session in the file, and its id. */
+  readonly tip: number;
   readonly head: string;
   readonly leftOut: readonly string[];
 }

@@ -87,6 +87,8 @@ def view_command(
     A server that runs for this store is used; else one is started, until Ctrl-C. With -o nothing
     is started: the page and its data are written as one file.
     """
+    if output is not None and output.name in ("", "-"):
+        raise click.UsageError("-o takes the name of a file.")
     if without and output is None:
         raise click.UsageError("--without is for a file: name it with -o.")
     left, right = given.open_range(session) if ".." in session else (given.open(session), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from plait import __version__
-from plait.errors import FileUnwritten, PlaitError
+from plait.errors import FileUnwritten, InvalidValue, PlaitError
 from plait.ids import LogId, Micros
 from plait.outline.comparing import comparison_shape
 from plait.outline.family import family_shape
@@ -36,7 +37,7 @@ FORMAT = 1  # of the data; the page that stands beside it knows it
 LARGE = 50 << 20  # bytes; beyond it a person is told what takes the space
 PAIRS_MAX = 15  # comparisons of branches
 SUBJECTS = ("files", "prompts", "blobs")  # that may be left out
-_COSTS = ("", "agent", "model", "session", "day")
+_COSTS = ("", "agent", "model", "session", "day", "project,session,model")
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
@@ -57,16 +58,20 @@ def write_file(
     without: Collection[str] = (),
     page: BuiltPage | None = None,
 ) -> WrittenFile:
-    """Write a session, with all that it is connected with by forks and merges.
+    """Write a session, with all that it is connected with by forks and merges, as they stand now.
 
     It opens at the session's place; with `other`, at the comparison of the two.
     """
     for name in without:
         check_choice("without", name, SUBJECTS)
+    _check_target(path)
     built = page or BuiltPage.read()
     store = store_at(session.store)
     desk = ServerDesk(store, "", Feed(store), None, read_only=True)
     family, chunks = family_shape(desk.outlines, session.id), Chunks()
+    if other is not None and other.id not in {branch.log for branch in family.branches}:
+        why = f"{other.short} and {session.short} are not connected by forks or merges"
+        raise InvalidValue("session", why, "write a file for each of them")
     history, contents = FamilyHistory(desk.outlines, family, chunks), Contents(desk, family, chunks)
     for detail in history.add_steps():
         contents.take(detail)
@@ -83,7 +88,7 @@ def write_file(
     chunks.add("comparisons/0", _comparisons(desk, family, session, other))
     left_out = [*[f"all {name}" for name in SUBJECTS if name in without], *contents.left_out]
     chunks.add("head/0", _head(desk, family, session, other, made, left_out))
-    about = f"This file shows the session {session.short} up to event {session.seq}."
+    about = f"This file shows the session {session.short}, opened at event {session.seq}."
     document = built.document(family.title or session.short, about, list(chunks.elements()))
     size = _write(path, document)
     return WrittenFile(str(path), size, dict(chunks.sizes), tuple(left_out))
@@ -104,7 +109,8 @@ def _head(
         "made": made,
         "place": [session.id, session.seq],
         "other": [other.id, other.seq] if other is not None else None,
-        "head": session.head,
+        "tip": session.reload().seq,
+        "head": session.reload().head,
         "left_out": left_out,
         "store": read_store(desk),
         "family": family,
@@ -148,13 +154,27 @@ def _step_ref(step: StepShape | None, logs: dict[LogId, int]) -> tuple[int, int]
 
 
 def _write(path: Path, document: str) -> int:
-    """Write the file whole, or not at all."""
+    """Write the file whole, or not at all. A link is followed; devices and pipes are refused."""
     data = document.encode()
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    target = _check_target(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         partial.write_bytes(data)
-        os.replace(partial, path)
+        os.replace(partial, target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise FileUnwritten(str(path), error.strerror or str(error)) from error
     return len(data)
+
+
+def _check_target(path: Path) -> Path:
+    """Return the file that a path leads to. It need not be there, and must be no other thing."""
+    try:
+        target = path.resolve()
+        is_other = target.exists() and not target.is_file()
+    except (OSError, RuntimeError) as error:  # a circle of links, no right to look
+        raise FileUnwritten(str(path), str(error)) from error
+    if is_other or not target.name:
+        raise FileUnwritten(str(path), "it is not a file")
+    return target

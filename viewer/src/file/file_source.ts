@@ -45,6 +45,7 @@ interface Head {
   readonly made: number;
   readonly place: readonly [log: string, seq: number];
   readonly other: readonly [log: string, seq: number] | null;
+  readonly tip: number;
   readonly head: string;
   readonly left_out: readonly string[];
   readonly store: StoreShape;
@@ -97,6 +98,7 @@ export class FileSource implements Source, Lines {
       seq,
       other: head.other ? { log: head.other[0], seq: head.other[1] } : null,
       made: head.made,
+      tip: head.tip,
       head: head.head,
       leftOut: head.left_out,
     };
@@ -317,7 +319,8 @@ export class FileSource implements Source, Lines {
 
   prompt: Source["prompt"] = (place) =>
     this.#get(`prompt ${place}`, async (): Promise<PromptShape> => {
-      const rows = (await this.pieces.get<PromptRow[]>("prompts/0")) ?? [];
+      const rows = await this.pieces.get<PromptRow[]>("prompts/0");
+      if (!rows) throw absent("prompts: they were left out", "The store has them: plait show S@k --prompt");
       const { branch, seq } = this.#place(place);
       for (let here: BranchShape | null = branch, last = seq; here; ) {
         const at = rows.findLastIndex((row) => row[0] === here!.log && row[1] <= last);
@@ -325,7 +328,9 @@ export class FileSource implements Source, Lines {
         last = here.place;
         here = here.parent ? this.#branch(here.parent.log) : null;
       }
-      throw absent("prompt at or before this place", `Ask the store: plait show ${branch.short}@${seq} --prompt`);
+      const isCut = this.copy.leftOut.some((line) => line.includes("prompts"));
+      if (!isCut) throw new Failure("NoPrompt", "No model was asked before this place.", "", 404);
+      throw absent("prompt at or before this place", `The store may have it: plait show ${branch.short}@${seq} --prompt`);
     });
 
   line = async (log: number, seq: number): Promise<EventLine | null> => {
@@ -360,15 +365,19 @@ export class FileSource implements Source, Lines {
   why: Source["why"] = (place, about) =>
     this.#get(`why ${place} ${about}`, async (): Promise<TraceShape> => {
       const { log, seq } = await this.#subject(place, about);
-      return walk(this, log, seq, async (_log, _seq, line) => line[5], about, TRACE_MAX);
+      return walk(this, log, seq, async (_log, _seq, line) => line[5], about || this.#eventText(log, seq), TRACE_MAX);
     });
 
   influence: Source["influence"] = (place, about) =>
     this.#get(`influence ${place} ${about}`, async (): Promise<TraceShape> => {
       const { log, seq } = await this.#subject(place, about);
       const forward = await (this.#links ??= this.#forwardLinks());
-      return walk(this, log, seq, async (at, k) => forward.get(`${at}@${k}`) ?? [], about, TRACE_MAX);
+      return walk(this, log, seq, async (at, k) => forward.get(`${at}@${k}`) ?? [], about || this.#eventText(log, seq), TRACE_MAX);
     });
+
+  #eventText(log: number, seq: number): string {
+    return `event ${seq} of ${this.branch(log).name}`;
+  }
 
   /** Turn the links of all events around. */
   async #forwardLinks(): Promise<Map<string, Link[]>> {

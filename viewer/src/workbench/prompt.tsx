@@ -18,7 +18,7 @@ export function PromptPanel() {
   const { model, source } = usePage();
   const place = model.cursor.value;
   const shown = useAnswer(place ? source.prompt(model.revision(place)) : null, model.isGliding.value ? 90 : 0);
-  if (shown.error?.status === 404)
+  if (shown.error?.status === 404 && shown.error.kind !== "NotInFile")
     return (
       <Empty>
         <p class="state-head">No model was asked before this place.</p>
