@@ -12,7 +12,7 @@ from plait.event import Event
 from plait.ids import Digest
 from plait.outline.details import step_details
 from plait.outline.outlines import Outlines
-from plait.outline.shapes import FamilyShape, StepDetail
+from plait.outline.shapes import FamilyShape, StepDetail, TrackShape
 from plait.outline.track import CHUNK, track_shape
 from plait.server.reading import event_shape
 from plait.session.event_text import event_text
@@ -25,6 +25,8 @@ STEPS = 500  # in a piece
 EVENTS = 2000
 FOREIGN_MAX = 5000  # events of other logs
 SAYS_MAX = 160  # characters of an event's line
+NANO = 10**9
+_KNOWN = 3  # fields of a line that the record of the event has
 
 
 class History:
@@ -53,7 +55,7 @@ class History:
             first = max(branch.place, 1)
             for number, seq in enumerate(range(first, max(branch.tip, first + 1), CHUNK)):
                 shape = track_shape(self._store, branch.log, min(seq + 1, branch.tip))
-                self._chunks.add(f"track/{at}/{number}", shape)
+                self._chunks.add(f"track/{at}/{number}", _track_row(shape))
 
     def add_events(self) -> None:
         """Add the line of each event with its links back, and its record."""
@@ -63,7 +65,7 @@ class History:
                 last = min(first + EVENTS - 1, branch.tip)
                 events = list(self._store.read(branch.log, first, last))
                 self._places.update({event.id: (at, event.seq) for event in events})
-                lines = [self._line(event, walk) for event in events]
+                lines = [self._line(event, walk)[_KNOWN:] for event in events]
                 self._chunks.add(f"links/{at}/{number}", {"first": first, "lines": lines})
                 records = [self._record(event, before) for before, event in _pairs(events)]
                 self._chunks.add(f"events/{at}/{number}", {"first": first, "events": records})
@@ -71,7 +73,8 @@ class History:
 
     def _line(self, event: Event, walk: TraceWalk) -> list[Any]:
         """Return an event for traces: kind, actor, time, words, details, and its links back, each
-        as the way, the log, the seq, and how a walk goes on from there.
+        as the way, the log, the seq, and how a walk goes on from there. Of events that are in the
+        file the first three stand in their records.
         """
         header = event.header
         links = [
@@ -149,6 +152,34 @@ def without_blanks(document: dict[str, Any]) -> dict[str, Any]:
         for name, value in document.items()
         if value is not None and value != "" and value is not False and value not in ((), [], {})
     }
+
+
+def _track_row(shape: TrackShape) -> dict[str, Any]:
+    """Return a track whose changes tell by how much more was spent, not how much in all."""
+    document: dict[str, Any] = msgspec.to_builtins(shape)
+    before = document["start"]["spent"]
+    for change in document["changes"]:
+        after = change.get("spent")
+        if after is not None:
+            change["spent"] = _more_spent(before, after)
+            before = after
+    return document
+
+
+def _more_spent(before: dict[str, Any], after: dict[str, Any]) -> Any:
+    """Return the differences of amounts in the order of their fields, without zeros at the end.
+    Dollars are counted in billionths. Where a price is not known, the amounts stand in full.
+    """
+    if before["cost_usd"] is None or after["cost_usd"] is None:
+        return after
+    scales = {"cost_usd": NANO}
+    more = [
+        round(value * scales.get(name, 1)) - round(before[name] * scales.get(name, 1))
+        for name, value in after.items()
+    ]
+    while more and not more[-1]:
+        more.pop()
+    return more
 
 
 def _step_row(detail: StepDetail) -> dict[str, Any]:

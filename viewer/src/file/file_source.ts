@@ -24,6 +24,7 @@ import type {
   StepShape,
   StoreShape,
   TraceShape,
+  TrackChange,
   TrackShape,
   VerifyShape,
 } from "../shapes";
@@ -62,6 +63,15 @@ interface Foreign {
   readonly logs: readonly (readonly [id: string, name: string])[];
   readonly lines: Readonly<Record<string, EventLine>>;
 }
+
+/** The records of events in a row, and their lines: what the record of an event has is not repeated. */
+type EventPiece = { readonly first: number; readonly events: readonly Partial<EventShape>[] };
+type LinkPiece = { readonly first: number; readonly lines: readonly ShortLine[] };
+type ShortLine = EventLine extends readonly [string, string, number, ...infer Rest] ? Rest : never;
+/** A track whose changes tell by how much more was spent: the differences by field, or all of it. */
+type TrackRow = Omit<TrackShape, "changes"> & {
+  readonly changes: readonly (Omit<TrackChange, "spent"> & { readonly spent?: readonly number[] | SpentShape })[];
+};
 
 /** A step without the values that say nothing. */
 type StepRow = Partial<Omit<StepDetail, "step">> & { readonly step: Partial<StepShape> };
@@ -254,9 +264,9 @@ export class FileSource implements Source, Lines {
     const branch = this.#branch(log);
     const piece = Math.floor(Math.max(0, seq - branch.place - 1) / TRACK);
     return this.#get(`track ${log} ${piece}`, async () => {
-      const found = await this.pieces.get<TrackShape>(`track/${this.#index(branch.log)}/${piece}`);
+      const found = await this.pieces.get<TrackRow>(`track/${this.#index(branch.log)}/${piece}`);
       if (!found) throw absent(`state at ${seq}`, "");
-      return found;
+      return wholeTrack(found);
     });
   };
 
@@ -268,7 +278,7 @@ export class FileSource implements Source, Lines {
         const owner = this.#owner(branch, seq);
         const piece = Math.floor((seq - owner.place - 1) / EVENTS);
         const name = `events/${this.#index(owner.log)}/${piece}`;
-        const found = await this.pieces.get<{ first: number; events: Partial<EventShape>[] }>(name);
+        const found = await this.pieces.get<EventPiece>(name);
         const known = found?.events[seq - found.first];
         if (!found || !known) continue;
         const before = found.events[seq - 1 - found.first]?.id;
@@ -332,8 +342,12 @@ export class FileSource implements Source, Lines {
     const branch = this.head.family.branches[log];
     if (!branch) return this.foreign.lines[`${log}@${seq}`] ?? null;
     const piece = Math.floor((seq - branch.place - 1) / EVENTS);
-    const found = await this.pieces.get<{ first: number; lines: EventLine[] }>(`links/${log}/${piece}`);
-    return found?.lines[seq - found.first] ?? null;
+    const [found, records] = await Promise.all([
+      this.pieces.get<LinkPiece>(`links/${log}/${piece}`),
+      this.pieces.get<EventPiece>(`events/${log}/${piece}`),
+    ]);
+    const [line, record] = [found?.lines[seq - found.first], records?.events[seq - records.first]];
+    return line && record ? [record.kind ?? "", record.actor ?? "", record.time ?? 0, ...line] : null;
   };
 
   branch = (log: number): { id: string; name: string } => {
@@ -375,9 +389,9 @@ export class FileSource implements Source, Lines {
     const found = new Map<string, Link[]>();
     for (const [at] of this.head.family.branches.entries())
       for (const name of this.pieces.names(`links/${at}`)) {
-        const piece = (await this.pieces.get<{ first: number; lines: EventLine[] }>(name))!;
-        piece.lines.forEach((line, index) => {
-          for (const [how, log, seq] of line[5]) {
+        const piece = (await this.pieces.get<LinkPiece>(name))!;
+        piece.lines.forEach(([, , links], index) => {
+          for (const [how, log, seq] of links) {
             const way = FORWARD[how];
             if (!way) continue;
             const key = `${log}@${seq}`;
@@ -515,6 +529,32 @@ function wholeStep(row: StepRow, log: string): StepDetail {
     asked_parts: parts(row.asked_parts),
     kept: parts(row.kept),
   };
+}
+
+const NANO = 1e9;
+const AMOUNTS = [
+  "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "estimated_tokens", "cost_usd",
+  "unpriced", "model_calls", "tool_calls",
+] as const satisfies readonly (keyof SpentShape)[];
+
+/** Add up what was spent from change to change. Dollars are counted in billionths. */
+function wholeTrack(row: TrackRow): TrackShape {
+  let spent = row.start.spent;
+  const changes = row.changes.map(({ spent: more, ...rest }): TrackChange => {
+    if (more === undefined) return rest;
+    if (!isDifferences(more)) return { ...rest, spent: (spent = more) };
+    const after = { ...spent };
+    more.forEach((amount, at) => {
+      const name = AMOUNTS[at]!;
+      after[name] = name === "cost_usd" ? (Math.round((spent.cost_usd ?? 0) * NANO) + amount) / NANO : spent[name] + amount;
+    });
+    return { ...rest, spent: (spent = after) };
+  });
+  return { ...row, changes };
+}
+
+function isDifferences(more: readonly number[] | SpentShape): more is readonly number[] {
+  return Array.isArray(more);
 }
 
 /** Return the tree at a place of a track; null: there are no files. */
