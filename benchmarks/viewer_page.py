@@ -11,14 +11,16 @@ import gzip
 import json
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from measure import percentile
@@ -52,8 +54,8 @@ addEventListener("click", (event) => { if (!bench.begun) bench.begun = event.tim
 _SCRUB = """
 () => {
   const slider = document.querySelector("[role=slider]");
-  let input = 0, last = 0, now = slider.getAttribute("aria-valuenow");
-  const note = (event) => { input = event.timeStamp; last = 0; };
+  let input = 0, now = slider.getAttribute("aria-valuenow");
+  const note = (event) => { input = event.timeStamp; };
   addEventListener("keydown", note, true);
   addEventListener("pointerdown", note, true);
   new MutationObserver(() => {
@@ -63,8 +65,12 @@ _SCRUB = """
       now = value;
       bench.painted((at) => bench.moved.push(at - begun));
     }
-    if (input) { const begun = input; bench.painted((at) => { last = at - begun; bench.last = last; }); }
-  }).observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+    if (!input) return;
+    const begun = input;
+    bench.painted((at) => (bench.last = at - begun));
+  }).observe(document.body, {
+    subtree: true, childList: true, attributes: true, characterData: true,
+  });
 }
 """
 _COUNT = """
@@ -292,6 +298,47 @@ def bundle() -> None:
     row("bundle, gzipped", f"{total:.0f} KB ({told})", "120 KB", total <= 120)
 
 
+def open_address(started: Browser, name: str, address: str, selector: str, target: str) -> None:
+    """Open an address in a new window, and wait for its first rows."""
+    window = BenchPage(started)
+    window.page.goto(address, wait_until="commit")
+    took = window.wait_rows(selector)
+    window.page.wait_for_timeout(3000)
+    heap, nodes, elements = window.weight()
+    figure = f"{took:,.0f} ms, heap {heap:.1f} MB, {elements} elements ({nodes} nodes)"
+    row(name, figure, target)
+    window.close()
+
+
+def inspect_view(started: Browser, folder: Path, events: int) -> None:
+    """Measure Inspect View, if it is installed in `.venv-peers`: one sample of so many events."""
+    programs = Path(__file__).parents[1] / ".venv-peers" / "bin"
+    if not (programs / "inspect").exists():
+        row("Inspect View", "not installed in .venv-peers", "-")
+        return
+    logs = folder / f"inspect-{events}"
+    logs.mkdir()
+    made = [programs / "python", Path(__file__).with_name("viewer_peer_log.py"), logs, str(events)]
+    subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    view = [programs / "inspect", "view", "start", "--log-dir", logs, "--port", str(port)]
+    served = subprocess.Popen(view, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        base = f"http://127.0.0.1:{port}/"
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with suppress(httpx.TransportError):
+                httpx.get(base)
+                break
+            time.sleep(0.2)
+        name = f"Inspect View, {events:,} events: address to first events"
+        open_address(started, name, base, "i.bi-tools", "-")
+    finally:
+        served.terminate()
+        served.wait()
+
+
 def measure_page(
     address: str,
     store: Store,
@@ -302,8 +349,9 @@ def measure_page(
     asks: int,
     seconds: float,
     chance: random.Random,
+    peers: list[int],
 ) -> None:
-    """Measure all of it in one browser."""
+    """Measure all of it in one browser, and Inspect View with these numbers of events."""
     base = address.partition("/#")[0]
     bundle()
     with browser() as started:
@@ -320,5 +368,9 @@ def measure_page(
         )
         session = Session("live", store=store, durability="async")
         live(window, base, store, session.id, 1000, seconds)
+        place = f"{base}/s/{root}#{address.partition('#')[2]}"
+        open_address(started, "address to first steps, in a new window", place, STEPS, "-")
         window.close()
+        for count in peers:
+            inspect_view(started, folder, count)
         one_file(started, Session.open(root, store=store), folder, events)
