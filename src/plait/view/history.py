@@ -26,7 +26,7 @@ EVENTS = 2000
 FOREIGN_MAX = 5000  # events of other logs
 SAYS_MAX = 160  # characters of an event's line
 NANO = 10**9
-_KNOWN = 3  # fields of a line that the record of the event has
+OWN_LOG = -1  # in a link: the log of the event that it belongs to
 
 
 class History:
@@ -65,7 +65,7 @@ class History:
                 last = min(first + EVENTS - 1, branch.tip)
                 events = list(self._store.read(branch.log, first, last))
                 self._places.update({event.id: (at, event.seq) for event in events})
-                lines = [self._line(event, walk)[_KNOWN:] for event in events]
+                lines = [self._short_line(event, at, walk) for event in events]
                 self._chunks.add(f"links/{at}/{number}", {"first": first, "lines": lines})
                 records = [self._record(event, before) for before, event in _pairs(events)]
                 self._chunks.add(f"events/{at}/{number}", {"first": first, "events": records})
@@ -73,8 +73,7 @@ class History:
 
     def _line(self, event: Event, walk: TraceWalk) -> list[Any]:
         """Return an event for traces: kind, actor, time, words, details, and its links back, each
-        as the way, the log, the seq, and how a walk goes on from there. Of events that are in the
-        file the first three stand in their records.
+        as the way, the log, the seq, and how a walk goes on from there.
         """
         header = event.header
         links = [
@@ -89,6 +88,18 @@ class History:
             [*event_details(event)],
             links,
         ]
+
+    def _short_line(self, event: Event, at: int, walk: TraceWalk) -> list[Any]:
+        """Return the line of an event whose record is in the file, without what stands there. Links
+        within its log tell how many events they go back.
+        """
+        *_, says, details, links = self._line(event, walk)
+        seq = event.seq
+        near = [
+            [how, OWN_LOG, seq - to, follow] if log == at else [how, log, to, follow]
+            for how, log, to, follow in links
+        ]
+        return [says, details, near]
 
     def _log_index(self, event: Event) -> int:
         """Return the index of an event's log. An event of another log is noted, for a line."""
@@ -109,13 +120,16 @@ class History:
 
     def _record(self, event: Event, before: Event | None) -> dict[str, Any]:
         """Return an event as `--json` has it, without what the page knows from its place: its log
-        and seq, and a parent that is the event before it. Causes are named by their places.
+        and seq, and a parent that is the event before it. Causes are named by their places, and
+        times count from the event before.
         """
         document = msgspec.to_builtins(event_shape(event))
         document["causes"] = [self._cause(cause) for cause in event.header.causes]
         known = {"session": event.log, "seq": event.seq, "state": "whole", "why": ""}
         if before is not None and event.header.parents == (before.id,):
             del document["parents"]
+        if before is not None:
+            document["time"] = event.time - before.time
         return {
             name: value
             for name, value in without_blanks(document).items()
@@ -187,7 +201,9 @@ def _step_row(detail: StepDetail) -> dict[str, Any]:
     parts = ("parts", "asked_parts", "kept")
     cut = {name: [*map(without_blanks, document[name])] for name in parts}
     step = without_blanks(document["step"])
-    del step["log"]
+    del step["log"], step["index"]  # the page knows them from the place of the row
+    if step["events"] == [*range(step["first"], step["seq"] + 1)]:
+        del step["events"]
     return without_blanks({**document, **cut, "step": step})
 
 

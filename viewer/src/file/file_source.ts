@@ -93,6 +93,7 @@ export class FileSource implements Source, Lines {
   #cache = new AnswerCache();
   #addresses = new Map<string, string>();
   #trees: FileTrees;
+  #timed = new WeakMap<EventPiece, EventPiece>();
   #links: Promise<Map<string, Link[]>> | null = null;
 
   constructor(
@@ -233,8 +234,9 @@ export class FileSource implements Source, Lines {
     for (let piece = Math.floor(first / STEPS); piece * STEPS < first + count; piece += 1) {
       const all = await this.pieces.get<StepRow[]>(`steps/${at}/${piece}`);
       if (!all) break;
-      const wanted = all.slice(Math.max(0, first - piece * STEPS), first + count - piece * STEPS);
-      found.push(...wanted.map((row) => wholeStep(row, log)));
+      const from = Math.max(0, first - piece * STEPS);
+      const wanted = all.slice(from, first + count - piece * STEPS);
+      found.push(...wanted.map((row, index) => wholeStep(row, log, piece * STEPS + from + index)));
     }
     return found;
   }
@@ -278,7 +280,7 @@ export class FileSource implements Source, Lines {
         const owner = this.#owner(branch, seq);
         const piece = Math.floor((seq - owner.place - 1) / EVENTS);
         const name = `events/${this.#index(owner.log)}/${piece}`;
-        const found = await this.pieces.get<EventPiece>(name);
+        const found = await this.#records(name);
         const known = found?.events[seq - found.first];
         if (!found || !known) continue;
         const before = found.events[seq - 1 - found.first]?.id;
@@ -287,6 +289,18 @@ export class FileSource implements Source, Lines {
       }
       return { log, first, tip: branch.tip, events };
     });
+
+  /** Return a piece of events. In the file, the time of an event counts from the one before it. */
+  async #records(name: string): Promise<EventPiece | null> {
+    const found = await this.pieces.get<EventPiece>(name);
+    const known = found && this.#timed.get(found);
+    if (!found || known) return known ?? null;
+    let time = 0;
+    const events = found.events.map((each) => ({ ...each, time: (time += each.time ?? 0) }));
+    const whole = { first: found.first, events };
+    this.#timed.set(found, whole);
+    return whole;
+  }
 
   /** A cause is an id, or the place of an event in this file. */
   #causeText(cause: string | readonly [number, number]): string {
@@ -344,10 +358,12 @@ export class FileSource implements Source, Lines {
     const piece = Math.floor((seq - branch.place - 1) / EVENTS);
     const [found, records] = await Promise.all([
       this.pieces.get<LinkPiece>(`links/${log}/${piece}`),
-      this.pieces.get<EventPiece>(`events/${log}/${piece}`),
+      this.#records(`events/${log}/${piece}`),
     ]);
     const [line, record] = [found?.lines[seq - found.first], records?.events[seq - records.first]];
-    return line && record ? [record.kind ?? "", record.actor ?? "", record.time ?? 0, ...line] : null;
+    if (!line || !record) return null;
+    const [says, details, links] = line;
+    return [record.kind ?? "", record.actor ?? "", record.time ?? 0, says, details, links.map((link) => wholeLink(link, log, seq))];
   };
 
   branch = (log: number): { id: string; name: string } => {
@@ -391,7 +407,7 @@ export class FileSource implements Source, Lines {
       for (const name of this.pieces.names(`links/${at}`)) {
         const piece = (await this.pieces.get<LinkPiece>(name))!;
         piece.lines.forEach(([, , links], index) => {
-          for (const [how, log, seq] of links) {
+          for (const [how, log, seq] of links.map((link) => wholeLink(link, at, piece.first + index))) {
             const way = FORWARD[how];
             if (!way) continue;
             const key = `${log}@${seq}`;
@@ -519,16 +535,27 @@ const NO_DETAIL: StepDetail = {
 };
 
 /** Fill in the values that were left out because they say nothing. */
-function wholeStep(row: StepRow, log: string): StepDetail {
+/** Fill in what a step's row leaves out. Its events are all from the first to the last, unless they are named. */
+function wholeStep(row: StepRow, log: string, index: number): StepDetail {
+  const { first = 0, seq = 0 } = row.step;
+  const events = row.step.events ?? Array.from({ length: seq - first + 1 }, (_, at) => first + at);
   const parts = (given: readonly Partial<PartShape>[] | undefined) => (given ?? []).map((part) => ({ ...NO_PART, ...part }));
   return {
     ...NO_DETAIL,
     ...row,
-    step: { ...NO_STEP, log, ...row.step },
+    step: { ...NO_STEP, log, index, ...row.step, events },
     parts: parts(row.parts),
     asked_parts: parts(row.asked_parts),
     kept: parts(row.kept),
   };
+}
+
+const OWN_LOG = -1;
+
+/** A link within the log of its event tells how many events it goes back. */
+function wholeLink(link: Link, log: number, seq: number): Link {
+  const [how, to, back, isFollowed] = link;
+  return to === OWN_LOG ? [how, log, seq - back, isFollowed] : link;
 }
 
 const NANO = 1e9;
