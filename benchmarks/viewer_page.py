@@ -15,13 +15,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from measure import percentile
 from plait import Session
@@ -110,7 +110,7 @@ def row(what: str, figure: str, target: str, is_met: bool | None = None) -> None
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
+def browser() -> Generator[Browser]:
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
@@ -128,7 +128,7 @@ class BenchPage:
         context.set_default_timeout(WAIT_MS)
         self.page: Page = context.new_page()
         self.page.add_init_script(_NOTES)
-        self._tools: CDPSession = context.new_cdp_session(self.page)
+        self._tools: Any = context.new_cdp_session(self.page)
         self._tools.send("Performance.enable")
 
     def weight(self) -> tuple[float, int, int]:

@@ -311,8 +311,11 @@ export class Model {
   #hear(news: readonly News[]): void {
     const rows = this.rows.peek();
     let isOurs = false;
+    // Answers are looked through once per log: there may be a thousand news in a second.
+    const firsts = new Map<string, number>();
+    for (const { log, seq } of news) firsts.set(log, Math.min(seq, firsts.get(log) ?? seq));
+    for (const [log, seq] of firsts) this.source.forget(log, seq);
     for (const { log, seq, kind } of news) {
-      this.source.forget(log, seq);
       const isKnown = rows?.branchOf.has(log) ?? false;
       if (isKnown) this.#changed.set(log, Math.min(seq, this.#changed.get(log) ?? seq));
       isOurs ||= isKnown || kind === "ForkedFrom";
