@@ -5,7 +5,11 @@ A store with one family of 100,000 events and 60 branches, and a file of 5,000 l
 many times, is served by `plait serve` in a process of its own. One client asks over loopback, one
 question after another, at places drawn by a seed.
 
+With `--page`, Chromium opens the page of the same server (viewer_page.py), and in the same run a
+blank page, and Inspect View if it is installed in `.venv-peers` (`pip install inspect_ai`).
+
     python benchmarks/viewer.py [--events 100000] [--branches 60] [--asks 200] [--seed 1]
+        [--page] [--seconds 20] [--peers 10000,100000]
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ class Served:
         assert self.process.stdout is not None
         address = json.loads(self.process.stdout.readline())["address"]
         base, _, token = address.partition("/#t=")
-        self.base, self.headers = base, {"authorization": f"Bearer {token}"}
+        self.base, self.token, self.headers = base, token, {"authorization": f"Bearer {token}"}
         transport = httpx.HTTPTransport(retries=10)
         self.client = httpx.Client(
             base_url=base, headers=self.headers, transport=transport, timeout=120
@@ -229,11 +233,19 @@ def main() -> None:
     parser.add_argument("--branches", type=int, default=60)
     parser.add_argument("--asks", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--peers", default="10000,100000")
     given = parser.parse_args()
     for folder in folders():
         store, root = make_long_store(folder, given.events, given.branches)
         edited = edited_file(folder, store)
-        print(f"{given.events:,} events, {given.branches} branches, seed {given.seed}")
+        load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+        print(
+            f"{given.events:,} events, {given.branches} branches, seed {given.seed};"
+            f" {os.cpu_count()} cores, load {load}",
+            flush=True,
+        )
         served = Served(folder)
         try:
             served.get("/api/store")
@@ -241,6 +253,20 @@ def main() -> None:
             ask_all(served, root, edited, given.asks, random.Random(given.seed))
             news(served, open_store(store.address), 5)
             at_rest(served)
+            if given.page:
+                from viewer_page import measure_page
+
+                measure_page(
+                    f"{served.base}/#t={served.token}",
+                    store,
+                    root,
+                    folder,
+                    events=given.events,
+                    asks=min(given.asks, 60),
+                    seconds=given.seconds,
+                    chance=random.Random(given.seed),
+                    peers=[int(each) for each in given.peers.split(",") if each],
+                )
         finally:
             served.end()
 

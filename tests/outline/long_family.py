@@ -13,7 +13,7 @@ from plait import Store
 from plait.event import Body, Event, seal
 from plait.event import kinds as k
 from plait.ids import Digest, LogId, derive_id, digest
-from plait.session.fold import keep_snapshot, state_at
+from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot, state_at
 from plait.session.state import State
 from plait.testing.seeded import Seeded
 from plait.workspace.base import TreeEntry
@@ -118,7 +118,7 @@ class LongFamily:
 
 
 class LogWriter:
-    """Writes the events of one log, a thousand at a time."""
+    """Writes the events of one log, from one snapshot to the next."""
 
     def __init__(self, store: Store, log: LogId, parent: LogWriter | None = None) -> None:
         self.store, self.log = store, log
@@ -165,7 +165,7 @@ class LogWriter:
         )
         self._head = event.id
         self._waiting.append(event)
-        if len(self._waiting) >= 1000:
+        if self.seq % SNAPSHOT_EVERY == 0:
             self.flush()
 
     def flush(self) -> None:

@@ -140,20 +140,27 @@ def _changes(before: State, after: State) -> dict[str, Any]:
     """Return the fields of a change. Maps that are the same object did not change."""
     fields: dict[str, Any] = {}
     old, new = before.story, after.story
-    for name, told in (("facts", _told_fact), ("pending", _told_pending), ("verdicts", _passed)):
-        mine, theirs = getattr(old, name), getattr(new, name)
-        if mine is not theirs and (changed := _map_changes(mine, theirs, told)):
-            fields[name] = changed
-    old_tree, new_tree = (each.tree.digest if each.tree else None for each in (old, new))
-    if old_tree != new_tree:
-        fields["tree"] = new_tree
-    if old.placement != new.placement:
+    if old.facts is not new.facts and (changed := _map_changes(old.facts, new.facts, _told_fact)):
+        fields["facts"] = changed
+    if old.pending is not new.pending and (
+        changed := _map_changes(old.pending, new.pending, _told_pending)
+    ):
+        fields["pending"] = changed
+    if old.verdicts is not new.verdicts and (
+        changed := _map_changes(old.verdicts, new.verdicts, _passed)
+    ):
+        fields["verdicts"] = changed
+    if old.tree is not new.tree:
+        tree = new.tree.digest if new.tree is not None else None
+        if tree != (old.tree.digest if old.tree is not None else None):
+            fields["tree"] = tree
+    if old.placement is not new.placement and old.placement != new.placement:
         fields["placement_text"] = place_text(new.placement) if new.placement is not None else ""
     if before.life.status != after.life.status:
         fields["status"] = after.life.status
-    if before.spent != after.spent:
+    if before.spent is not after.spent and before.spent != after.spent:
         fields["spent"] = spent_shape(after.spent)
-    if before.budget != after.budget:
+    if before.budget is not after.budget and before.budget != after.budget:
         fields["budget"] = _limits(after.budget)
     if after.budget is not None or before.budget is not None:
         left = _limits(after.budget_left)

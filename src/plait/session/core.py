@@ -133,5 +133,7 @@ class Core:
         """
         return [
             (event, event.body)
-            for _, event in path_events(self.store, self.state.story.path, {kind.__name__})
+            for _, event in path_events(
+                self.store, self.state.story.path, frozenset((kind.__name__,))
+            )
         ]

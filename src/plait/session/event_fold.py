@@ -64,6 +64,7 @@ from plait.session.state import (
 from plait.store import Store
 
 LogPlace = tuple[LogId, int]  # a place of the lineage of a log
+_UNUSED, _USAGE_FIELDS = Usage(), Usage.__struct_fields__
 # A fold in steps: it yields a place, is sent the state there, and goes on.
 Folding = Generator[LogPlace, State, State]
 
@@ -322,11 +323,14 @@ class EventFold:
         """Add the owed amounts to the bill of the log and to the sum of all."""
         if not self._owed:
             return
-        usages = [usage for usage, *_ in self._owed if usage is not None]
-        used = Usage(
-            *(sum([getattr(usage, name) for usage in usages]) for name in Usage.__struct_fields__)
-        )
-        spent = Spent(used, *(sum(column) for column in list(zip(*self._owed, strict=True))[1:]))
+        if len(self._owed) == 1:  # as where every state is looked at
+            used, *amounts = self._owed[0]
+            spent = Spent(used or _UNUSED, *amounts)
+        else:
+            usages = [usage for usage, *_ in self._owed if usage is not None]
+            sums = [sum([getattr(usage, name) for usage in usages]) for name in _USAGE_FIELDS]
+            amounts = [sum(column) for column in list(zip(*self._owed, strict=True))[1:]]
+            spent = Spent(Usage(*sums), *amounts)
         self._owed.clear()
         self._bills[self._log] = self._bills.get(self._log, NOTHING) + spent
         self._replace(spent=self._state.spent + spent)

@@ -171,7 +171,8 @@ def _message_before(store: Store, event: Event) -> Event | None:
 
 def _call_asks(store: Store, event: Event) -> Iterator[tuple[str, Event]]:
     """Yield the approvals and the request of the call that an event belongs to."""
-    asks = {_OUTCOMES.get(event.kind, ToolRequested.__name__), ApprovalGranted.__name__}
+    request = _OUTCOMES.get(event.kind, ToolRequested.__name__)
+    asks = frozenset((request, ApprovalGranted.__name__))
     for found in _read_back(store, event.log, event.seq - 1, asks):
         if found.header.call == event.header.call:
             if found.kind != ApprovalGranted.__name__:
@@ -180,7 +181,7 @@ def _call_asks(store: Store, event: Event) -> Iterator[tuple[str, Event]]:
             yield "approved by", found
 
 
-def _read_back(store: Store, log: LogId, last: int, kinds: set[str]) -> Iterator[Event]:
+def _read_back(store: Store, log: LogId, last: int, kinds: frozenset[str]) -> Iterator[Event]:
     """Yield the events of these kinds up to a seq, the latest first, few at a time in the
     beginning: what is looked for is as a rule near.
     """

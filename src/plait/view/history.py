@@ -12,7 +12,7 @@ from plait.event import Event
 from plait.ids import Digest
 from plait.outline.details import step_details
 from plait.outline.outlines import Outlines
-from plait.outline.shapes import FamilyShape, StepDetail
+from plait.outline.shapes import FamilyShape, StepDetail, TrackShape
 from plait.outline.track import CHUNK, track_shape
 from plait.server.reading import event_shape
 from plait.session.event_text import event_text
@@ -25,6 +25,8 @@ STEPS = 500  # in a piece
 EVENTS = 2000
 FOREIGN_MAX = 5000  # events of other logs
 SAYS_MAX = 160  # characters of an event's line
+NANO = 10**9
+OWN_LOG = -1  # in a link: the log of the event that it belongs to
 
 
 class FamilyHistory:
@@ -53,7 +55,7 @@ class FamilyHistory:
             first = max(branch.place, 1)
             for number, seq in enumerate(range(first, max(branch.tip, first + 1), CHUNK)):
                 shape = track_shape(self._store, branch.log, min(seq + 1, branch.tip))
-                self._chunks.add(f"track/{at}/{number}", shape)
+                self._chunks.add(f"track/{at}/{number}", _track_row(shape))
 
     def add_events(self) -> None:
         """Add the line of each event with its links back, and its record."""
@@ -63,7 +65,7 @@ class FamilyHistory:
                 last = min(first + EVENTS - 1, branch.tip)
                 events = list(self._store.read(branch.log, first, last))
                 self._places.update({event.id: (at, event.seq) for event in events})
-                lines = [self._line(event, walk) for event in events]
+                lines = [self._short_line(event, at, walk) for event in events]
                 self._chunks.add(f"links/{at}/{number}", {"first": first, "lines": lines})
                 records = [self._record(event, before) for before, event in _pairs(events)]
                 self._chunks.add(f"events/{at}/{number}", {"first": first, "events": records})
@@ -87,6 +89,18 @@ class FamilyHistory:
             links,
         ]
 
+    def _short_line(self, event: Event, at: int, walk: TraceWalk) -> list[Any]:
+        """Return the line of an event whose record is in the file, without what stands there. Links
+        within its log tell how many events they go back.
+        """
+        *_, says, details, links = self._line(event, walk)
+        seq = event.seq
+        near = [
+            [how, OWN_LOG, seq - to, follow] if log == at else [how, log, to, follow]
+            for how, log, to, follow in links
+        ]
+        return [says, details, near]
+
     def _log_index(self, event: Event) -> int:
         """Return the index of an event's log. An event of another log is noted, for a line."""
         at = self._logs.setdefault(event.log, len(self._logs))
@@ -106,13 +120,16 @@ class FamilyHistory:
 
     def _record(self, event: Event, before: Event | None) -> dict[str, Any]:
         """Return an event as `--json` has it, without what the page knows from its place: its log
-        and seq, and a parent that is the event before it. Causes are named by their places.
+        and seq, and a parent that is the event before it. Causes are named by their places, and
+        times count from the event before.
         """
         document = msgspec.to_builtins(event_shape(event))
         document["causes"] = [self._cause(cause) for cause in event.header.causes]
         known = {"session": event.log, "seq": event.seq, "state": "whole", "why": ""}
         if before is not None and event.header.parents == (before.id,):
             del document["parents"]
+        if before is not None:
+            document["time"] = event.time - before.time
         return {
             name: value
             for name, value in without_blanks(document).items()
@@ -151,12 +168,42 @@ def without_blanks(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _track_row(shape: TrackShape) -> dict[str, Any]:
+    """Return a track whose changes tell by how much more was spent, not how much in all."""
+    document: dict[str, Any] = msgspec.to_builtins(shape)
+    before = document["start"]["spent"]
+    for change in document["changes"]:
+        after = change.get("spent")
+        if after is not None:
+            change["spent"] = _more_spent(before, after)
+            before = after
+    return document
+
+
+def _more_spent(before: dict[str, Any], after: dict[str, Any]) -> Any:
+    """Return the differences of amounts in the order of their fields, without zeros at the end.
+    Dollars are counted in billionths. Where a price is not known, the amounts stand in full.
+    """
+    if before["cost_usd"] is None or after["cost_usd"] is None:
+        return after
+    scales = {"cost_usd": NANO}
+    more = [
+        round(value * scales.get(name, 1)) - round(before[name] * scales.get(name, 1))
+        for name, value in after.items()
+    ]
+    while more and not more[-1]:
+        more.pop()
+    return more
+
+
 def _step_row(detail: StepDetail) -> dict[str, Any]:
     document = msgspec.to_builtins(detail)
     parts = ("parts", "asked_parts", "kept")
     cut = {name: [*map(without_blanks, document[name])] for name in parts}
     step = without_blanks(document["step"])
-    del step["log"]
+    del step["log"], step["index"]  # the page knows them from the place of the row
+    if step["events"] == [*range(step["first"], step["seq"] + 1)]:
+        del step["events"]
     return without_blanks({**document, **cut, "step": step})
 
 

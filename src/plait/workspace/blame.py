@@ -31,10 +31,7 @@ def attribute(versions: Sequence[FileVersion]) -> list[tuple[Any, bytes]]:
     needed = _ancestors(versions)
     # equal lines are one object, so that comparing them costs nothing
     known: dict[bytes, bytes] = {}
-    lines = {
-        at: [known.setdefault(line, line) for line in split(versions[at].content or b"")]
-        for at in needed
-    }
+    lines = {at: _shared(split(versions[at].content or b""), known) for at in needed}
     origins: dict[int, list[int]] = {}
     for at in needed:
         origins[at] = _origins(
@@ -47,9 +44,20 @@ def attribute(versions: Sequence[FileVersion]) -> list[tuple[Any, bytes]]:
     ]
 
 
+def _shared(lines: list[bytes], known: dict[bytes, bytes]) -> list[bytes]:
+    """Return the same lines, each as the object that is known for it."""
+    return [*map(known.setdefault, lines, lines)]
+
+
 def _origins(
     at: int, parents: Sequence[tuple[list[bytes], list[int]]], lines: list[bytes]
 ) -> list[int]:
+    if len(parents) == 1:  # as most have: blocks are taken over whole
+        their_lines, their_origins = parents[0]
+        mine = [at] * len(lines)
+        for i, j, size in matching(their_lines, lines):
+            mine[j : j + size] = their_origins[i : i + size]
+        return mine
     found: list[int | None] = [None] * len(lines)
     for their_lines, their_origins in parents:
         for i, j, size in matching(their_lines, lines):

@@ -10,7 +10,9 @@ import { go, route, sessionRoute, writeAddress, type SessionRoute } from "./rout
 import { LogOutline, rowOutline, Rows, type Place } from "./rows";
 
 const PAGE = 100;
-const REFRESH_MS = 200;
+/** News are waited for so long, and as long as the last refresh took, before the next one. */
+const REFRESH_MS = 60;
+const REFRESH_MAX_MS = 1000;
 
 export const ROW_HEIGHT = 26;
 
@@ -73,6 +75,7 @@ export class Model {
   #turn = 0;
   #firstRow: { place: Place; row: number } | null = null;
   #changed = new Map<string, number>();
+  #refreshTook = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #addressTimer: ReturnType<typeof setTimeout> | undefined;
   #lastGlide = 0;
@@ -316,28 +319,37 @@ export class Model {
   #hear(news: readonly News[]): void {
     const rows = this.rows.peek();
     let isOurs = false;
+    // Answers are looked through once per log: there may be a thousand news in a second.
+    const firsts = new Map<string, number>();
+    for (const { log, seq } of news) firsts.set(log, Math.min(seq, firsts.get(log) ?? seq));
+    for (const [log, seq] of firsts) this.source.forget(log, seq);
     for (const { log, seq, kind } of news) {
-      this.source.forget(log, seq);
       const isKnown = rows?.branchOf.has(log) ?? false;
       if (isKnown) this.#changed.set(log, Math.min(seq, this.#changed.get(log) ?? seq));
       isOurs ||= isKnown || kind === "ForkedFrom";
     }
     if (isOurs && this.#timer === undefined)
-      this.#timer = setTimeout(() => void this.#refresh(), REFRESH_MS);
+      this.#refreshSoon();
+  }
+
+  #refreshSoon(): void {
+    const wait = Math.min(REFRESH_MAX_MS, Math.max(REFRESH_MS, this.#refreshTook));
+    this.#timer = setTimeout(() => void this.#refresh(), wait);
   }
 
   async #refresh(): Promise<void> {
+    const begun = performance.now();
     const family = this.family.peek();
     const changed = [...this.#changed.keys()];
     this.#changed.clear();
     try {
       if (!family) return;
-      const fresh = await this.source.family(family.root).get();
+      const [fresh, ...pieces] = await Promise.all([
+        this.source.family(family.root).get(),
+        ...changed.map((log) => this.source.outline(log, this.outlines.get(log)?.firstOpen() ?? 0).get()),
+      ]);
       const known = new Set(family.branches.map((branch) => branch.log));
       const added = fresh.branches.filter((each) => !known.has(each.log)).map((each) => each.log);
-      const pieces = await Promise.all(
-        changed.map((log) => this.source.outline(log, this.outlines.get(log)?.firstOpen() ?? 0).get()),
-      );
       if (this.family.peek()?.root !== family.root) return;
       for (const piece of pieces) {
         this.#outlineOf(piece.log).take(piece);
@@ -356,7 +368,8 @@ export class Model {
       // The server is away: the feed says so, and news follow when it is back.
     } finally {
       this.#timer = undefined;
-      if (this.#changed.size) this.#timer = setTimeout(() => void this.#refresh(), REFRESH_MS);
+      this.#refreshTook = performance.now() - begun;
+      if (this.#changed.size) this.#refreshSoon();
     }
   }
 }

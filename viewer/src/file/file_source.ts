@@ -24,6 +24,7 @@ import type {
   StepShape,
   StoreShape,
   TraceShape,
+  TrackChange,
   TrackShape,
   VerifyShape,
 } from "../shapes";
@@ -64,6 +65,15 @@ interface Foreign {
   readonly lines: Readonly<Record<string, EventLine>>;
 }
 
+/** The records of events in a row, and their lines: what the record of an event has is not repeated. */
+type EventPiece = { readonly first: number; readonly events: readonly Partial<EventShape>[] };
+type LinkPiece = { readonly first: number; readonly lines: readonly ShortLine[] };
+type ShortLine = EventLine extends readonly [string, string, number, ...infer Rest] ? Rest : never;
+/** A track whose changes tell by how much more was spent: the differences by field, or all of it. */
+type TrackRow = Omit<TrackShape, "changes"> & {
+  readonly changes: readonly (Omit<TrackChange, "spent"> & { readonly spent?: readonly number[] | SpentShape })[];
+};
+
 /** A step without the values that say nothing. */
 type StepRow = Partial<Omit<StepDetail, "step">> & { readonly step: Partial<StepShape> };
 type StepRefs = readonly [left: readonly [number, number] | null, right: readonly [number, number] | null, isSame: boolean];
@@ -84,6 +94,7 @@ export class FileSource implements Source, Lines {
   #cache = new AnswerCache();
   #addresses = new Map<string, string>();
   #trees: FileTrees;
+  #timed = new WeakMap<EventPiece, EventPiece>();
   #links: Promise<Map<string, Link[]>> | null = null;
 
   constructor(
@@ -225,8 +236,9 @@ export class FileSource implements Source, Lines {
     for (let piece = Math.floor(first / STEPS); piece * STEPS < first + count; piece += 1) {
       const all = await this.pieces.get<StepRow[]>(`steps/${at}/${piece}`);
       if (!all) break;
-      const wanted = all.slice(Math.max(0, first - piece * STEPS), first + count - piece * STEPS);
-      found.push(...wanted.map((row) => wholeStep(row, log)));
+      const from = Math.max(0, first - piece * STEPS);
+      const wanted = all.slice(from, first + count - piece * STEPS);
+      found.push(...wanted.map((row, index) => wholeStep(row, log, piece * STEPS + from + index)));
     }
     return found;
   }
@@ -256,9 +268,9 @@ export class FileSource implements Source, Lines {
     const branch = this.#branch(log);
     const piece = Math.floor(Math.max(0, seq - branch.place - 1) / TRACK);
     return this.#get(`track ${log} ${piece}`, async () => {
-      const found = await this.pieces.get<TrackShape>(`track/${this.#index(branch.log)}/${piece}`);
+      const found = await this.pieces.get<TrackRow>(`track/${this.#index(branch.log)}/${piece}`);
       if (!found) throw absent(`state at ${seq}`, "");
-      return found;
+      return wholeTrack(found);
     });
   };
 
@@ -270,7 +282,7 @@ export class FileSource implements Source, Lines {
         const owner = this.#owner(branch, seq);
         const piece = Math.floor((seq - owner.place - 1) / EVENTS);
         const name = `events/${this.#index(owner.log)}/${piece}`;
-        const found = await this.pieces.get<{ first: number; events: Partial<EventShape>[] }>(name);
+        const found = await this.#records(name);
         const known = found?.events[seq - found.first];
         if (!found || !known) continue;
         const before = found.events[seq - 1 - found.first]?.id;
@@ -279,6 +291,18 @@ export class FileSource implements Source, Lines {
       }
       return { log, first, tip: branch.tip, events };
     });
+
+  /** Return a piece of events. In the file, the time of an event counts from the one before it. */
+  async #records(name: string): Promise<EventPiece | null> {
+    const found = await this.pieces.get<EventPiece>(name);
+    const known = found && this.#timed.get(found);
+    if (!found || known) return known ?? null;
+    let time = 0;
+    const events = found.events.map((each) => ({ ...each, time: (time += each.time ?? 0) }));
+    const whole = { first: found.first, events };
+    this.#timed.set(found, whole);
+    return whole;
+  }
 
   /** A cause is an id, or the place of an event in this file. */
   #causeText(cause: string | readonly [number, number]): string {
@@ -337,8 +361,14 @@ export class FileSource implements Source, Lines {
     const branch = this.head.family.branches[log];
     if (!branch) return this.foreign.lines[`${log}@${seq}`] ?? null;
     const piece = Math.floor((seq - branch.place - 1) / EVENTS);
-    const found = await this.pieces.get<{ first: number; lines: EventLine[] }>(`links/${log}/${piece}`);
-    return found?.lines[seq - found.first] ?? null;
+    const [found, records] = await Promise.all([
+      this.pieces.get<LinkPiece>(`links/${log}/${piece}`),
+      this.#records(`events/${log}/${piece}`),
+    ]);
+    const [line, record] = [found?.lines[seq - found.first], records?.events[seq - records.first]];
+    if (!line || !record) return null;
+    const [says, details, links] = line;
+    return [record.kind ?? "", record.actor ?? "", record.time ?? 0, says, details, links.map((link) => wholeLink(link, log, seq))];
   };
 
   branch = (log: number): { id: string; name: string } => {
@@ -384,9 +414,9 @@ export class FileSource implements Source, Lines {
     const found = new Map<string, Link[]>();
     for (const [at] of this.head.family.branches.entries())
       for (const name of this.pieces.names(`links/${at}`)) {
-        const piece = (await this.pieces.get<{ first: number; lines: EventLine[] }>(name))!;
-        piece.lines.forEach((line, index) => {
-          for (const [how, log, seq] of line[5]) {
+        const piece = (await this.pieces.get<LinkPiece>(name))!;
+        piece.lines.forEach(([, , links], index) => {
+          for (const [how, log, seq] of links.map((link) => wholeLink(link, at, piece.first + index))) {
             const way = FORWARD[how];
             if (!way) continue;
             const key = `${log}@${seq}`;
@@ -514,16 +544,53 @@ const NO_DETAIL: StepDetail = {
 };
 
 /** Fill in the values that were left out because they say nothing. */
-function wholeStep(row: StepRow, log: string): StepDetail {
+/** Fill in what a step's row leaves out. Its events are all from the first to the last, unless they are named. */
+function wholeStep(row: StepRow, log: string, index: number): StepDetail {
+  const { first = 0, seq = 0 } = row.step;
+  const events = row.step.events ?? Array.from({ length: seq - first + 1 }, (_, at) => first + at);
   const parts = (given: readonly Partial<PartShape>[] | undefined) => (given ?? []).map((part) => ({ ...NO_PART, ...part }));
   return {
     ...NO_DETAIL,
     ...row,
-    step: { ...NO_STEP, log, ...row.step },
+    step: { ...NO_STEP, log, index, ...row.step, events },
     parts: parts(row.parts),
     asked_parts: parts(row.asked_parts),
     kept: parts(row.kept),
   };
+}
+
+const OWN_LOG = -1;
+
+/** A link within the log of its event tells how many events it goes back. */
+function wholeLink(link: Link, log: number, seq: number): Link {
+  const [how, to, back, isFollowed] = link;
+  return to === OWN_LOG ? [how, log, seq - back, isFollowed] : link;
+}
+
+const NANO = 1e9;
+const AMOUNTS = [
+  "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "estimated_tokens", "cost_usd",
+  "unpriced", "model_calls", "tool_calls",
+] as const satisfies readonly (keyof SpentShape)[];
+
+/** Add up what was spent from change to change. Dollars are counted in billionths. */
+function wholeTrack(row: TrackRow): TrackShape {
+  let spent = row.start.spent;
+  const changes = row.changes.map(({ spent: more, ...rest }): TrackChange => {
+    if (more === undefined) return rest;
+    if (!isDifferences(more)) return { ...rest, spent: (spent = more) };
+    const after = { ...spent };
+    more.forEach((amount, at) => {
+      const name = AMOUNTS[at]!;
+      after[name] = name === "cost_usd" ? (Math.round((spent.cost_usd ?? 0) * NANO) + amount) / NANO : spent[name] + amount;
+    });
+    return { ...rest, spent: (spent = after) };
+  });
+  return { ...row, changes };
+}
+
+function isDifferences(more: readonly number[] | SpentShape): more is readonly number[] {
+  return Array.isArray(more);
 }
 
 /** Return the tree at a place of a track; null: there are no files. */

@@ -48,7 +48,7 @@ def only_kinds(kinds: Collection[str] | None, codes: Mapping[str, int]) -> tuple
     """A condition that keeps only these kinds; None keeps all."""
     if kinds is None:
         return "", []
-    wanted = [code for name, code in codes.items() if name in kinds]
+    wanted = [codes[name] for name in kinds if name in codes]
     return f"AND kind IN ({', '.join('?' * len(wanted))})", wanted
 
 

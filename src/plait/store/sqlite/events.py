@@ -45,6 +45,7 @@ from plait.store.sqlite.database import (
 )
 from plait.store.sqlite.transact import Fork
 
+_SEQ_MAX = 2**62
 _PAGE = 512  # events fetched at a time
 _AT_PLACE = (
     f"SELECT {COLUMNS}, kind FROM event INDEXED BY event_place WHERE log = ?1 AND seq = ?2 AND ?2"
@@ -200,9 +201,14 @@ class SqliteEvents(SqliteBlobs):
         known = self._find(log)
         if first == last and kinds is None and (event := self._single_event(known, first)):
             return iter((event,))
-        with self._reader() as db:
-            tip = self._log(db, log).tip
-        spans = cut_lineage(known.lineage, max(first, 1), tip if last is None else min(last, tip))
+        # who looks for kinds finds none after the tip; who asks for every event must know the tip
+        if last is None or kinds is None:
+            with self._reader() as db:
+                tip = self._log(db, log).tip
+            end = tip if last is None else min(last, tip)
+        else:
+            end = min(last, _SEQ_MAX)
+        spans = cut_lineage(known.lineage, max(first, 1), end)
         return self._read_spans(list(reversed(spans)) if reverse else spans, kinds, reverse)
 
     def read_ahead(self, log: LogId, first: int, last: int) -> AbstractContextManager[None]:
