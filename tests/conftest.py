@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,6 +37,9 @@ from tests.support import (
     postgres_server,
     resumed_by_workers,
 )
+
+if TYPE_CHECKING:
+    from tests.outline.sessions import ViewStore
 
 # Tests and the modules of others are a large heap that lives as long as the process. It is not
 # searched for garbage while it grows, nor later: each test would pay for it, most of all those that
@@ -164,6 +167,14 @@ def closed_stores(backend: None) -> Iterator[None]:
     yield
     for address in set(STORES.by_address) - before:
         STORES.by_address.pop(address).close()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> ViewStore:
+    """Make sessions of every sort, for the tests of a module that shows them."""
+    from tests.outline.sessions import make_view_store  # heavy: most tests do without
+
+    return make_view_store(tmp_path_factory.mktemp("view"))
 
 
 @pytest.fixture(autouse=True)

@@ -29,12 +29,7 @@ from plait.runtime.sent import rebuild_prompt
 from plait.session.inbox import all_waiting
 from plait.session.ledger import costs
 from tests.server.clients import app_client
-from tests.support.view_sessions import ViewStore, make_view_store
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> ViewStore:
-    return make_view_store(tmp_path_factory.mktemp("view"))
+from tests.support.view_sessions import ViewStore
 
 
 @pytest.fixture(scope="module")

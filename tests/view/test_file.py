@@ -33,16 +33,11 @@ from plait.view.chunks import Chunks
 from plait.view.contents import FILE_MAX
 from plait.view.file import write_file
 from plait.view.html import BuiltPage
-from tests.outline.sessions import ViewStore, make_view_store
+from tests.outline.sessions import ViewStore
 from tests.support import ROOT
 
 PAGE = BuiltPage("console.log(1)", "body { color: red }", b"<svg/>")
 VIEWER = ROOT / "viewer"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> ViewStore:
-    return make_view_store(tmp_path_factory.mktemp("view"))
 
 
 def pieces_of(path: Path) -> dict[str, Any]:

@@ -1,37 +1,43 @@
-"""What the tests of the page share: one store, which they read, and a server of it per module."""
+"""A browser, a server and real sessions, once for each module of tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.outline.sessions import ViewStore, make_view_store
+from tests.server.clients import LiveServer, live_server
+from tests.viewer.browsers import WAIT_MS, Viewer, opened_viewer, started_browser
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-    from tests.server.clients import LiveServer
+expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    pytest.importorskip("playwright")
-    from tests.viewer.browsers import started_browser
-
     with started_browser() as browser:
         yield browser
 
 
-@pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> ViewStore:
-    return make_view_store(tmp_path_factory.mktemp("viewed"))
+@pytest.fixture(scope="module")
+def made(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> ViewStore:
+    return make_view_store(tmp_path_factory.mktemp("viewer"))
 
 
 @pytest.fixture(scope="module")
 def server(made: ViewStore) -> Iterator[LiveServer]:
-    from tests.server.clients import live_server
-
     with live_server(made.folder, PLAIT_ACTOR="human:ann") as server:
         yield server
+
+
+@pytest.fixture
+def viewer(browser: Browser, server: LiveServer) -> Iterator[Viewer]:
+    with opened_viewer(browser, server) as viewer:
+        yield viewer
+
+
+@pytest.fixture
+def telephone(browser: Browser, server: LiveServer) -> Iterator[Viewer]:
+    with opened_viewer(browser, server, width=390, theme="dark") as viewer:
+        yield viewer

@@ -4,47 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from plait import Session
 from plait.outline.family import family_shape
 from plait.outline.outlines import Outlines
-from tests.outline.sessions import ViewStore, make_view_store
-from tests.server.clients import LiveServer, live_server
-from tests.viewer.browsers import WAIT_MS, Viewer, opened_viewer, started_browser
+from tests.outline.sessions import ViewStore
+from tests.viewer.browsers import Viewer
 
-expect.set_options(timeout=WAIT_MS)
 SPOKEN_EDIT = re.compile("edit_file.*changed files")
 TABS = {"p": "Prompt", "w": "Why", "i": "Influence", "r": "Raw", "b": "Files"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with started_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def made(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> ViewStore:
-    return make_view_store(tmp_path_factory.mktemp("workbench"))
-
-
-@pytest.fixture(scope="module")
-def server(made: ViewStore) -> Iterator[LiveServer]:
-    with live_server(made.folder, PLAIT_ACTOR="human:ann") as server:
-        yield server
-
-
-@pytest.fixture
-def viewer(browser: Browser, server: LiveServer) -> Iterator[Viewer]:
-    with opened_viewer(browser, server) as viewer:
-        yield viewer
 
 
 def steps_of(page: Page) -> Locator:
@@ -239,14 +213,11 @@ def test_new_events_come_by_themselves(viewer: Viewer, made: ViewStore) -> None:
     expect(step_named(page, "It is here by itself.")).to_have_attribute("aria-selected", "true")
 
 
-def test_the_workbench_is_usable_on_a_telephone(
-    browser: Browser, server: LiveServer, made: ViewStore
-) -> None:
-    with opened_viewer(browser, server, width=390, theme="dark") as viewer:
-        page = viewer.open(f"/s/{made.sessions['repair']}")
-        step_named(page, "edit_file", 1).click()
-        expect(page.get_by_role("tabpanel")).to_contain_text("max(0, sum(prices)")
-        page.get_by_role("button", name="State", exact=True).click()
-        expect(page.get_by_role("complementary")).to_contain_text("Waits for you")
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert json.loads(str(wide)) <= 390
+def test_the_workbench_is_usable_on_a_telephone(telephone: Viewer, made: ViewStore) -> None:
+    page = telephone.open(f"/s/{made.sessions['repair']}")
+    step_named(page, "edit_file", 1).click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("max(0, sum(prices)")
+    page.get_by_role("button", name="State", exact=True).click()
+    expect(page.get_by_role("complementary")).to_contain_text("Waits for you")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert json.loads(str(wide)) <= 390

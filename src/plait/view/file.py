@@ -29,7 +29,7 @@ from plait.session.arguments import check_choice
 from plait.session.ports import store_at
 from plait.view.chunks import Chunks
 from plait.view.contents import Contents
-from plait.view.history import History
+from plait.view.history import FamilyHistory
 from plait.view.html import BuiltPage
 
 FORMAT = 1  # of the data; the page that stands beside it knows it
@@ -67,7 +67,7 @@ def write_file(
     store = store_at(session.store)
     desk = ServerDesk(store, "", Feed(store), None, read_only=True)
     family, chunks = family_shape(desk.outlines, session.id), Chunks()
-    history, contents = History(desk.outlines, family, chunks), Contents(desk, family, chunks)
+    history, contents = FamilyHistory(desk.outlines, family, chunks), Contents(desk, family, chunks)
     for detail in history.add_steps():
         contents.take(detail)
     history.add_tracks()

@@ -27,7 +27,7 @@ FOREIGN_MAX = 5000  # events of other logs
 SAYS_MAX = 160  # characters of an event's line
 
 
-class History:
+class FamilyHistory:
     """Writes the history of a family into pieces. A log is named by its index in the family."""
 
     def __init__(self, outlines: Outlines, family: FamilyShape, chunks: Chunks) -> None:

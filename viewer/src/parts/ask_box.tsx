@@ -34,8 +34,8 @@ export function AskBox(props: AskBoxProps) {
   useKeys(
     props.hasKeys && props.kind === "approval" && !isReadOnly
       ? [
-          { key: "a", words: "grant what the step waits for", act: () => setMode("grant"), group: "Act" },
-          { key: "d", words: "deny what the step waits for", act: () => setMode("deny"), group: "Act" },
+          { key: "a", words: "grant what the step waits for", act: () => setMode("grant"), group: "Act", isHidden: true },
+          { key: "d", words: "deny what the step waits for", act: () => setMode("deny"), group: "Act", isHidden: true },
         ]
       : [],
     [props.hasKeys, props.kind, isReadOnly],
