@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import Browser, expect
 
-from plait import Session
+from plait import Session, open_store
 from plait.session.inbox import all_waiting
 from tests.outline.sessions import ViewStore
 from tests.server.clients import LiveServer, live_server
@@ -103,6 +104,24 @@ def test_memory_and_verify_say_what_is_there(viewer: Viewer, made: ViewStore) ->
     expect(page.get_by_text("The staging database is read-only.")).to_be_visible()
     page = viewer.open(f"/verify/{made.session('repair').short}")
     expect(page.get_by_text("Every event is as it was written.")).to_be_visible()
+
+
+def test_verify_names_the_first_broken_event(browser: Browser, tmp_path: Path) -> None:
+    store = open_store(tmp_path / ".plait")
+    session = Session("How are you?", title="ill", store=store).fact("color", "grey").note("so")
+    session = session.fact("size", 3)
+    store.close()
+    with sqlite3.connect(tmp_path / ".plait" / "store.db") as sql:
+        body = sql.execute("SELECT body FROM event WHERE seq = 3").fetchone()[0]
+        sql.execute("UPDATE event SET body = ? WHERE seq = 3", (body[:-2] + b"??",))
+    sql.close()
+    with live_server(tmp_path) as server, opened_viewer(browser, server) as viewer:
+        page = viewer.open(f"/verify/{session.short}")
+        expect(page.get_by_text("This session is damaged.")).to_be_visible()
+        page.get_by_role("link", name=f"{session.short}@3").click()
+        steps = page.get_by_role("listbox", name="steps")
+        expect(steps.get_by_role("option", selected=True)).to_contain_text("broken")
+        expect(steps).to_contain_text("size")  # what is whole is shown
 
 
 def test_the_palette_finds_steps_and_acts(viewer: Viewer, made: ViewStore) -> None:
@@ -250,6 +269,17 @@ def test_a_what_if_runs_and_is_compared(viewer: Viewer, made: ViewStore) -> None
     made_now = [each for each in branches_of(made.session("repair")) if each.id not in known]
     assert [each.lineage.label for each in made_now] == ["other-issue"]
     assert made.session("repair") == session
+
+
+def test_another_first_message_is_run_in_a_branch(viewer: Viewer, made: ViewStore) -> None:
+    session = made.session("answered")
+    page = viewer.open(f"/whatif/{session.short}@2")
+    page.get_by_label("The message").fill("Ship nothing at all.")
+    page.get_by_role("button", name="Run it in a branch").click()
+    expect(page.get_by_role("table", name="Steps side by side")).to_be_visible(timeout=120_000)
+    (branch,) = branches_of(session)
+    assert [each.text for each in branch.messages] == ["Ship nothing at all."]
+    wait_until(lambda: bool(branch.reload().inbox.waiting), within_s=120)
 
 
 def test_a_server_that_only_reads_offers_no_acts(

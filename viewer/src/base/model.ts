@@ -1,9 +1,9 @@
 /** The cursor, and the family it stands in. Everything on the workbench follows from here. */
 
 import { batch, computed, signal } from "@preact/signals";
-import type { BranchShape, FamilyShape, StepShape } from "../shapes";
+import type { BranchShape, FamilyShape, SessionShape, StepShape } from "../shapes";
 import type { Source } from "../source";
-import { asFailure, type Failure } from "./answer";
+import { asFailure, Failure } from "./answer";
 import { onFeed, type News } from "./feed";
 import { laneLinks, laneSize } from "./lanes";
 import { go, route, sessionRoute, writeAddress, type SessionRoute } from "./router";
@@ -13,6 +13,14 @@ const PAGE = 100;
 const REFRESH_MS = 200;
 
 export const ROW_HEIGHT = 26;
+
+/** Return the place of a route. A damaged session has no state any more, and still its steps. */
+function placeOf(family: FamilyShape, target: SessionRoute, found: SessionShape | Failure): Place {
+  if (!(found instanceof Failure)) return { log: found.id, seq: found.place };
+  const branch = family.branches.find((each) => [each.log, each.short, each.name].includes(target.session));
+  if (found.status !== 500 || !branch) throw found;
+  return { log: branch.log, seq: target.seq ?? branch.tip };
+}
 
 export class Model {
   readonly family = signal<FamilyShape | null>(null);
@@ -88,14 +96,14 @@ export class Model {
     }
     const named = target.seq === null ? target.session : `${target.session}@${target.seq}`;
     try {
-      const [family, session] = await Promise.all([
+      const [family, found] = await Promise.all([
         this.source.family(target.session).get(),
-        this.source.session(named).get(),
+        this.source.session(named).get().catch(asFailure),
       ]);
       if (turn !== this.#turn) return;
       this.#forgetAll();
       const rows = new Rows(family);
-      const place = rows.ownPlace({ log: session.id, seq: session.place });
+      const place = rows.ownPlace(placeOf(family, target, found));
       batch(() => {
         this.family.value = family;
         this.failure.value = null;

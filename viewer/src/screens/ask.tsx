@@ -43,11 +43,17 @@ export function askLine(ask: AskShape): string {
   }
 }
 
+/** Arguments that say by themselves what a call is about. */
+const MAIN = ["command", "path", "url", "query"];
+
 function shortArguments(value: Json): string {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return value === null ? "" : JSON.stringify(value);
-  return Object.entries(value)
-    .map(([key, each]) => `${key}=${typeof each === "string" ? each : JSON.stringify(each)}`)
-    .join(" ");
+  const main = MAIN.filter((key) => typeof value[key] === "string");
+  const rest = Object.keys(value).filter((key) => !main.includes(key));
+  return [
+    ...main.map((key) => String(value[key])),
+    ...rest.map((key) => `${key}=${typeof value[key] === "string" ? value[key] : JSON.stringify(value[key])}`),
+  ].join(" ");
 }
 
 export function expiryText(ask: AskShape, now = Date.now()): string {

@@ -26,8 +26,8 @@ export function RunLine({ run: given }: { run: RunShape }) {
   const stop = useActing<RunShape>();
   const where = run.branch ?? run.session;
   return (
-    <div class="run-line" role="status">
-      <p class="run-line-head">
+    <div class="run-line">
+      <p class="run-line-head" role="status">
         <span class={`status is-${runStatus(run)}`}>
           {run.state === "running" ? (run.verb === "whatif" ? "the branch runs" : "the run goes on") : `the run ${END_WORDS[run.status] ?? "ended"}`}
         </span>

@@ -1,6 +1,9 @@
 /** The screen of an address. */
 
-import { route } from "../base/router";
+import { useEffect } from "preact/hooks";
+import { usePage } from "../base/page";
+import { route, type Route } from "../base/router";
+import { plainText } from "../base/text";
 import { Empty } from "../parts/states";
 import { Workbench } from "../workbench/workbench";
 import { Compare } from "./compare";
@@ -11,8 +14,19 @@ import { MemoryScreen } from "./memory";
 import { Verify } from "./verify";
 import { WhatIf } from "./whatif";
 
+const TITLES: Readonly<Record<Route["screen"], string>> = {
+  home: "Sessions", inbox: "Inbox", cost: "Cost", memory: "Memory", verify: "Verify", compare: "Compare", whatif: "What if",
+  session: "Session", lost: "No such page",
+};
+
 export function Screen() {
+  const { model } = usePage();
   const now = route.value;
+  const family = now.screen === "session" ? model.family.value : null;
+  const title = family ? plainText(family.title || family.branches[0]!.name, 80) : TITLES[now.screen];
+  useEffect(() => {
+    document.title = `${title} · Plait`;
+  }, [title]);
   switch (now.screen) {
     case "session":
       return <Workbench />;
@@ -34,11 +48,12 @@ export function Screen() {
       return (
         <main class="screen">
           <Empty>
-            <p class="state-head">There is no such page.</p>
+            <h1 class="state-head">There is no such page.</h1>
             <p>
               Addresses are <code>/s/SESSION@42</code>, <code>/compare/A..B</code>, <code>/inbox</code>,{" "}
-              <code>/cost</code>. <a class="link" href="/">All sessions</a>
+              <code>/cost</code>.
             </p>
+            <p><a class="link" href="/">All sessions</a></p>
           </Empty>
         </main>
       );

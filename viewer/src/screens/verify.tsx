@@ -1,7 +1,8 @@
 /** Verify: read every event of a session again, and say which is the first that does not hold. */
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { useAnswer } from "../base/answer";
+import { noteFaults } from "../base/broken";
 import { countText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, route, sessionRoute } from "../base/router";
@@ -38,6 +39,7 @@ export function Verify() {
 }
 
 function Outcome({ found }: { found: VerifyShape }) {
+  useEffect(() => noteFaults(found.faults), [found]);
   return (
     <>
       <section class={`verdict ${found.ok ? "is-good" : "is-bad"}`} role="status">

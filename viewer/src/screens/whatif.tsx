@@ -8,13 +8,12 @@ import { go, hrefOf, placeText, route, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
-import type { EventShape, Json, NewRun, RunShape, StepDetail } from "../shapes";
+import type { EventShape, FamilyShape, Json, NewRun, PlaceShape, RunRow, RunShape, StepDetail } from "../shapes";
 import { StepLine } from "../workbench/steps";
 import { Field, Refused, useActing, useReadOnly } from "./acting";
 import { nameOf } from "./ask";
 import { countedWords, lookAhead, type Ahead } from "./ahead";
 import { noteRun, toldRuns } from "./live";
-import { actShown } from "./opened";
 import { RunLine } from "./run_line";
 import { SessionHead } from "./session_head";
 
@@ -56,7 +55,7 @@ export function WhatIf() {
       <Shows shown={at}>
         {(found) => (
           <Shows shown={detail}>
-            {(step) => <WhatIfForm key={`${found.id}@${found.place}`} log={found.id} seq={found.place} short={found.short} detail={step} family={model.family.value?.branches.some((each) => each.log === found.id) ? model.family.value : null} />}
+            {(step) => <WhatIfForm key={`${found.id}@${found.place}`} log={found.id} seq={found.place} short={found.short} detail={step} parent={found.parent} family={model.family.value?.branches.some((each) => each.log === found.id) ? model.family.value : null} />}
           </Shows>
         )}
       </Shows>
@@ -69,10 +68,11 @@ interface FormProps {
   readonly seq: number;
   readonly short: string;
   readonly detail: StepDetail;
-  readonly family: import("../shapes").FamilyShape | null;
+  readonly parent: PlaceShape | null;
+  readonly family: FamilyShape | null;
 }
 
-function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
+function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
   const { source } = usePage();
   const { step } = detail;
   const readOnly = useReadOnly();
@@ -87,6 +87,9 @@ function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
   const [label, setLabel] = useState("");
   const [program, setProgram] = useState("");
   const act = useActing<RunShape>();
+  // A message that was there before the run began is said anew, and the program is run on it.
+  const runs = useAnswer(source.session(log)).value?.runs ?? [];
+  const firstRun = replaceable && runs.length > 0 && runs.every((each) => each.first > replaceable.seq) ? runs[0]! : null;
   const [ahead, setAhead] = useState<Ahead | null>(null);
   const lookFrom = words !== null && replaceable ? replaceable.seq : seq;
   useEffect(() => {
@@ -96,8 +99,10 @@ function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
       isOver = true;
     };
   }, [log, lookFrom, family]);
+  const isAdded = firstRun !== null && replaceable !== null && firstRun.first > replaceable.seq + 1;
   const isWordsChanged = words !== null && replaceable !== null && words !== replaceable.text;
-  const isInstructionChanged = instruction !== null && instruction !== prompt.value?.instruction;
+  const isInstructionChanged = !(firstRun && isWordsChanged) && instruction !== null && instruction !== prompt.value?.instruction;
+  const hasNoInstruction = firstRun !== null && isWordsChanged;
   const isChanged = isWordsChanged || isInstructionChanged || chosen !== "";
   const run = act.done ? (toldRuns.value.get(act.done.id) ?? act.done) : null;
   const branch = run?.branch ?? null;
@@ -106,12 +111,24 @@ function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
   }, [branch]);
   const error = run?.error?.error ?? act.failure?.kind ?? "";
   const message = run?.error?.message ?? act.failure?.message ?? "";
-  const isBeforeRun = message.includes("before the run began");
+  /** Fork before the message, or before the run if something came between; say it, and run. */
+  const sayAnew = async (said: Replaceable, began: RunRow) => {
+    const at = isAdded ? began.first - 1 : said.seq - 1;
+    const fork = await source.act(`${log}@${at}`, "fork", { label: label || null });
+    await source.act(fork.short, "say", { text: words ?? "" });
+    const body: NewRun = { verb: "run", session: fork.short, program: program || began.workflow, ...(chosen ? { model: chosen } : {}) };
+    const made = await source.post<RunShape>("/api/runs", body as unknown as Json);
+    noteRun(made);
+    go({ screen: "compare", left: short, right: fork.short });
+    return made;
+  };
   const start = () =>
     void act.start(async () => {
+      if (firstRun && isWordsChanged && replaceable) return sayAnew(replaceable, firstRun);
+      const last = firstRun ? firstRun.first : isWordsChanged && replaceable ? Math.max(seq, replaceable.seq) : seq;
       const body: NewRun = {
         verb: "whatif",
-        session: `${log}@${isWordsChanged && replaceable ? Math.max(seq, replaceable.seq) : seq}`,
+        session: `${log}@${last}`,
         effects,
         ...(isWordsChanged && replaceable ? { replace: { [String(replaceable.seq)]: words } } : {}),
         ...(isInstructionChanged ? { instruction } : {}),
@@ -136,11 +153,11 @@ function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
           <a class={`step-row is-${step.type} was-${step.state}`} href={hrefOf(sessionRoute(step.log, step.seq))}><StepLine step={step} /></a>
         </div>
         {replaceable ? (
-          <Field label={`${replaceable.label} @${replaceable.seq}`} value={words ?? replaceable.text} onInput={setWords} rows={Math.max(3, Math.min(14, (words ?? replaceable.text).split("\n").length + 1))} isCode={replaceable.isJson || step.type === "tool"} hint={step.type === "reply" && detail.calls.length > 0 ? "With other words the reply calls no tools." : undefined} />
+          <Field label={`${replaceable.label} @${replaceable.seq}`} value={words ?? replaceable.text} onInput={setWords} rows={Math.max(3, Math.min(14, (words ?? replaceable.text).split("\n").length + 1))} isCode={replaceable.isJson || step.type === "tool"} hint={step.type === "reply" && detail.calls.length > 0 ? "With other words the reply calls no tools." : firstRun && isAdded ? "The run began later, and more came between: your words are said after it, in a branch, and the program is run anew." : firstRun ? "The run began after it: it is said anew in a branch, and the program is run on it." : undefined} />
         ) : (
           events.value && <p class="faint">This step says nothing that can be other words: change the instruction or the model, or choose a message, a reply, a tool call or a fact.</p>
         )}
-        <Field label="Instruction of the agents, from here on" value={instruction ?? prompt.value?.instruction ?? ""} onInput={setInstruction} rows={4} placeholder={prompt.error ? "No prompt was sent before this place." : ""} hint={prompt.value ? <>every agent that is asked from here on is given it; <Pieces text={nameOf(prompt.value.agent)} /> had this one</> : undefined} />
+        {!hasNoInstruction && <Field label="Instruction of the agents, from here on" value={instruction ?? prompt.value?.instruction ?? ""} onInput={setInstruction} rows={4} placeholder={prompt.error ? "No prompt was sent before this place." : ""} hint={prompt.value ? <>every agent that is asked from here on is given it; <Pieces text={nameOf(prompt.value.agent)} /> had this one</> : undefined} />}
         <div class="whatif-two">
           <Field label="Model, from here on" value={chosen} onInput={setModel} placeholder={prompt.value?.model ?? "as it was"} isCode />
           <Field label="Name of the branch" value={label} onInput={setLabel} placeholder="none" />
@@ -153,11 +170,9 @@ function WhatIfForm({ log, seq, short, detail, family }: FormProps) {
         {(error === "NeedsWorkflow" || program) && <Field label="Program" value={program} onInput={setProgram} placeholder="FILE.py:NAME" isCode />}
         {act.failure && <Refused failure={act.failure} />}
         {run && <RunLine run={run} />}
-        {isBeforeRun && replaceable && (
+        {message.includes("is a branch of the run") && parent && (
           <p>
-            <button type="button" class="button" onClick={() => (actShown.value = { act: "fork", session: short, seq: replaceable.seq - 1, words: words ?? "" })}>
-              <Icon name="fork" /> Fork before it, and say it anew
-            </button>
+            <a class="button" href={hrefOf({ screen: "whatif", session: parent.id, seq: parent.place })}>Ask it where the run made this branch</a>
           </p>
         )}
         {readOnly ? (

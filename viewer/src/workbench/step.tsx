@@ -1,6 +1,7 @@
 /** The tab Step: everything about the step at the cursor. */
 
 import type { ComponentChildren } from "preact";
+import { isBroken } from "../base/broken";
 import { useAnswer } from "../base/answer";
 import { allTokens, bytesText, costText, countText, dollarsText, numberText, timeText, tookText } from "../base/format";
 import { usePage } from "../base/page";
@@ -129,6 +130,7 @@ function Head({ detail }: { detail: StepDetail }) {
     <time key="time">{timeText(step.time)}</time>,
     step.took_us !== null && tookText(step.took_us),
     step.exit_code !== null && <span key="exit" class={step.exit_code ? "bad" : ""}>{`exit ${step.exit_code}`}</span>,
+    isBroken(step) && <span key="broken" class="bad">broken: its record is not what was written</span>,
     step.is_rewound && <span key="back" class="warn">a rewind went back behind it</span>,
   ].filter(Boolean);
   return (

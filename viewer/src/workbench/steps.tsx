@@ -3,6 +3,7 @@
 import { computed, signal, useComputed } from "@preact/signals";
 import { useCallback, useMemo, useRef } from "preact/hooks";
 import { countText, tokensText, tookText } from "../base/format";
+import { isBroken } from "../base/broken";
 import { laneColor, lanesWidth, laneX, linesInSight } from "../base/lanes";
 import { ROW_HEIGHT } from "../base/model";
 import { usePage } from "../base/page";
@@ -242,6 +243,7 @@ function ChangedFiles({ files, subject }: { files: readonly string[]; subject: s
 }
 
 function StateWord({ step }: { step: StepShape }) {
+  if (isBroken(step)) return <span class="step-state bad">broken</span>;
   if (step.exit_code) return <span class="step-state bad">{`exit ${step.exit_code}`}</span>;
   if (step.state === "waiting") return <span class="step-state warn">waits</span>;
   if (step.state === "unknown") return <span class="step-state warn">unknown</span>;
