@@ -24,7 +24,7 @@ RUN = """async () => {
   const found = await axe.run(document, { runOnly: tags, resultTypes: ["violations"] });
   return found.violations.map((each) => [
     each.id,
-    each.nodes.map((node) => `${node.target.join(" ")} ${node.html.slice(0, 160)} ${node.failureSummary}`),
+    each.nodes.map((node) => [node.target.join(" "), node.html, node.failureSummary]),
   ]);
 }"""
 

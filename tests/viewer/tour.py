@@ -53,14 +53,16 @@ def all_screens(made: ViewStore) -> list[Screen]:
     edit = f"/s/{clamp.short}@{edit_of(clamp)}"
     panel = "#panel:not(:empty)"
     workbench = [
-        Screen("step", edit, "#panel .diff, #panel table"),
+        Screen("step", edit, "#panel h2"),
         Screen("files", f"{edit}/files", "nav a"),
         Screen("file", f"/s/{clamp.short}/files/cart.py#L6", "text=max(0, sum(prices)"),
-        Screen("changes", f"/s/{repair.short}/files?against=start", "#panel table"),
+        Screen(
+            "changes", f"/s/{repair.short}/files?against=start", "#panel [role=table], #panel table"
+        ),
         Screen("prompt", f"{edit}/prompt", "text=exactly as sent"),
         Screen("why", f"{edit}/why", f"{panel} a"),
         Screen("influence", f"{edit}/influence", panel),
-        Screen("raw", f"{edit}/raw", "text=ToolCall"),
+        Screen("raw", f"{edit}/raw", "#panel h2"),
         Screen("state", f"{edit}/state", panel),
         Screen("picture", f"/s/{made.session('large').short}/files/dot.png", "#panel img"),
         Screen("nothing", f"/s/{made.session('fresh').short}", "[role=listbox] [role=option]"),
@@ -74,7 +76,9 @@ def all_screens(made: ViewStore) -> list[Screen]:
         Screen("search", "/?q=cart", "text=Said"),
         Screen("inbox", "/inbox", "main a"),
         *asks,
-        Screen("compare", f"/compare/{reject.short}..{clamp.short}", "main [role=table], main table"),
+        Screen(
+            "compare", f"/compare/{reject.short}..{clamp.short}", "main [role=table], main table"
+        ),
         Screen("costs", "/cost", "main table, main svg"),
         Screen("cost", f"/cost/{repair.short}", "main [role=table], main table"),
         Screen("memory", f"/memory/{made.session('remembered').short}", "text=read-only"),
@@ -88,7 +92,12 @@ def all_screens(made: ViewStore) -> list[Screen]:
         Screen("palette", edit, step, press("Control+k")),
         Screen("keys", edit, step, press("?")),
         Screen("find", edit, step, press("Control+f", "e", "d")),
-        Screen("merge", f"/compare/{reject.short}..{clamp.short}", "main [role=table], main table", press("m")),
+        Screen(
+            "merge",
+            f"/compare/{reject.short}..{clamp.short}",
+            "main [role=table], main table",
+            press("m"),
+        ),
         Screen("acts", edit, step, lambda page: page.get_by_role("button", name="Act").click()),
     ]
     return [*others, *workbench, *dialogs]
@@ -101,7 +110,7 @@ def show(viewer: Viewer, screen: Screen) -> Page:
     expect(page.locator(".loading-line")).to_have_count(0)
     if screen.act is not None:
         screen.act(page)
-        opened = page.locator("dialog[open], [role=menu], [role=search]")
+        opened = page.locator("dialog[open], [role=menu], [role=search]").locator("visible=true")
         expect(opened.first).to_be_visible()
         expect(page.locator(".loading-line")).to_have_count(0)
     return page
