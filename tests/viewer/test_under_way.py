@@ -15,7 +15,7 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from plait import Parked, Session, open_store
+from plait import Parked, Session, open_store, resume
 from plait.store import Store
 from tests.outline import programs
 from tests.server.clients import LiveServer, live_server
@@ -148,7 +148,8 @@ def test_of_two_answers_one_wins_and_what_was_typed_is_kept(
         expect(page.get_by_label("Arguments that you allow")).to_have_value(
             '{"amount": 12, "to": "ACME"}'
         )
-        kinds = [event.kind for event in session.reload().events]
+        assert session.inbox.waiting == []
+        kinds = [event.kind for event in resume(session).events]
         assert "ApprovalDenied" in kinds and "ApprovalGranted" not in kinds
         told.get_by_role("link", name="Show what is there now").click()
         expect(steps_of(page).filter(has_text="too dear").first).to_be_visible()
