@@ -1,4 +1,4 @@
-"""Another engine: Firefox opens the page of a server and the page in one file, and shows the steps."""
+"""Another engine: Firefox opens the page of a server and the one in a file, and shows steps."""
 
 from __future__ import annotations
 
