@@ -14,6 +14,7 @@ from plait.outline.outlines import Outlines
 from plait.outline.shapes import StepShape
 from plait.outline.steps import outline_shape, step_page
 from plait.outline.summaries import Summaries
+from plait.outline.track import track_shape
 from plait.store import Store
 from tests.support import RawSql, word_count
 
@@ -49,6 +50,7 @@ def look(store: Store, log: LogId) -> tuple[StepShape, ...]:
     for step in steps:
         step_detail(outlines, log, step.seq)
     Summaries(outlines).page()
+    track_shape(store, log, store.log(log).tip)
     return steps
 
 

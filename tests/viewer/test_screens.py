@@ -275,6 +275,7 @@ def test_another_first_message_is_run_in_a_branch(viewer: Viewer, made: ViewStor
     session = made.session("answered")
     page = viewer.open(f"/whatif/{session.short}@2")
     page.get_by_label("The message").fill("Ship nothing at all.")
+    expect(page.get_by_text("only if its own policies say so")).to_be_visible()
     page.get_by_role("button", name="Run it in a branch").click()
     expect(page.get_by_role("table", name="Steps side by side")).to_be_visible(timeout=120_000)
     (branch,) = branches_of(session)

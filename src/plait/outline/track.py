@@ -21,6 +21,7 @@ from plait.outline.shapes import (
     TrackState,
 )
 from plait.outline.spent import spent_shape
+from plait.outline.texts import body_of
 from plait.session.event_fold import STATE_KINDS, EventFold, LogPlace
 from plait.session.event_text import place_text
 from plait.session.fold import Folds
@@ -85,6 +86,8 @@ class _TrackFold:
         fold = EventFold(self._store, self._log, self._start)
         for event in self._store.read(self._log, start + 1, last, kinds=STATE_KINDS | _WORDS):
             before, message = self._state, self._last_message
+            if body_of(event) is None:  # erased or damaged: the state is told without it
+                continue
             if event.kind in STATE_KINDS:
                 needs = fold.take(event)
                 if needs is not None:
@@ -124,7 +127,7 @@ def last_message_seq(store: Store, state: State) -> int:
         if span.branch is not None or span.via or span.apart:
             continue
         for event in store.read(span.log, span.first, span.last, kinds=_WORDS, reverse=True):
-            if _is_message(event.body):
+            if _is_message(body_of(event)):
                 return event.seq
     return 0
 

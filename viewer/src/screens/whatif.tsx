@@ -162,11 +162,15 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
           <Field label="Model, from here on" value={chosen} onInput={setModel} placeholder={prompt.value?.model ?? "as it was"} isCode />
           <Field label="Name of the branch" value={label} onInput={setLabel} placeholder="none" />
         </div>
-        <fieldset class="radios">
-          <legend class="label">Effects beyond the files</legend>
-          <label class="radio"><input type="radio" name="effects" checked={effects === "ask"} onChange={() => setEffects("ask")} /><span>ask first</span></label>
-          <label class="radio"><input type="radio" name="effects" checked={effects === "live"} onChange={() => setEffects("live")} /><span>happen as in the run</span></label>
-        </fieldset>
+        {hasNoInstruction ? (
+          <p class="warn">The program is run as it always is: effects beyond the files ask first only if its own policies say so.</p>
+        ) : (
+          <fieldset class="radios">
+            <legend class="label">Effects beyond the files</legend>
+            <label class="radio"><input type="radio" name="effects" checked={effects === "ask"} onChange={() => setEffects("ask")} /><span>ask first</span></label>
+            <label class="radio"><input type="radio" name="effects" checked={effects === "live"} onChange={() => setEffects("live")} /><span>happen as in the run</span></label>
+          </fieldset>
+        )}
         {(error === "NeedsWorkflow" || program) && <Field label="Program" value={program} onInput={setProgram} placeholder="FILE.py:NAME" isCode />}
         {act.failure && <Refused failure={act.failure} />}
         {run && <RunLine run={run} />}
@@ -185,7 +189,7 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
           </div>
         )}
       </form>
-      <AheadView ahead={ahead} effects={effects} model={chosen} />
+      <AheadView ahead={ahead} effects={hasNoInstruction ? "live" : effects} model={chosen} />
     </div>
   );
 }
@@ -233,7 +237,7 @@ function AheadView({ ahead, effects, model }: { ahead: Ahead | null; effects: "a
           )}
         </dd>
       </dl>
-      <p class="faint">As the record has it. A changed run may ask for other things; effects beyond the files {effects === "ask" ? "wait in the inbox first." : "happen without a question."}</p>
+      <p class="faint">As the record has it. A changed run may ask for other things; effects beyond the files {effects === "ask" ? "wait in the inbox first." : "happen as the program has them."}</p>
       {ahead.isCut && <p class="faint">There is more behind it than was read.</p>}
     </aside>
   );
