@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -53,6 +54,12 @@ def keep_picture(
         page.screenshot(path=path, animations="disabled", caret="hide")
 
 
+def make_small(path: Path) -> None:
+    """Write a picture with 256 colours, which is less than half as large. Needs ImageMagick."""
+    command = ["convert", path, "-strip", "-dither", "None", "-colors", "256", f"PNG8:{path}"]
+    subprocess.run(command, check=True)
+
+
 def keep_all(folder: Path) -> None:
     """Write a picture of each screen in each theme and width."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,6 +79,7 @@ def keep_for_readme(folder: Path = README_FOLDER) -> None:
         for theme in THEMES:
             path = folder / f"viewer-{theme}.png"
             keep_picture(browser, server, screen, README_SIZE, theme, path)
+            make_small(path)
 
 
 if __name__ == "__main__":
