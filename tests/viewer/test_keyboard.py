@@ -12,14 +12,10 @@ from playwright.sync_api import Locator, Page, expect
 
 from plait.session.inbox import all_waiting
 from tests.outline.sessions import ViewStore
-from tests.viewer.browsers import Viewer
+from tests.viewer.browsers import Viewer, steps_of
 from tests.viewer.tour import branches_by_name, edit_of
 
 STEPS_MAX = 40
-
-
-def steps_of(page: Page) -> Locator:
-    return page.get_by_role("listbox").get_by_role("option")
 
 
 def chosen(page: Page) -> Locator:

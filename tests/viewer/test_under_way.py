@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, expect
 
 from plait import Parked, Session, open_store, resume
 from plait.store import Store
@@ -21,14 +21,9 @@ from tests.outline import programs
 from tests.server.clients import LiveServer, live_server
 from tests.server.programs import Slow
 from tests.support.processes import child_environment, wait_until
-from tests.viewer.browsers import opened_viewer
+from tests.viewer.browsers import opened_viewer, steps_of
 
 TABS_COUNT = 8
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / ".plait")
 
 
 def parked(workflow: programs.Pay | programs.Ship | Slow, store: Store) -> Session:
@@ -38,14 +33,9 @@ def parked(workflow: programs.Pay | programs.Ship | Slow, store: Store) -> Sessi
     return session.reload()
 
 
-def steps_of(page: Page) -> Locator:
-    return page.get_by_role("listbox").get_by_role("option")
-
-
 @pytest.mark.ci
-def test_a_page_goes_on_when_its_server_was_killed(
-    browser: Browser, store: Store, tmp_path: Path
-) -> None:
+def test_a_page_goes_on_when_its_server_was_killed(browser: Browser, tmp_path: Path) -> None:
+    store = open_store(tmp_path / ".plait")
     session = Session("Before.", store=store)
     first = LiveServer(tmp_path)
     try:
@@ -75,9 +65,8 @@ def test_a_page_goes_on_when_its_server_was_killed(
 
 
 @pytest.mark.ci
-def test_a_run_that_a_page_started_survives_its_server(
-    browser: Browser, store: Store, tmp_path: Path
-) -> None:
+def test_a_run_that_a_page_started_survives_its_server(browser: Browser, tmp_path: Path) -> None:
+    store = open_store(tmp_path / ".plait")
     session = parked(Slow(), store)
     environment = {"RUN_FOLDER": str(tmp_path), "PLAIT_ACTOR": "human:ann"}
     first = LiveServer(tmp_path, **environment)
@@ -103,8 +92,9 @@ def test_a_run_that_a_page_started_survives_its_server(
 
 
 @pytest.mark.ci
-def test_eight_windows_are_live_at_once(browser: Browser, store: Store, tmp_path: Path) -> None:
+def test_eight_windows_are_live_at_once(browser: Browser, tmp_path: Path) -> None:
     """A browser has six connections for a server: the windows share one for the news."""
+    store = open_store(tmp_path / ".plait")
     session = Session("Before.", store=store)
     with live_server(tmp_path) as server, opened_viewer(browser, server) as viewer:
         pages = [viewer.page]
@@ -124,8 +114,9 @@ def test_eight_windows_are_live_at_once(browser: Browser, store: Store, tmp_path
 
 @pytest.mark.ci
 def test_of_two_answers_one_wins_and_what_was_typed_is_kept(
-    browser: Browser, store: Store, tmp_path: Path
+    browser: Browser, tmp_path: Path
 ) -> None:
+    store = open_store(tmp_path / ".plait")
     session = parked(programs.Pay(), store)
     with (
         live_server(tmp_path, PLAIT_ACTOR="human:ann") as server,
