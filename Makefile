@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test
+.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -79,6 +79,13 @@ viewer:                      ## the page of `plait view`, built into src/plait/v
 
 viewer-test:                 ## the types and the unit tests of the page
 	cd viewer && npm ci --no-fund --no-audit && npm run check && npm test
+
+TO ?= build/screenshots
+screenshots: .venv/ready     ## every screen of the page in both themes and widths, into TO=FOLDER; needs chromium and `make viewer`
+	$(BIN)/python -m tests.viewer.pictures "$(TO)"
+
+pictures: .venv/ready        ## the two pictures of the page that the README shows
+	$(BIN)/python -m tests.viewer.pictures
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from plait.server.page import BUILT
 from tests.server.clients import LiveServer
@@ -83,6 +83,11 @@ def opened_viewer(
     viewer = Viewer(browser, server, width=width, theme=theme)
     yield viewer
     viewer.close()
+
+
+def steps_of(page: Page) -> Locator:
+    """Return the steps in the list of the workbench."""
+    return page.get_by_role("listbox").get_by_role("option")
 
 
 def picture(page: Page, path: Path) -> None:

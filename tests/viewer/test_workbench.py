@@ -15,14 +15,10 @@ from plait import Session
 from plait.outline.family import family_shape
 from plait.outline.outlines import Outlines
 from tests.outline.sessions import ViewStore
-from tests.viewer.browsers import Viewer
+from tests.viewer.browsers import Viewer, steps_of
 
 SPOKEN_EDIT = re.compile("edit_file.*changed files")
 TABS = {"p": "Prompt", "w": "Why", "i": "Influence", "r": "Raw", "b": "Files"}
-
-
-def steps_of(page: Page) -> Locator:
-    return page.get_by_role("listbox").get_by_role("option")
 
 
 def step_named(page: Page, words: str, nth: int = 0) -> Locator:

@@ -34,7 +34,7 @@ export function KeysHelp() {
   }
   return (
     <Dialog title="Keys" onClose={() => (isHelpOpen.value = false)} class="keys-help">
-      <div class="keys-groups">
+      <div class="keys-groups" tabIndex={0}>
         {[...groups].map(([name, acts]) => (
           <section key={name}>
             <h3 class="label">{name}</h3>

@@ -383,7 +383,7 @@ function Writer({ writer, isRepeated }: { writer: WriterShape | undefined; isRep
       class={`code-writer ${isRepeated ? "is-repeated" : ""}`}
       tabIndex={isRepeated ? -1 : 0}
       style={{ color: `var(--lane-${laneIndex(branch?.color ?? 0)})` }}
-      title={`${writer.tool || writer.kind}, ${writer.actor}`}
+      title={`${writer.tool || (writer.kind === "PlacementChanged" ? "placed" : writer.kind)}, ${writer.actor}`}
       href={hrefOf(sessionRoute(writer.log, writer.seq))}
     >
       <Line text={`${writer.tool || (writer.kind === "PlacementChanged" ? "placed" : writer.kind)} ${model.placeName(writer)}`} />

@@ -69,6 +69,7 @@ export function Panel() {
         {tab === "raw" && <RawPanel />}
         {tab === "state" && (
           <div class="panel-scroll scroll" tabIndex={0}>
+            <h2 class="unseen">State at this place</h2>
             <StateHere />
           </div>
         )}

@@ -28,6 +28,7 @@ export function Workbench() {
   if (model.failure.value)
     return (
       <main class="screen">
+        <h1 class="unseen">Session</h1>
         <Broken failure={model.failure.value} />
       </main>
     );

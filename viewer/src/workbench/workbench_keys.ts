@@ -36,6 +36,14 @@ export function useWorkbenchKeys(): void {
     const seq = place.seq + by;
     if (seq >= 1 && seq <= branch.tip) model.goTo({ log: place.log, seq });
   };
+  // A key that follows an arrow at once is meant for where the cursor is, not for the address.
+  const arrive = () => {
+    if (model.isGliding.peek()) model.endGlide();
+  };
+  const show = (tab: Tab) => () => {
+    arrive();
+    showTab(tab);
+  };
   const group = "Steps";
   useKeys([
     { key: "j", words: "next step", act: by(1), group },
@@ -63,7 +71,7 @@ export function useWorkbenchKeys(): void {
       words: "open the step",
       group: "Step",
       act: () => {
-        showTab("step");
+        show("step")();
         document.getElementById("panel")?.focus();
       },
     },
@@ -73,6 +81,7 @@ export function useWorkbenchKeys(): void {
       words: "files, and who wrote which line",
       group: "Step",
       act: () => {
+        arrive();
         const file = model.step.peek()?.files[0];
         const now = route.peek();
         if (now.screen !== "session") return;
@@ -80,11 +89,11 @@ export function useWorkbenchKeys(): void {
         go({ ...now, tab: "files", path: file ?? now.path, line: null });
       },
     },
-    { key: "p", words: "prompt", act: () => showTab("prompt"), group: "Step" },
-    { key: "w", words: "why", act: () => showTab("why"), group: "Step" },
-    { key: "i", words: "influence", act: () => showTab("influence"), group: "Step" },
-    { key: "r", words: "raw events", act: () => showTab("raw"), group: "Step" },
-    { key: "s", words: "state", act: () => showTab("state"), group: "Step" },
+    { key: "p", words: "prompt", act: show("prompt"), group: "Step" },
+    { key: "w", words: "why", act: show("why"), group: "Step" },
+    { key: "i", words: "influence", act: show("influence"), group: "Step" },
+    { key: "r", words: "raw events", act: show("raw"), group: "Step" },
+    { key: "s", words: "state", act: show("state"), group: "Step" },
     {
       key: "c",
       words: "compare with another branch",
