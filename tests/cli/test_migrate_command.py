@@ -95,7 +95,7 @@ def test_migrate_prints_the_sql_and_makes_the_tables_once(users: Users, shell: S
     sql = shell("migrate", users.admin, "--dry-run")
     assert sql.startswith("CREATE SCHEMA ") and "CREATE TABLE" in sql and "p_session_" in sql
     assert "has no tables" in shell.error(3, "ls", "--store", users.admin)
-    assert "version 2" in shell("migrate", users.admin)
+    assert "version 3" in shell("migrate", users.admin)
     assert "the latest" in shell("migrate", users.admin)
     again = shell.json("migrate", users.admin)
     assert (again["before"], again["after"], again["statements"]) == (2, 2, [])

@@ -395,7 +395,9 @@ def test_a_drained_worker_lets_go_and_another_goes_on(
     serve()
     assert task.result(LONG_S).text == "rested"
     assert len(lines_in(out)) == 6 and len(set(lines_in(out))) == 6
-    assert [claim.chosen for claim in claims_of(task.session)] == ["first", "taken over"]
+    # a worker that lets go says so; if it is too late for that, its run was taken over
+    first, second = [claim.chosen for claim in claims_of(task.session)]
+    assert first == "first" and second in ("woken", "taken over")
 
 
 def test_a_worker_is_drained_by_name(store: Store, serve: Serve) -> None:

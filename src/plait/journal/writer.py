@@ -463,12 +463,10 @@ class DirectWriter:
             merges,
             merging,
         )
-        last = events[-1] if events else None
-        return (
-            Position(position.store, position.id, last.seq, last.id, position.run)
-            if last
-            else position
-        ), events
+        if not events:
+            return position, events
+        last = events[-1]
+        return Position(position.store, position.id, last.seq, last.id, position.run), events
 
 
 def _write_surely(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -14,7 +13,6 @@ from plait.ids import LogId, Source
 from plait.store.arguments import (
     check_limit,
     check_name,
-    check_notice,
     check_own,
     check_place,
     check_runs,
@@ -25,7 +23,7 @@ from plait.store.lineage import cut_lineage
 from plait.store.local_bells import LocalBell, LocalBells
 from plait.store.locks import MemoryLock
 from plait.store.memory.allowances import MemoryAllowances
-from plait.store.moment import Notice, OneMachine
+from plait.store.moment import OneMachine
 from plait.store.plain_rows import RowsInMemory
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar, Wanted
@@ -50,7 +48,6 @@ class MemoryStore(MemoryAllowances, OneMachine):
         self.folder: Path | None = None
         self._locked: set[str] = set()  # runs
         self._bells = LocalBells()
-        self._notices: dict[str, dict[str, tuple[bytes, float]]] = {}  # by board and key
         self.attach(projections)
         STORES.add(self)
 
@@ -173,7 +170,7 @@ class MemoryStore(MemoryAllowances, OneMachine):
         with self._open():
             return set(runs) - self._locked
 
-    # ── bells and notices ────────────────────────────────────────────────────────────────────
+    # ── bells ────────────────────────────────────────────────────────────────────
 
     def shared_time(self) -> None:
         """None: all processes of the store are on this machine."""
@@ -186,25 +183,6 @@ class MemoryStore(MemoryAllowances, OneMachine):
         check_name("topic", topic)
         with self._open():
             return self._bells.listen(topic)
-
-    def put_notice(self, board: str, key: str, data: bytes) -> None:
-        check_name("board", board)
-        check_name("key", key)
-        check_notice(data)
-        with self._open():
-            self._notices.setdefault(board, {})[key] = data, time.monotonic()
-
-    def drop_notice(self, board: str, key: str) -> None:
-        check_name("board", board)
-        check_name("key", key)
-        with self._open():
-            self._notices.get(board, {}).pop(key, None)
-
-    def notices(self, board: str) -> dict[str, Notice]:
-        check_name("board", board)
-        with self._open():
-            now, found = time.monotonic(), sorted(self._notices.get(board, {}).items())
-            return {key: Notice(data, now - put_at) for key, (data, put_at) in found}
 
     # ── the store as a whole ─────────────────────────────────────────────────────────────────
 

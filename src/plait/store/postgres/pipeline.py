@@ -49,29 +49,30 @@ def _ask_some(db: ServerConnection, statements: Sequence[SqlStatement]) -> list[
     pgconn = db.pgconn
     # An error in between leaves the connection in this mode: it is not idle, and not used again.
     pgconn.enter_pipeline_mode()
-    is_answer = list[bool]()
-    added = set[bytes]()
+    prepares = list[bytes]()  # of each result: the name that it prepares; b"": it is an answer
     for statement in statements:
         formats = [1] * len(statement.values)
         if not statement.name:
             pgconn.send_query_params(statement.sql, statement.values, None, formats, 1)
         else:
-            if statement.name not in db.prepared and statement.name not in added:
-                added.add(statement.name)
+            if statement.name not in db.prepared and statement.name not in prepares:
                 pgconn.send_prepare(statement.name, statement.sql)
-                is_answer.append(False)
+                prepares.append(statement.name)
             pgconn.send_query_prepared(statement.name, statement.values, formats, 1)
-        is_answer.append(True)
+        prepares.append(b"")
     pgconn.pipeline_sync()
     waiting.wait(generators.send(pgconn), db.socket, LOOK_S)
     found = list[pq.abc.PGresult]()
     while (result := _next_result(db)).status != pq.ExecStatus.PIPELINE_SYNC:
         found.append(result)
     pgconn.exit_pipeline_mode()
+    # A statement that was prepared stays so, also if a later one fails and all is rolled back.
+    for result, name in zip(found, prepares, strict=False):
+        if name and result.status == pq.ExecStatus.COMMAND_OK:
+            db.prepared.add(name)
     for result in found:
         db.check_result(result)
-    db.prepared |= added
-    return [result for result, is_wanted in zip(found, is_answer, strict=True) if is_wanted]
+    return [result for result, name in zip(found, prepares, strict=True) if not name]
 
 
 def _next_result(db: ServerConnection) -> pq.abc.PGresult:
