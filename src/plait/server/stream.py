@@ -53,7 +53,8 @@ class EventStream:
         while True:
             await self._send_news(listener, send)
             for name, data in listener.take_messages():
-                await _put(send, b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+                number = b"id: %d\n" % listener.number if name == "reset" else b""
+                await _put(send, b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), data))
             if not await listener.wait(BEAT_S):
                 await _put(send, b": still here\n\n")
 
