@@ -176,9 +176,11 @@ class _Answers:
         return json_response(found, FOREVER if route.is_forever else "no-store")
 
     def _call(self, route: Route, given: Sequence[Any]) -> Any:
+        self._desk.check_store()
         try:
             return route.do(self._desk, *given)
         except PlaitError as error:
+            self._desk.check_store()  # it may have gone in the meantime
             if not route.is_act or status_of(error) != TAKEN or not given:
                 raise
             now = self._desk.place_now(getattr(given[0], "session", ""))
@@ -227,6 +229,7 @@ class _Answers:
             assert isinstance(params, FeedParams)
             last = request.headers.get("last-event-id", "")
             after = int(last) if last.isascii() and last.isdecimal() else params.after
+            await in_thread(self._desk.check_store)
             return EventStream(self._desk.feed, after, self._waiting)
 
         return await self._answer(request, do)

@@ -79,6 +79,11 @@ class Feed:
         self.looks = 0  # how often the store was looked at
         self.error = ""  # of the last look; "": it went well
 
+    @property
+    def is_over(self) -> bool:
+        """True if the store is gone: a listener that comes back is told so."""
+        return self._store.is_closed
+
     def add_source(self, source: FeedSource) -> None:
         """Look at this, too, while somebody listens."""
         self._sources.append(source)
@@ -157,6 +162,11 @@ class Feed:
     def _look(self, ended: threading.Event, last: int) -> tuple[bool, int]:
         self.looks += 1
         kinds = set[str]()
+        if self._store.is_closed:
+            self.error = "the store is gone"
+            for listener in self._all_listeners():
+                listener.call(listener.wake)
+            return False, last
         try:
             while rows := self._read_rows(last):
                 last = rows[-1].number

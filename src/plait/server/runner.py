@@ -77,7 +77,8 @@ class ProcessRunner:
         """Start a process for a run. What it refuses is in its error, when it has ended."""
         id = str(Live().fresh("server run"))
         place = self._state / id
-        place.mkdir(mode=0o700, parents=True)
+        self._state.mkdir(mode=0o700, exist_ok=True)
+        place.mkdir(mode=0o700)
         try:
             words = _command_words(wanted, session, actor, place)
         except PlaitError:
@@ -295,7 +296,8 @@ class RunOutput:
             branch=branch if isinstance(branch, str) else self.shape.branch,
             text=secrets.hide_shown_text(str(text) if text else _without_error(errors)),
         )
-        write_private(self._place / "run.json", msgspec.json.encode(self.shape))
+        with suppress(OSError):  # the store is gone, and this with it
+            write_private(self._place / "run.json", msgspec.json.encode(self.shape))
 
 
 def _command_words(wanted: NewRun, session: Session, actor: str, place: Path) -> list[str]:

@@ -50,7 +50,7 @@ class EventStream:
     async def _send_all(self, listener: FeedListener, send: Send) -> None:
         await _put(send, b"retry: 1000\n\n" + _event("news", NewsShape(()), listener.number))
         await _put(send, _event("waiting", await in_thread(self._waiting.now)))
-        while True:
+        while not self._feed.is_over:
             await self._send_news(listener, send)
             for name, data in listener.take_messages():
                 number = b"id: %d\n" % listener.number if name == "reset" else b""
