@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as WebRoute
@@ -195,6 +195,8 @@ class _Answers:
             return refused(found)
         except PlaitError as error:
             return await in_thread(partial(self._error, error))
+        except ClientDisconnect:  # nobody is there to be answered
+            return refused(refusal(400, "Left", "the client left", "send the whole request"))
         except Exception as error:  # a bug of ours: told, and the server goes on
             text = secrets.hide_shown_text(f"{type(error).__name__}: {error}")
             _report(request, error)
