@@ -1,4 +1,4 @@
-"""A store that goes away under its server: it is told, and nothing is made in its old place."""
+"""A store that goes away or is damaged under its server: it is told, and nothing is made there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from plait import Session
+from plait import Session, open_store
 from plait.outline.cache import write_cache
 from plait.server.feed import Feed
 from plait.server.stream import EventStream, WaitingCount
 from plait.store import Store
+from tests.outline import programs
 from tests.server.clients import app_client
+from tests.support import RawSql
 
 
 @pytest.mark.parametrize("way", ["moved", "removed"])
@@ -73,3 +75,29 @@ def test_a_cache_makes_no_folder_for_a_store_that_is_gone(tmp_path: Path) -> Non
     folder.mkdir()
     write_cache(folder / "work" / "outline-1" / "file", b"x")
     assert (folder / "work" / "outline-1" / "file").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [
+        ("NULL", "RunStarted"),
+        ("x'00'", "ModelReplied"),
+        ("x'7b7d', codec = codec & 8", "ModelAsked"),
+    ],
+)
+def test_damaged_sessions_are_not_compared_and_it_is_said(
+    store: Store, tmp_path: Path, damage: str, kind: str
+) -> None:
+    session = programs.Count()(Session("How many rows?", store=store))
+    other = session.fork("other")
+    event = next(each for each in session.events if each.kind == kind)
+    store.close()
+    sql = RawSql(tmp_path / ".plait" / "store.db")
+    sql(f"UPDATE event SET body = {damage} WHERE seq = {event.seq}")
+    sql.close()
+    with app_client(open_store(tmp_path / ".plait")) as client:
+        answer = client.get(f"/api/sessions/{session.id}/compare/{other.id}")
+        assert (answer.status_code, answer.json()["error"]) == (422, "DamagedSession"), answer.text
+        assert session.short in answer.json()["next"]
+        unknown = client.get(f"/api/sessions/{session.id}/compare/nobody")
+        assert unknown.status_code == 404
