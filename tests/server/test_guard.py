@@ -217,7 +217,11 @@ def call_raw(
             for name, value in {**given, **headers}.items()
         ],
     }
-    asyncio.run(app(scope, receive, send))
+
+    async def call() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(call())
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 
