@@ -16,8 +16,6 @@ from collections.abc import Callable, Set
 from itertools import islice
 from typing import Protocol
 
-import msgspec
-
 from plait.errors import PlaitError
 from plait.ids import LogId, inbox_of
 from plait.server.live_shapes import NewsRow, ResetShape
@@ -215,6 +213,7 @@ class FeedListener:
         self._feed, self._loop = feed, loop
         self.number = number
         self._news = asyncio.Event()
+        self._reset: ResetShape | None = None
         self._messages: deque[tuple[str, bytes]] = deque(maxlen=self.MESSAGES)
 
     def call(self, do: Callable[[], object]) -> None:
@@ -234,7 +233,13 @@ class FeedListener:
         """Go on from a number that is less than what was heard, and say so."""
         if self.number > number:
             self.number = number
-            self.add("reset", msgspec.json.encode(ResetShape(number)))
+            self._reset = ResetShape(number)
+            self._news.set()
+
+    def take_reset(self) -> ResetShape | None:
+        """Return where the feed begins again, once. It is to be told before further rows."""
+        found, self._reset = self._reset, None
+        return found
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait for something new. False: the time is over."""

@@ -51,10 +51,11 @@ class EventStream:
         await _put(send, b"retry: 1000\n\n" + _event("news", NewsShape(()), listener.number))
         await _put(send, _event("waiting", await in_thread(self._waiting.now)))
         while not self._feed.is_over:
+            if (reset := listener.take_reset()) is not None:
+                await _put(send, _event("reset", reset, reset.number))
             await self._send_news(listener, send)
             for name, data in listener.take_messages():
-                number = b"id: %d\n" % listener.number if name == "reset" else b""
-                await _put(send, b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), data))
+                await _put(send, b"event: %b\ndata: %b\n\n" % (name.encode(), data))
             if not await listener.wait(BEAT_S):
                 await _put(send, b": still here\n\n")
 
