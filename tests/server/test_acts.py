@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,19 @@ def test_a_place_that_others_wrote_after_is_refused(client: TestClient, store: S
     assert refused["error"] == "StaleHead"
     assert refused["fields"]["now"]["head"] == later.head
     assert session.reload() == later
+
+
+def test_acts_at_once_on_a_session_as_it_is_now_all_stand(store: Store) -> None:
+    """Who names no place means the session as it is: that others write as well refuses nobody."""
+    session = Session("hello", store=store)
+    with app_client(store) as client, ThreadPoolExecutor(6) as pool:
+
+        def note(at: int) -> int:
+            path = f"/api/sessions/{session.id}/acts/note"
+            return client.post(path, json={"text": "so", "key": f"key-{at}"}).status_code
+
+        assert set(pool.map(note, range(24))) == {200}
+    assert len(session.reload().facts) == 24
 
 
 def test_a_fork_begins_at_the_place(client: TestClient, store: Store) -> None:

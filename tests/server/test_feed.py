@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starlette.types import Message
 
-from plait import Session
+from plait import Session, open_store
 from plait.errors import StoreUnreachable
 from plait.server.feed import BATCH, KEPT, Feed
+from plait.server.stream import EventStream, WaitingCount
 from plait.store import Store
 from tests.server.clients import FeedEvent, LiveServer, feed_events, live_server, parse_events
 from tests.support import dose, report
@@ -227,3 +229,58 @@ def test_a_store_that_is_away_is_looked_at_again(
 
     asyncio.run(follow())
     assert failures == [0] and feed.error == ""
+
+
+def test_a_listener_that_heard_more_than_the_store_has_begins_again(store: Store) -> None:
+    """The store was restored from a backup: its numbers are given anew, and nobody falls silent."""
+    import asyncio
+
+    session = Session("hello", store=store)
+    number = store.number
+
+    async def follow() -> list[FeedEvent]:
+        feed, sent, said = Feed(store), list[bytes](), asyncio.Event()
+        waiting = WaitingCount(store, feed)
+
+        async def send(message: Message) -> None:
+            sent.append(message.get("body", b""))
+            if b"event: reset" in sent[-1]:
+                await asyncio.to_thread(session.say, "after the restore")
+            if b"MessageSaid" in sent[-1]:
+                said.set()
+
+        async def receive() -> Message:
+            await said.wait()
+            return {"type": "http.disconnect"}
+
+        stream = EventStream(feed, number + 1_000, waiting)
+        await asyncio.wait_for(stream({"type": "http"}, receive, send), 30)
+        return parse_events(b"".join(sent))[0]
+
+    events = asyncio.run(follow())
+    reset = next(each for each in events if each.get("event") == "reset")
+    assert (reset["id"], json.loads(reset["data"])) == (str(number), {"number": number})
+    assert [row[3] for each in events for row in each.rows] == ["MessageSaid"]
+
+
+def test_a_store_that_is_set_back_while_somebody_listens_is_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncio
+
+    session = Session("hello", store=store)
+    feed = Feed(store)
+
+    async def follow() -> None:
+        listener = feed.listen(None)
+        before = session.say("will be lost")
+        while not listener.take_rows():
+            await listener.wait(10)
+        monkeypatch.setattr(feed, "_store", open_store("memory:"))  # as a restore would have it
+        Session("another", store=feed._store)  # pyright: ignore[reportPrivateUsage]
+        while (reset := listener.take_reset()) is None:
+            await listener.wait(10)
+        assert 0 < reset.number == listener.number < store.number and before.seq
+        listener.close()
+
+    asyncio.run(follow())

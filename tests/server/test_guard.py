@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Message, Receive
 
 from plait import Session, errors, open_store
+from plait.server.app import make_app
 from plait.server.guard import COOKIE_S, LocalGuard
 from plait.server.refusals import RequestRefusal, error_shape, status_of
 from plait.server.requests import BODY_MAX
@@ -124,6 +128,20 @@ def test_a_cookie_outlives_its_server_and_ends(session: Session) -> None:
             guard.check_reader({"cookie": cookie})
 
 
+def test_a_cookie_alone_is_no_proof_of_the_page(stranger: TestClient, session: Session) -> None:
+    """Browsers send cookies to every port of a host, so that other servers are sent ours."""
+    stranger.post("/api/hello", json={"token": TOKEN}, headers={"origin": BASE})
+    path = f"/api/sessions/{session.id}/acts/say"
+    for headers in ({}, {"sec-fetch-site": "none"}, {"authorization": "Bearer wrong"}):
+        answer = stranger.post(path, json={"text": "x"}, headers=headers)
+        assert (answer.status_code, answer.json()["error"]) == (403, "NoOrigin"), headers
+        assert "Bearer" in answer.json()["next"]
+    assert session.reload() == session
+    assert stranger.get("/api/store").status_code == 200
+    for headers in ({"origin": BASE}, {"sec-fetch-site": "same-origin"}, KNOWN):
+        assert stranger.post(path, json={"text": "x"}, headers=headers).status_code == 200
+
+
 def test_a_server_that_only_reads_takes_no_acts(session: Session) -> None:
     with app_client(open_store(session.store), read_only=True) as client:
         answer = client.post(f"/api/sessions/{session.id}/acts/say", json={"text": "x"})
@@ -179,6 +197,63 @@ def test_bad_bodies_are_refused(
     assert session.reload() == session
 
 
+def call_raw(
+    app: ASGIApp, path: str, receive: Receive, **headers: str
+) -> tuple[int, dict[str, object]]:
+    """Call an application without a client; return the status and the answer."""
+    sent = list[Message]()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    given = {"host": BASE.removeprefix("http://"), "content-type": "application/json", **KNOWN}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "query_string": b"",
+        "headers": [
+            (name.replace("_", "-").encode(), value.encode())
+            for name, value in {**given, **headers}.items()
+        ],
+    }
+
+    async def call() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(call())
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def test_a_body_that_says_it_is_too_large_is_not_waited_for(session: Session) -> None:
+    app = make_app(open_store(session.store), local_guard())
+
+    async def receive() -> Message:
+        raise AssertionError("the body is read")
+
+    path = f"/api/sessions/{session.id}/acts/say"
+    for size in (str(BODY_MAX + 1), "9" * 400):
+        status, answer = call_raw(app, path, receive, content_length=size)
+        assert (status, answer["error"]) == (413, "TooLarge")
+
+
+def test_a_client_that_leaves_is_no_bug(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = make_app(open_store(session.store), local_guard())
+    pieces: list[Message] = [
+        {"type": "http.request", "body": b'{"te', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return pieces.pop(0)
+
+    status, _ = call_raw(app, f"/api/sessions/{session.id}/acts/say", receive)
+    assert status == 400 and session.reload() == session
+    assert capsys.readouterr().err == ""
+
+
 def test_every_answer_has_the_headers_of_the_house(client: TestClient) -> None:
     for path in ("/", "/s/a", "/api/store", "/api/nothing", "/assets/none.js"):
         headers = client.get(path).headers
@@ -215,6 +290,8 @@ def test_every_address_of_the_page_is_the_page(session: Session, tmp_path: Path)
         assert "immutable" in script.headers["cache-control"]
         for path in ("/assets/../../secret.txt", "/assets/%2e%2e/%2e%2e/secret.txt", "/assets/"):
             assert "secret" not in client.get(path).text
+        for path in ("/assets/%00", "/assets/a%00b.js", f"/assets/{'x' * 5_000}"):
+            assert client.get(path).status_code == 404
 
 
 def test_the_document_of_the_routes_is_whole(client: TestClient) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from plait import Parked, Session
+from plait.ids import Micros
+from plait.server.live_shapes import RunShape
+from plait.server.params import NewRun
+from plait.server.runner import RUNNING, ProcessRunner
 from plait.store import Store
 from tests.outline import programs
-from tests.server.clients import LiveServer, feed_events, live_server
+from tests.server.clients import LiveServer, app_client, feed_events, live_server, now_s
 from tests.server.programs import Slow
 from tests.support.processes import wait_until
 
@@ -125,6 +132,9 @@ def test_what_a_run_refuses_is_its_error(server: LiveServer, store: Store) -> No
         {"verb": "whatif", "session": "@", "accept": "because"},
         {"verb": "run", "session": "@", "program": "a:B", "label": "x"},
         {"verb": "whatif", "session": "@", "replace": {"x": "y"}},
+        {"verb": "run", "session": "@", "program": "--approve=all"},
+        {"verb": "resume", "session": "@", "program": "-x:Y"},
+        {"verb": "run", "session": "@", "program": "a:B", "model": "x\0y"},
     ],
 )
 def test_bad_runs_are_refused(server: LiveServer, store: Store, body: dict[str, Any]) -> None:
@@ -192,3 +202,59 @@ def test_a_server_that_only_reads_starts_nothing(tmp_path: Path, store: Store) -
         path = f"{server.base}/api/sessions/{session.id}/acts/say"
         answer = httpx.post(path, json={"text": "x"}, headers=server.headers)
         assert answer.status_code == 403
+
+
+# ── in this process ──────────────────────────────────────────────────────────────────────────
+
+
+def known_run(state: Path, session: Session, id: str) -> Path:
+    """Put the folder of a run there, as a server that has ended left it."""
+    place = state / "runs" / id
+    place.mkdir(parents=True)
+    shape = RunShape(
+        id, "resume", session.id, None, "plait", "running", 0, Micros(1), None, None, "", None, ""
+    )
+    (place / "run.json").write_bytes(msgspec.json.encode(shape))
+    (place / "lock").touch()
+    (place / "out.jsonl").touch()
+    return place
+
+
+def test_only_so_many_runs_go_on_at_once(store: Store, tmp_path: Path) -> None:
+    session = Session("hello", store=store)
+    places = [known_run(tmp_path, session, f"run-{at}") for at in range(RUNNING)]
+    body = {"verb": "resume", "session": session.id}
+    runner = ProcessRunner(store, tmp_path, tmp_path)
+    with ExitStack() as held, app_client(store, runner=runner) as client:
+        for place in places:
+            fcntl.flock(held.enter_context((place / "lock").open("wb")), fcntl.LOCK_EX)
+        refused = client.post("/api/runs", json=body)
+        assert (refused.status_code, refused.json()["error"]) == (429, "TooManyRuns")
+        assert "stop one" in refused.json()["next"]
+        assert len(list((tmp_path / "runs").iterdir())) == RUNNING
+    with app_client(store, runner=runner) as client:  # they have ended
+        assert client.post("/api/runs", json=body).status_code == 200
+        wait_until(lambda: all(run.state == "ended" for run in runner.runs()))
+
+
+def test_the_end_of_a_run_is_when_it_ended_not_when_it_is_asked(
+    store: Store, tmp_path: Path
+) -> None:
+    session = Session("nothing ran here", store=store)
+    place = known_run(tmp_path, session, "of-an-earlier-server")
+    os.utime(place / "out.jsonl", (1_700_000_000, 1_700_000_000))
+    runner = ProcessRunner(store, tmp_path, tmp_path)
+    (old,) = runner.runs()
+    assert (old.state, old.ended) == ("ended", 1_700_000_000_000_000)
+    wanted = NewRun(verb="resume", session=session.id)
+    run = runner.start(wanted, session, "human:ana")
+
+    def noted() -> bool:  # without a question to the runner
+        kept = (tmp_path / "runs" / run.id / "run.json").read_bytes()
+        return msgspec.json.decode(kept, type=RunShape).exit_code is not None
+
+    wait_until(noted)
+    before = now_s() * 1e6
+    (done,) = [each for each in runner.runs() if each.id == run.id]
+    assert done.ended is not None and run.began < done.ended <= before
+    assert done.exit_code == 1

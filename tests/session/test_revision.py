@@ -97,10 +97,19 @@ def test_an_ambiguous_name_lists_the_candidates(family: Session, store: Store) -
 
 
 def test_a_label_that_looks_like_an_id(family: Session, store: Store) -> None:
+    """Nobody takes the id of a session by calling another one that; neither is lost."""
     named = family.fork(family.short)
-    with pytest.raises(AmbiguousRevision):
-        Session.open(family.short, store=store)
-    assert Session.open(named.id, store=store) == named
+    tail, whole = family.fork(family.id[-12:]), family.fork(family.id)
+    for name in (family.short, family.id[-12:], family.id, f"{family.short}@{family.seq}"):
+        assert Session.open(name, store=store) == family
+    for each in (named, tail, whole):
+        assert Session.open(each.id, store=store) == each
+    begun = family.fork(family.short[:4])  # such a label may be a word: it is not taken for an id
+    with pytest.raises(AmbiguousRevision) as caught:
+        Session.open(family.short[:4], store=store)
+    assert any(begun.id in each for each in caught.value.candidates)
+    free = family.fork("00000000")
+    assert Session.open("00000000", store=store) == free  # no id is like it
     short = family.fork("ab")
     assert Session.open("ab", store=store) == short  # too short for an id
 

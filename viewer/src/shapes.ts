@@ -793,6 +793,11 @@ export interface NewsShape {
   rows: NewsRow[];
 }
 
+/** Events `reset` of the feed: the store ends before what the listener has heard, as after a restore from a backup. Everything is to be read again, and the feed goes on from this number. */
+export interface ResetShape {
+  number: number;
+}
+
 /** Events `delta` of the feed: text that a model writes in a run of this server. It is not on record; the settled reply is. */
 export interface DeltaShape {
   run: string;

@@ -38,7 +38,8 @@ def write_cache(file: Path | None, content: bytes) -> None:
     if file is None:
         return
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (file.parent.parent, file.parent):  # and no more: the store may be gone
+            folder.mkdir(exist_ok=True)
         write_whole(file, content)
     except OSError:
         pass

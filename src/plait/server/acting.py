@@ -8,6 +8,7 @@ the error says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from plait.errors import InvalidValue, MergeConflict, StaleHead, UnknownAsk
@@ -34,13 +35,14 @@ from plait.server.params import (
 )
 from plait.server.reading import event_shape
 from plait.server.shapes import ActShape, NotUndoneRow
-from plait.session import ABSENT, Session, Waiting
+from plait.session import ABSENT, Session, Waiting, revision
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, find_ask, root_of
 from plait.session.merge import WORKSPACE
 from plait.session.value import open_run_of
 from plait.session.views import WaitKind
 
+_TRIES = 20  # of an act on a session as it is now, if others are first again and again
 _CHOICES = 8  # rounds: each tells the content of further sides
 
 
@@ -238,6 +240,10 @@ def _request_of(desk: ServerDesk, outcome: Event) -> ToolRequested | None:
 
 def merge_sessions(desk: ServerDesk, params: SessionParams, body: MergeBody) -> ActShape:
     """Take the results of other branches in. Where they disagree, choices are needed."""
+    return _with_retries(params.session, lambda: _merge_once(desk, params, body))
+
+
+def _merge_once(desk: ServerDesk, params: SessionParams, body: MergeBody) -> ActShape:
     into = _open_last(desk, params.session)
     others = [desk.open(other) for other in body.others]
     base = desk.open(body.base) if body.base else None
@@ -281,8 +287,23 @@ def _act(
     desk: ServerDesk, params: SessionParams, do: Callable[[Session], Session], *, last: bool = False
 ) -> ActShape:
     """Do something with a session. `last`: it has to be named as it is now, as it appends."""
-    session = _open_last(desk, params.session) if last else desk.open(params.session)
-    return _shape(desk, session, do(session))
+
+    def act_once() -> ActShape:
+        session = _open_last(desk, params.session) if last else desk.open(params.session)
+        return _shape(desk, session, do(session))
+
+    return _with_retries(params.session, act_once)
+
+
+def _with_retries(name: str, act_once: Callable[[], ActShape]) -> ActShape:
+    """Act on a session as it is now. If another was first, act on what it left, unless a place was
+    named: then that place is meant.
+    """
+    tries = _TRIES if revision.parse(name).place is None else 1
+    for _ in range(tries - 1):
+        with suppress(StaleHead):
+            return act_once()
+    return act_once()
 
 
 def _open_last(desk: ServerDesk, name: str) -> Session:

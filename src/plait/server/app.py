@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as WebRoute
@@ -176,9 +176,11 @@ class _Answers:
         return json_response(found, FOREVER if route.is_forever else "no-store")
 
     def _call(self, route: Route, given: Sequence[Any]) -> Any:
+        self._desk.check_store()
         try:
             return route.do(self._desk, *given)
         except PlaitError as error:
+            self._desk.check_store()  # it may have gone in the meantime
             if not route.is_act or status_of(error) != TAKEN or not given:
                 raise
             now = self._desk.place_now(getattr(given[0], "session", ""))
@@ -193,6 +195,8 @@ class _Answers:
             return refused(found)
         except PlaitError as error:
             return await in_thread(partial(self._error, error))
+        except ClientDisconnect:  # nobody is there to be answered
+            return refused(refusal(400, "Left", "the client left", "send the whole request"))
         except Exception as error:  # a bug of ours: told, and the server goes on
             text = secrets.hide_shown_text(f"{type(error).__name__}: {error}")
             _report(request, error)
@@ -227,6 +231,7 @@ class _Answers:
             assert isinstance(params, FeedParams)
             last = request.headers.get("last-event-id", "")
             after = int(last) if last.isascii() and last.isdecimal() else params.after
+            await in_thread(self._desk.check_store)
             return EventStream(self._desk.feed, after, self._waiting)
 
         return await self._answer(request, do)

@@ -12,6 +12,7 @@ from plait.ids import Digest, LogId, short
 from plait.outline.outlines import Outlines
 from plait.outline.summaries import Summaries
 from plait.server.feed import Feed
+from plait.server.refusals import AWAY, refusal
 from plait.server.runner import Runner
 from plait.session import Session
 from plait.session.listing import list_rows
@@ -33,6 +34,18 @@ class ServerDesk:
         self.outlines = Outlines(store)
         self.summaries = Summaries(self.outlines)
         self.runner = runner  # None: no runs are started from here
+
+    def check_store(self) -> None:
+        """Refuse to go on without the store. A file that was removed or replaced can still be read
+        and written by those who have it open, and what they write there is lost.
+        """
+        if self.store.is_closed:
+            raise refusal(
+                AWAY,
+                "StoreGone",
+                f"the store at {self.store.address} was removed, moved or replaced",
+                "put it back, or start the server again where the store is now",
+            )
 
     def open(self, name: str) -> Session:
         return Session.open(name, store=self.store)

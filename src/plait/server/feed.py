@@ -18,7 +18,7 @@ from typing import Protocol
 
 from plait.errors import PlaitError
 from plait.ids import LogId, inbox_of
-from plait.server.live_shapes import NewsRow
+from plait.server.live_shapes import NewsRow, ResetShape
 from plait.session.appending import WORK_BELL
 from plait.session.listing import session_row
 from plait.store import Store
@@ -77,20 +77,30 @@ class Feed:
         self.looks = 0  # how often the store was looked at
         self.error = ""  # of the last look; "": it went well
 
+    @property
+    def is_over(self) -> bool:
+        """True if the store is gone: a listener that comes back is told so."""
+        return self._store.is_closed
+
     def add_source(self, source: FeedSource) -> None:
         """Look at this, too, while somebody listens."""
         self._sources.append(source)
 
     def listen(self, after: int | None) -> FeedListener:
-        """Return a new listener, which is given everything after a number. None: from now on."""
-        start = self._store.number if after is None else after
-        listener = FeedListener(self, asyncio.get_running_loop(), start)
+        """Return a new listener, which is given everything after a number. None: from now on.
+
+        One that has heard more than the store has is told so, and begins at the store's number.
+        """
+        now = self._store.number
+        listener = FeedListener(self, asyncio.get_running_loop(), now if after is None else after)
+        if listener.number > now:
+            listener.reset(now)
         with self._guard:
             self._listeners.add(listener)
             if self._ended is None:
                 self._ended = threading.Event()
                 self._kept.clear()
-                self._first = self._store.number
+                self._first = now
                 thread = threading.Thread(
                     target=self._read, args=(self._ended, self._first), name="plait-feed"
                 )
@@ -150,6 +160,11 @@ class Feed:
     def _look(self, ended: threading.Event, last: int) -> tuple[bool, int]:
         self.looks += 1
         kinds = set[str]()
+        if self._store.is_closed:
+            self.error = "the store is gone"
+            for listener in self._all_listeners():
+                listener.call(listener.wake)
+            return False, last
         try:
             while rows := self._read_rows(last):
                 last = rows[-1].number
@@ -165,11 +180,28 @@ class Feed:
                     listener.call(listener.wake)
                 if len(rows) < BATCH:
                     break
+            last = last if kinds else self._begin_again(ended, last)
             self.error = ""
         except PlaitError as error:  # the store is away: it is looked at again
             self.error = error.record_text
         is_new = [source.look(kinds) for source in self._sources]
         return bool(kinds) or any(is_new), last
+
+    def _begin_again(self, ended: threading.Event, last: int) -> int:
+        """Return the number to go on from. If the store ends before the last one, as after a
+        restore from a backup, listeners are told so.
+        """
+        number = self._store.number
+        if number >= last:
+            return last
+        with self._guard:
+            if ended.is_set():
+                return last
+            self._kept.clear()
+            self._first = number
+        for listener in self._all_listeners():
+            listener.call(lambda listener=listener: listener.reset(number))
+        return number
 
 
 class FeedListener:
@@ -181,6 +213,7 @@ class FeedListener:
         self._feed, self._loop = feed, loop
         self.number = number
         self._news = asyncio.Event()
+        self._reset: ResetShape | None = None
         self._messages: deque[tuple[str, bytes]] = deque(maxlen=self.MESSAGES)
 
     def call(self, do: Callable[[], object]) -> None:
@@ -195,6 +228,18 @@ class FeedListener:
         """Put a message that is not on record in its queue."""
         self._messages.append((event, data))
         self._news.set()
+
+    def reset(self, number: int) -> None:
+        """Go on from a number that is less than what was heard, and say so."""
+        if self.number > number:
+            self.number = number
+            self._reset = ResetShape(number)
+            self._news.set()
+
+    def take_reset(self) -> ResetShape | None:
+        """Return where the feed begins again, once. It is to be told before further rows."""
+        found, self._reset = self._reset, None
+        return found
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait for something new. False: the time is over."""

@@ -84,9 +84,18 @@ class LocalGuard:
                 "use the page of this server",
             )
 
+        is_own = origin is not None or site == "same-origin"
+        if method != "GET" and not is_own and not self._has_token(headers) and "cookie" in headers:
+            # browsers send cookies to every port of a host: a cookie alone is no proof of our page
+            raise refusal(
+                403,
+                "NoOrigin",
+                "the request has a cookie, and does not say from which page it comes",
+                "use the page of this server, or send `Authorization: Bearer TOKEN`",
+            )
+
     def check_reader(self, headers: Mapping[str, str]) -> None:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and _equal(given.strip(), self._token):
+        if self._has_token(headers):
             return
         if self._has_cookie(headers.get("cookie", "")):
             return
@@ -117,6 +126,10 @@ class LocalGuard:
         until = int(self._now_s()) + COOKIE_S
         value = f"{until}.{self._sign(until)}"
         return f"{self._cookie}={value}; Max-Age={COOKIE_S}; Path=/; HttpOnly; SameSite=Strict"
+
+    def _has_token(self, headers: Mapping[str, str]) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and _equal(given.strip(), self._token)
 
     def _has_cookie(self, header: str) -> bool:
         try:

@@ -54,6 +54,14 @@ class NewsShape(Shape, frozen=True):
     rows: tuple[NewsRow, ...]
 
 
+class ResetShape(Shape, frozen=True):
+    """Events `reset` of the feed: the store ends before what the listener has heard, as after a
+    restore from a backup. Everything is to be read again, and the feed goes on from this number.
+    """
+
+    number: int
+
+
 class DeltaShape(Shape, frozen=True):
     """Events `delta` of the feed: text that a model writes in a run of this server. It is not on
     record; the settled reply is.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from plait import __version__
-from plait.server.live_shapes import DeltaShape, NewsShape, WaitingShape
+from plait.server.live_shapes import DeltaShape, NewsShape, ResetShape, WaitingShape
 from plait.server.params import FeedParams, HelloBody, Params
 from plait.server.route import Route
 from plait.server.shapes import ErrorShape, HelloShape
@@ -61,7 +61,8 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _kinds(routes: Sequence[Route]) -> Iterator[type[msgspec.Struct]]:
-    yield from (ErrorShape, NewsShape, DeltaShape, WaitingShape, HelloBody, HelloShape, FeedParams)
+    yield from (ErrorShape, NewsShape, ResetShape, DeltaShape, WaitingShape)
+    yield from (HelloBody, HelloShape, FeedParams)
     for route in routes:
         for kind in (route.params, route.body, route.answer):
             if kind is not None:

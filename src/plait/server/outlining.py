@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.errors import InvalidValue
+from plait.errors import InvalidInput, InvalidValue, StoreCorrupt
 from plait.outline.comparing import comparison_shape
 from plait.outline.details import step_detail
 from plait.outline.family import family_shape
@@ -18,6 +18,7 @@ from plait.outline.shapes import (
 )
 from plait.outline.steps import outline_shape, step_page
 from plait.outline.track import track_shape
+from plait.secrets import hide_shown_text
 from plait.server.desk import ServerDesk
 from plait.server.params import (
     CompareParams,
@@ -29,6 +30,7 @@ from plait.server.params import (
     StepsParams,
     TrackParams,
 )
+from plait.server.refusals import INVALID, refusal
 from plait.server.shapes import OutlineList
 
 LOGS_MAX = 200  # outlines in one answer
@@ -42,7 +44,17 @@ def list_sessions(desk: ServerDesk, params: SessionsParams) -> SummaryPage:
 
 def read_comparison(desk: ServerDesk, params: CompareParams) -> ComparisonShape:
     """Compare two sessions, each at its place."""
-    return comparison_shape(desk.outlines, desk.open(params.left), desk.open(params.right))
+    left, right = desk.open(params.left), desk.open(params.right)
+    try:
+        return comparison_shape(desk.outlines, left, right)
+    except (StoreCorrupt, InvalidInput) as error:  # what is on record cannot be read
+        raise refusal(
+            INVALID,
+            "DamagedSession",
+            f"{left.short} and {right.short} cannot be compared, since events of them are damaged"
+            f" ({hide_shown_text(error.record_text).rstrip('.')})",
+            f"`plait verify {left.short}` and `plait verify {right.short}` name them",
+        ) from error
 
 
 def read_family(desk: ServerDesk, params: SessionParams) -> FamilyShape:

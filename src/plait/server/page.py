@@ -43,12 +43,20 @@ class Page:
 
     async def asset(self, request: Request) -> Response:
         """Return a file of the page. Its name has a digest of its content."""
-        path = (self._folder / "assets" / str(request.path_params["name"])).resolve()
+        path = self._folder / "assets" / str(request.path_params["name"])
+        try:
+            path = path.resolve()
+        except (OSError, ValueError):  # no file has such a name
+            return _not_there()
         if not path.is_relative_to(self._folder) or not _is_file(path):
-            return Response("not there", 404, {"cache-control": "no-store"}, "text/plain")
+            return _not_there()
         media = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         headers = {"content-security-policy": POLICY, "cache-control": FOREVER}
         return FileResponse(path, 200, headers, media)
+
+
+def _not_there() -> Response:
+    return Response("not there", 404, {"cache-control": "no-store"}, "text/plain")
 
 
 def _is_file(path: Path) -> bool:

@@ -74,6 +74,7 @@ STATUSES: Mapping[type[PlaitError], int] = MappingProxyType(
         errors.EventsLost: AWAY,
         errors.OutcomeUnknown: AWAY,
         errors.StoreClosed: AWAY,
+        errors.NoStore: AWAY,
         errors.DiskFull: FULL,
     }
 )

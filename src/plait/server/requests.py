@@ -26,6 +26,9 @@ async def read_body(kind: type[Params], request: Request) -> Params:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise refusal(415, "NotJson", f"the body is {media[:80]!r}", "send application/json")
+    said = request.headers.get("content-length", "")
+    if said.isascii() and said.isdecimal() and int(said[:20]) > BODY_MAX:  # it is not waited for
+        raise TooLarge("the body of the request", int(said[:20]), BODY_MAX)
     data = bytearray()
     async for chunk in request.stream():
         data += chunk

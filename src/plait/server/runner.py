@@ -32,10 +32,12 @@ from plait.runtime.live import Live
 from plait.server.live_shapes import DeltaShape, RunShape
 from plait.server.params import NewRun
 from plait.server.places import is_locked, write_private
+from plait.server.refusals import refusal
 from plait.server.shapes import ErrorShape
 from plait.session import Session
 from plait.store import Store
 
+RUNNING = 8  # runs at once; more are refused
 KEPT = 50  # runs that have ended, whose outputs are kept
 TAIL = 4_000  # bytes at the end of an error output that are shown
 READ = 1_000_000  # bytes of an output that are read at once
@@ -64,7 +66,7 @@ class ProcessRunner:
     def __init__(self, store: Store, state: Path, folder: Path) -> None:
         self._store, self._state = store, state / "runs"
         self.folder = folder
-        self._guard = threading.Lock()
+        self._guard, self._starting = threading.Lock(), threading.Lock()
         self._started: dict[str, subprocess.Popen[bytes]] = {}  # by this process
         self._outputs: dict[str, RunOutput] = {}
         self._tell: Tell = lambda event, data: None
@@ -75,9 +77,25 @@ class ProcessRunner:
 
     def start(self, wanted: NewRun, session: Session, actor: str) -> RunShape:
         """Start a process for a run. What it refuses is in its error, when it has ended."""
+        with self._starting:
+            self._check_count()
+            return self._start(wanted, session, actor)
+
+    def _check_count(self) -> None:
+        count = sum(each.state != "ended" for each in self.runs())
+        if count >= RUNNING:
+            raise refusal(
+                429,
+                "TooManyRuns",
+                f"{count} runs that were started from here go on",
+                "wait until one of them ends, or stop one",
+            )
+
+    def _start(self, wanted: NewRun, session: Session, actor: str) -> RunShape:
         id = str(Live().fresh("server run"))
         place = self._state / id
-        place.mkdir(mode=0o700, parents=True)
+        self._state.mkdir(mode=0o700, exist_ok=True)
+        place.mkdir(mode=0o700)
         try:
             words = _command_words(wanted, session, actor, place)
         except PlaitError:
@@ -98,12 +116,15 @@ class ProcessRunner:
             None,
             "",
         )
-        process = self._spawn(place, [*words, "--jsonl"])
+        process = self._spawn(place, [words[0], "--jsonl", *words[1:]])
         shape = msgspec.structs.replace(shape, pid=process.pid)
         write_private(place / "run.json", msgspec.json.encode(shape))
         with self._guard:
             self._started[id] = process
             self._outputs[id] = RunOutput(place, shape, is_told=True)
+        waiter = threading.Thread(target=self._wait, args=(process,), name=f"plait-run-{id}")
+        waiter.daemon = True
+        waiter.start()
         self._drop_old()
         self._tell("run", msgspec.json.encode(shape))
         return shape
@@ -175,6 +196,11 @@ class ProcessRunner:
                 shape = msgspec.json.decode((place / "run.json").read_bytes(), type=RunShape)
                 with self._guard:
                     self._outputs[place.name] = RunOutput(place, shape)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the end of a process, so that its time is known whoever asks later."""
+        process.wait()
+        self._reap()
 
     def _reap(self) -> None:
         """Note the exit codes of runs that have ended: a process is asked by its parent alone."""
@@ -288,29 +314,51 @@ class RunOutput:
         self.shape = msgspec.structs.replace(
             self.shape,
             state="ended",
-            ended=_now() if self.shape.ended is None else self.shape.ended,
+            ended=self._end_time(code) if self.shape.ended is None else self.shape.ended,
             exit_code=code if code is not None else self.shape.exit_code,
             status=status or ("failed" if code else ""),
             error=failed,
             branch=branch if isinstance(branch, str) else self.shape.branch,
             text=secrets.hide_shown_text(str(text) if text else _without_error(errors)),
         )
-        write_private(self._place / "run.json", msgspec.json.encode(self.shape))
+        with suppress(OSError):  # the store is gone, and this with it
+            write_private(self._place / "run.json", msgspec.json.encode(self.shape))
+
+    def _end_time(self, code: int | None) -> Micros:
+        """Return when the run ended: now if its end was seen, else when it last wrote something."""
+        if code is not None:
+            return _now()
+        times = list[Micros]()
+        for name in ("out.jsonl", "err.txt"):
+            with suppress(OSError):
+                times.append(Micros((self._place / name).stat().st_mtime_ns // 1_000))
+        return max([self.shape.began, *times])
 
 
 def _command_words(wanted: NewRun, session: Session, actor: str, place: Path) -> list[str]:
-    """Return the command line of a run. Texts go to files: a command line is seen by all users."""
-    consent = ["--as", actor, "--approve", "park"]
-    words = ["--workflow", wanted.program] if wanted.program else []
+    """Return the command line of a run. Texts go to files: a command line is seen by all users.
+
+    No value is taken for an option: it stands behind the `=` of its own, or after `--`.
+    """
+    words = _plain_words(wanted, session, actor, place)
+    if any("\0" in word for word in words):
+        raise InvalidValue("run", "a value has a zero byte", "leave it out")
+    return words
+
+
+def _plain_words(wanted: NewRun, session: Session, actor: str, place: Path) -> list[str]:
+    consent = [f"--as={actor}", "--approve=park"]
+    words = [f"--workflow={_checked_program(wanted.program)}"] if wanted.program else []
     match wanted.verb:
         case "resume":
             _refuse(wanted, "model", "instruction", "replace", "label")
-            accept = ["--accept", wanted.accept] if wanted.accept else []
+            accept = [f"--accept={wanted.accept}"] if wanted.accept else []
             return ["resume", session.id, *consent, *words, *accept]
         case "run":
             _refuse(wanted, "accept", "instruction", "replace", "label")
-            model = ["--model", wanted.model] if wanted.model else []
-            return ["run", _program(wanted, session), "--session", session.id, *consent, *model]
+            model = [f"--model={wanted.model}"] if wanted.model else []
+            program = _program(wanted, session)
+            return ["run", f"--session={session.id}", *consent, *model, "--", program]
         case "whatif":
             _refuse(wanted, "accept")
             name = f"{session.id}@{session.seq}"
@@ -319,18 +367,19 @@ def _command_words(wanted: NewRun, session: Session, actor: str, place: Path) ->
 
 def _changes(wanted: NewRun, place: Path) -> list[str]:
     """Return the options of a what-if that change something."""
-    words = ["--effects", wanted.effects]
+    words = [f"--effects={wanted.effects}"]
     if wanted.model:
-        words += ["--model", wanted.model]
+        words += [f"--model={wanted.model}"]
     if wanted.label:
-        words += ["--label", wanted.label]
+        words += [f"--label={wanted.label}"]
     if wanted.instruction is not None:
-        words += ["--instruction", _text_file(place / "instruction.txt", wanted.instruction)]
+        file = _text_file(place / "instruction.txt", wanted.instruction)
+        words += [f"--instruction={file}"]
     for seq, value in wanted.replace.items():
         if not (seq.isascii() and seq.isdecimal()):
             raise InvalidValue("replace", f"{seq!r:.40} is not a seq", "name events by their seq")
         text = value if isinstance(value, str) else json.dumps(value)
-        words += ["--replace", f"{seq}={_text_file(place / f'replace-{seq}.txt', text)}"]
+        words += [f"--replace={seq}={_text_file(place / f'replace-{seq}.txt', text)}"]
     return words
 
 
@@ -346,7 +395,7 @@ def _refuse(wanted: NewRun, *names: str) -> None:
 def _program(wanted: NewRun, session: Session) -> str:
     """Return the program to run in a session: as it is named, or as its last run says."""
     if wanted.program:
-        return wanted.program
+        return _checked_program(wanted.program)
     runs = session.runs
     if not runs:
         raise InvalidValue(
@@ -354,7 +403,15 @@ def _program(wanted: NewRun, session: Session) -> str:
             "no run of this session says which program it was",
             "name one: FILE.py:NAME or module:NAME",
         )
-    return runs[-1].workflow
+    return _checked_program(runs[-1].workflow)
+
+
+def _checked_program(name: str) -> str:
+    if name.startswith("-"):
+        raise InvalidValue(
+            "program", f"{name!r:.80} is an option", "name a program: FILE.py:NAME or module:NAME"
+        )
+    return name
 
 
 def _text_file(path: Path, text: str) -> str:

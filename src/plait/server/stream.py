@@ -50,7 +50,9 @@ class EventStream:
     async def _send_all(self, listener: FeedListener, send: Send) -> None:
         await _put(send, b"retry: 1000\n\n" + _event("news", NewsShape(()), listener.number))
         await _put(send, _event("waiting", await in_thread(self._waiting.now)))
-        while True:
+        while not self._feed.is_over:
+            if (reset := listener.take_reset()) is not None:
+                await _put(send, _event("reset", reset, reset.number))
             await self._send_news(listener, send)
             for name, data in listener.take_messages():
                 await _put(send, b"event: %b\ndata: %b\n\n" % (name.encode(), data))

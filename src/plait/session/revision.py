@@ -1,6 +1,7 @@
 """Revisions, the names of sessions and places in them: one parser for Python and the shell.
 
-S          a whole id, the start of it, the start of its random tail (the short id), or a label
+S          a whole id, the start of it, the start of its random tail (the short id), or a label;
+           from 8 digits on an id comes before a label
 S@42       the value whose last event is 42
 S@-1       one event before the last
 @          the session written to last; @42 and @-1 are places in it, and so are @@42 and @@-1
@@ -19,6 +20,7 @@ from plait.session.listing import session_row
 from plait.store import Store
 
 PREFIX_MIN = 4  # of an id: below that a label is meant
+ID_WINS = 8  # digits of an id, as a short id has them: from there on no label is meant if it is one
 _PLACE = re.compile(r"-?[0-9]{1,18}\Z")
 _WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _HEX = re.compile(r"[0-9a-fA-F-]{4,36}\Z")
@@ -92,8 +94,11 @@ def find(store: Store, name: str) -> LogId:
         LogId(str(row["log"]))
         for row in store.rows("session", "session", {"label": name}, descending=True, limit=20)
     )
-    if _HEX.match(name) and len(name.replace("-", "")) >= PREFIX_MIN:
-        found |= dict.fromkeys(log for log in store.match(name) if _is_session(store, log))
+    digits = len(name.replace("-", "")) if _HEX.match(name) else 0
+    if digits >= PREFIX_MIN:
+        ids = dict.fromkeys(log for log in store.match(name) if _is_session(store, log))
+        # nobody takes the short id of a session by calling another one that
+        found = ids if ids and digits >= ID_WINS else found | ids
     if len(found) == 1:
         return next(iter(found))
     if found:

@@ -6,7 +6,7 @@
  */
 
 import { signal } from "@preact/signals";
-import type { NewsRow, NewsShape } from "../shapes";
+import type { NewsRow, NewsShape, ResetShape } from "../shapes";
 
 /** One event of the store, in short. */
 export interface News {
@@ -28,7 +28,7 @@ interface Told {
 
 type Listener = (data: unknown) => void;
 
-const EVENTS = ["news", "delta", "run", "waiting"] as const;
+const EVENTS = ["news", "reset", "delta", "run", "waiting"] as const;
 export type FeedEvent = (typeof EVENTS)[number];
 
 export const feedState = signal<FeedState>("none");
@@ -64,6 +64,12 @@ function receive(told: Told): void {
   try {
     data = JSON.parse(told.data);
   } catch {
+    return;
+  }
+  if (told.type === "reset") {
+    // The store was set back, as by a restore from a backup: nothing that is known here holds.
+    lastNumber = (data as ResetShape).number;
+    location.reload();
     return;
   }
   if (told.type === "news") {
