@@ -316,11 +316,13 @@ export class Model {
   #hear(news: readonly News[]): void {
     const rows = this.rows.peek();
     let isOurs = false;
-    for (const { log, seq, kind } of news) {
+    for (const { log, seq, kind, session } of news) {
       this.source.forget(log, seq);
       const isKnown = rows?.branchOf.has(log) ?? false;
       if (isKnown) this.#changed.set(log, Math.min(seq, this.#changed.get(log) ?? seq));
-      isOurs ||= isKnown || kind === "ForkedFrom";
+      // An answer, a pause or its end may stand in an inbox: the session's status is another then.
+      const isForUs = session !== null && (rows?.branchOf.has(session) ?? false);
+      isOurs ||= isKnown || isForUs || kind === "ForkedFrom";
     }
     if (isOurs && this.#timer === undefined)
       this.#timer = setTimeout(() => void this.#refresh(), REFRESH_MS);

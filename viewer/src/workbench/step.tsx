@@ -6,7 +6,6 @@ import { useAnswer } from "../base/answer";
 import { allTokens, bytesText, costText, countText, dollarsText, numberText, timeText, tookText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
-import { AskBox, type AskKind } from "../parts/ask_box";
 import { Icon, stepIcon } from "../parts/icons";
 import { JsonView } from "../parts/json";
 import { memo } from "../parts/memo";
@@ -14,6 +13,7 @@ import { Empty, Shows } from "../parts/states";
 import { Line, Pieces, Text } from "../parts/text";
 import type { ApprovalShape, Json, PartShape, SeqRef, StepDetail, StepShape } from "../shapes";
 import { DiffOfStep } from "./diff";
+import { StepAsk } from "./step_ask";
 import { isExpanded } from "./workbench_keys";
 
 export function useDetail() {
@@ -52,7 +52,7 @@ const Detail = memo(function Detail({ detail }: { detail: StepDetail }) {
   return (
     <article class="detail">
       <Head detail={detail} />
-      {detail.ask && <AskBox session={step.log} ask={detail.ask} kind={askKind(step)} arguments={detail.arguments} hasKeys />}
+      {detail.ask && <StepAsk detail={detail} />}
       {detail.reason && <Block title="Reason"><Text text={detail.reason} /></Block>}
       {detail.failure && (
         <Block title="Failure">
@@ -94,11 +94,6 @@ const Detail = memo(function Detail({ detail }: { detail: StepDetail }) {
     </article>
   );
 });
-
-function askKind(step: StepShape): AskKind {
-  if (step.type === "question") return "question";
-  return step.state === "unknown" ? "unknown" : "approval";
-}
 
 const OUTPUT_WORDS: Partial<Record<StepShape["type"], string>> = { message: "Message", reply: "Reply", question: "Answer", tool: "Output" };
 const LINK_WORDS: Partial<Record<StepShape["type"], string>> = { fork: "Forked from", merge: "Merged", rewind: "Back to" };
