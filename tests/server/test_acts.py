@@ -165,6 +165,19 @@ def test_an_answer_that_no_run_has_taken_is_told(client: TestClient, store: Stor
     assert client.get("/api/inbox", params=query).json()["asks"] == []
 
 
+def test_why_shows_a_word_of_an_inbox_at_its_session(client: TestClient, store: Store) -> None:
+    session = waiting_payment(store)
+    act(client, session, "approve", ask=session.inbox.waiting[0].event)
+    paid = resume(session)
+    wire = next(event for event in paid.events if event.kind == "ToolReturned")
+    steps = client.get(f"/api/sessions/{paid.id}@{wire.seq}/why").json()["steps"]
+    told = [step for step in steps if step["session"] != paid.id]
+    assert told and told[0]["actor"] == "human:ana"
+    for step in steps:
+        assert step["at"]["log"] == paid.id
+        assert client.get(f"/api/sessions/{step['at']['log']}@{step['at']['seq']}").is_success
+
+
 def test_a_verdict_tells_whether_its_gate_waits_on(store: Store) -> None:
     session = parked(programs.Release(), Session("Release it.", store=store))
     with app_client(store, actor="human:root") as client:

@@ -639,6 +639,7 @@ export interface TraceStep {
   reason: string;
   placement: string;
   files: string[];
+  at: SeqRef | null; // where to look: of an event in an inbox, at the session's. None: nowhere
 }
 
 export interface TraceShape {

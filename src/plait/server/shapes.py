@@ -316,6 +316,7 @@ class TraceStep(Shape, frozen=True):
     reason: str
     placement: str
     files: tuple[str, ...]
+    at: SeqRef | None  # where to look: of an event in an inbox, at the session's. None: nowhere
 
 
 class TraceShape(Shape, frozen=True):

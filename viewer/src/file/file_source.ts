@@ -336,10 +336,10 @@ export class FileSource implements Source, Lines {
     return found?.lines[seq - found.first] ?? null;
   };
 
-  branch = (log: number): { id: string; name: string } => {
+  branch = (log: number): { id: string; name: string; isHere: boolean } => {
     const { branches } = this.head.family;
     const [id, name] = branches[log] ? [branches[log].log, branches[log].name] : this.foreign.logs[log - branches.length]!;
-    return { id, name };
+    return { id, name, isHere: log < branches.length };
   };
 
   async #subject(place: string, about: string): Promise<{ log: number; seq: number }> {
