@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { answeredWords, isForActor, standingWords, waitsFor } from "../src/base/asks";
-import type { EventShape } from "../src/shapes";
+import { answeredWords, isForActor, standingWords, verdictReason, waitsFor } from "../src/base/asks";
+import { runAfter } from "../src/screens/ahead";
+import type { EventShape, RunRow } from "../src/shapes";
 
 const event = (kind: string, actor: string) => ({ kind, actor }) as EventShape;
 
@@ -23,5 +24,24 @@ describe("an ask in words", () => {
     expect(standingWords("waiting", [answered])).toBe("answered, not resumed yet");
     expect(standingWords("waiting", [answered, { answered: null }])).toBe("waiting");
     expect([standingWords("waiting", []), standingWords("paused", [answered])]).toEqual(["waiting", "paused"]);
+  });
+});
+
+describe("a message outside of runs", () => {
+  const run = (first: number, last: number | null) => ({ id: "", workflow: "w", status: "", why: "", first, last }) as RunRow;
+
+  it("is said anew before the run that came next", () => {
+    const runs = [run(3, 9), run(12, null)];
+    expect([1, 2, 10, 11].map((seq) => runAfter(runs, seq)?.first)).toEqual([3, 3, 12, 12]);
+    expect([3, 9, 12, 40].map((seq) => runAfter(runs, seq))).toEqual([null, null, null, null]);
+    expect(runAfter([], 2)).toBeNull();
+  });
+});
+
+describe("a verdict", () => {
+  it("has its reason in words", () => {
+    expect(verdictReason({ fields: { detail: "too long" } })).toBe("too long");
+    expect(verdictReason({ fields: { detail: { reason: "no tests", of: "x" } } })).toBe("no tests");
+    expect([verdictReason({ fields: { detail: { count: 3 } } }), verdictReason({ fields: {} })]).toEqual(["", ""]);
   });
 });

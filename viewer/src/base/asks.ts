@@ -1,6 +1,6 @@
 /** Asks in words: for whom one waits, and what was answered while no run has taken it yet. */
 
-import type { AskShape } from "../shapes";
+import type { AskShape, StepDetail } from "../shapes";
 
 /** A principal without its sort: agent:pay/clerk is pay/clerk. */
 export function nameOf(principal: string): string {
@@ -36,4 +36,12 @@ export function answeredWords(ask: Pick<AskShape, "answered">): string {
 export function standingWords(status: string, asks: readonly Pick<AskShape, "answered">[]): string {
   const isAnswered = status === "waiting" && asks.length > 0 && asks.every((ask) => ask.answered);
   return isAnswered ? "answered, not resumed yet" : status;
+}
+
+/** The words with which a verdict was given: a text, or the reason in its detail; "": none. */
+export function verdictReason({ fields }: Pick<StepDetail, "fields">): string {
+  const said = fields["detail"] ?? null;
+  if (typeof said === "string") return said;
+  const reason = said !== null && typeof said === "object" && !Array.isArray(said) ? said["reason"] : "";
+  return typeof reason === "string" ? reason : "";
 }

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { isBroken } from "../base/broken";
 import { useAnswer } from "../base/answer";
+import { verdictReason } from "../base/asks";
 import { allTokens, bytesText, costText, countText, dollarsText, numberText, timeText, tookText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
@@ -54,6 +55,11 @@ const Detail = memo(function Detail({ detail }: { detail: StepDetail }) {
       <Head detail={detail} />
       {detail.ask && <StepAsk detail={detail} />}
       {detail.reason && <Block title="Reason"><Text text={detail.reason} /></Block>}
+      {step.type === "verdict" && hasValue(detail.fields["detail"] ?? null) && (
+        <Block title={verdictReason(detail) ? "Reason" : "Detail"}>
+          {verdictReason(detail) ? <Text text={verdictReason(detail)} /> : <Arguments value={detail.fields["detail"]!} />}
+        </Block>
+      )}
       {detail.failure && (
         <Block title="Failure">
           <div class="bad"><Text text={detail.failure} isCode /></div>
@@ -265,7 +271,7 @@ function Facts({ detail }: { detail: StepDetail }) {
   else if (step.cost_usd !== null) pairs.push(["cost", dollarsText(step.cost_usd)]);
   if (detail.latency_us !== null) pairs.push(["answered in", tookText(detail.latency_us)]);
   for (const [name, value] of Object.entries(detail.fields))
-    if (value !== null && value !== "") pairs.push([name.replaceAll("_", " "), isTime(name, value) ? timeText(value) : typeof value === "object" ? <JsonView value={value} isFolded /> : <Text text={String(value)} lines={12} />]);
+    if (value !== null && value !== "" && !(step.type === "verdict" && name === "detail" && typeof value === "string")) pairs.push([name.replaceAll("_", " "), isTime(name, value) ? timeText(value) : typeof value === "object" ? <JsonView value={value} isFolded /> : <Text text={String(value)} lines={12} />]);
   if (hasValue(detail.delta)) pairs.push(["observed", <JsonView value={detail.delta} isFolded />]);
   if (pairs.length === 0) return null;
   return (
