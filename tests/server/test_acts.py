@@ -165,6 +165,48 @@ def test_an_approval_is_given_once(client: TestClient, store: Store) -> None:
     assert unknown["error"] == "UnknownAsk" and unknown["next"]
 
 
+def test_an_answer_that_no_run_has_taken_is_told(client: TestClient, store: Store) -> None:
+    session = waiting_payment(store)
+    ask = session.inbox.waiting[0]
+    query = {"session": session.id, "all": "true"}
+    assert client.get("/api/inbox", params=query).json()["asks"][0]["answered"] is None
+    act(client, session, "approve", ask=ask.event)
+    (found,) = client.get("/api/inbox", params=query).json()["asks"]
+    assert found["id"] == ask.event and found["resume"] == session.short
+    assert found["answered"]["kind"] == "ApprovalGranted"
+    assert found["answered"]["actor"] == "human:ana"
+    resume(session)
+    assert client.get("/api/inbox", params=query).json()["asks"] == []
+
+
+def test_why_shows_a_word_of_an_inbox_at_its_session(client: TestClient, store: Store) -> None:
+    session = waiting_payment(store)
+    act(client, session, "approve", ask=session.inbox.waiting[0].event)
+    paid = resume(session)
+    wire = next(event for event in paid.events if event.kind == "ToolReturned")
+    steps = client.get(f"/api/sessions/{paid.id}@{wire.seq}/why").json()["steps"]
+    told = [step for step in steps if step["session"] != paid.id]
+    assert told and told[0]["actor"] == "human:ana"
+    for step in steps:
+        assert step["at"]["log"] == paid.id
+        assert client.get(f"/api/sessions/{step['at']['log']}@{step['at']['seq']}").is_success
+
+
+def test_a_verdict_tells_whether_its_gate_waits_on(store: Store) -> None:
+    session = parked(programs.Release(), Session("Release it.", store=store))
+    with app_client(store, actor="human:root") as client:
+        other = act(client, session, "validate", name="review", passed=True)
+    assert other["still_waits"].endswith("that needs human:ann.") and other["resume"] == ""
+    with app_client(store, actor="human:ann") as client:
+        failed = act(client, session, "validate", name="review", passed=False)
+        assert "waits on" in failed["still_waits"]
+        passed = act(client, session, "validate", name="review", passed=True)
+        assert passed["still_waits"] == "" and passed["resume"] == session.short
+        query = {"session": session.id, "all": "true"}
+        (found,) = client.get("/api/inbox", params=query).json()["asks"]
+        assert found["answered"]["actor"] == "human:ann"
+
+
 def test_an_approval_is_corrected(client: TestClient, store: Store) -> None:
     session = waiting_payment(store)
     ask = session.inbox.waiting[0]

@@ -581,6 +581,7 @@ export interface AskShape {
   origins: string[]; // what the asking session had read, as in "web"
   lapsed_memories: LapsedMemory[];
   failed: EventShape | null; // of a verdict: one was given that failed
+  answered: EventShape | null; // the answer in an inbox that no run has taken yet; None: it waits
 }
 
 export interface InboxPage {
@@ -638,6 +639,7 @@ export interface TraceStep {
   reason: string;
   placement: string;
   files: string[];
+  at: SeqRef | null; // where to look: of an event in an inbox, at the session's. None: nowhere
 }
 
 export interface TraceShape {
@@ -756,6 +758,7 @@ export interface ActShape {
   posted: EventShape | null; // the event in the inbox; None: the act stands in the log
   resume: string; // the session to resume, if a run waits for this; "": none
   not_undone: NotUndoneRow[];
+  still_waits: string; // of a verdict: why a gate waits on; "": none does
 }
 
 export interface HelloShape {

@@ -53,7 +53,8 @@ export interface Source {
   store(): Answer<StoreShape>;
   sessions(filter: string, before?: string): Answer<SummaryPage>;
   search(words: string): Answer<SearchPage>;
-  inbox(session: string): Answer<InboxPage>;
+  /** `isAll`: also timers, and asks whose answer no run has taken yet. */
+  inbox(session: string, isAll?: boolean): Answer<InboxPage>;
   session(place: string): Answer<SessionShape>;
   family(session: string): Answer<FamilyShape>;
   outlines(logs: readonly string[]): Answer<OutlineList>;

@@ -3,7 +3,7 @@ import type { TraceStep } from "../src/shapes";
 import { plainTrace, type StepKey } from "../src/workbench/trace_plain";
 
 function step(depth: number, seq: number, how: string): TraceStep {
-  return { depth, how, id: String(seq), session: "s", seq, kind: "", branch: "", actor: "", time: 0, says: "", relation: "decision", reason: "", placement: "", files: [] };
+  return { depth, how, id: String(seq), session: "s", seq, kind: "", branch: "", actor: "", time: 0, says: "", relation: "decision", reason: "", placement: "", files: [], at: { log: "s", seq } };
 }
 
 // Events 20 to 26 are one step, 18 to 19 another.

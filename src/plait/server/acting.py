@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from plait.errors import InvalidValue, MergeConflict, StaleHead, UnknownAsk
 from plait.event import Event, Json
 from plait.event.kinds import Rewound, ToolRequested
-from plait.ids import short
+from plait.ids import LogId, short
 from plait.server.asking import recorded_ask
 from plait.server.desk import ServerDesk
 from plait.server.params import (
@@ -37,6 +39,7 @@ from plait.server.reading import event_shape
 from plait.server.shapes import ActShape, NotUndoneRow
 from plait.session import ABSENT, Session, Waiting, revision
 from plait.session.event_text import event_text
+from plait.session.gates import is_judge
 from plait.session.inbox import all_waiting, find_ask, root_of
 from plait.session.merge import WORKSPACE
 from plait.session.value import open_run_of
@@ -182,13 +185,27 @@ def close_session(desk: ServerDesk, params: SessionParams, body: ReasonBody) -> 
 
 
 def add_verdict(desk: ServerDesk, params: SessionParams, body: ValidateBody) -> ActShape:
-    """Record a verdict on a session as it is now."""
-    return _act(
+    """Record a verdict on a session as it is now, and tell whether a gate waits on."""
+    done = _act(
         desk,
         params,
         lambda at: at.checks.record(body.name, body.passed, detail=body.detail, actor=desk.actor),
         last=True,
     )
+    why = _gate_waits(desk, done.log, body)
+    return msgspec.structs.replace(done, still_waits=why, resume="" if why else done.resume)
+
+
+def _gate_waits(desk: ServerDesk, log: LogId, body: ValidateBody) -> str:
+    """Return why a gate still waits after this verdict; "": none does."""
+    for ask in all_waiting(desk.store):
+        if ask.kind != "verdict" or ask.name != body.name or (ask.of or ask.log) != log:
+            continue
+        if not is_judge(ask.by, desk.actor, ()):
+            return f"It is on record, and does not satisfy the gate: that needs {ask.by}."
+        if not body.passed:
+            return "It is on record, and the gate waits on for a verdict that passes."
+    return ""
 
 
 # ── branches ─────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ import json
 
 from plait.errors import PlaitError
 from plait.event import Event, Json
-from plait.event.kinds import ToolRequested
+from plait.event.kinds import ToolRequested, ValidationRecorded
 from plait.ids import LogId, Micros, short
 from plait.memory.provenance import lapses_behind
 from plait.runtime.live import Live
@@ -15,8 +15,14 @@ from plait.server.params import InboxParams
 from plait.server.reading import event_shape
 from plait.server.shapes import AskShape, InboxPage, LapsedMemory
 from plait.session import Session, Waiting
-from plait.session.asks import ask_of, is_late
-from plait.session.inbox import all_waiting, failed_verdict, root_of, with_request
+from plait.session.asks import ask_of, ends_wait, is_late
+from plait.session.inbox import (
+    all_waiting,
+    failed_verdict,
+    inbox_events,
+    root_of,
+    with_request,
+)
 from plait.store import Store
 from plait.workspace.lines import LineMatcher, split
 
@@ -55,6 +61,7 @@ def ask_shape(desk: ServerDesk, ask: Waiting) -> AskShape:
     asked = body if isinstance(body, ToolRequested) else None
     lapses = lapses_behind(store, store.event(ask.event)) if ask.kind in _OF_PROGRAM else []
     failed = failed_verdict(store, ask) if ask.kind == "verdict" else None
+    answer = _answer_to(store, ask)
     return AskShape(
         id=ask.event,
         kind=ask.kind,
@@ -91,7 +98,18 @@ def ask_shape(desk: ServerDesk, ask: Waiting) -> AskShape:
         origins=_origins(desk, ask),
         lapsed_memories=tuple([LapsedMemory(*lapse) for lapse in lapses]),
         failed=event_shape(failed) if failed is not None else None,
+        answered=event_shape(answer) if answer is not None else None,
     )
+
+
+def _answer_to(store: Store, ask: Waiting) -> Event | None:
+    """Return the answer to an ask that stands in an inbox; of a verdict also in the log."""
+    about = ask.of or ask.log
+    given = inbox_events(store, about, ask.heard if ask.kind == "verdict" else 0)
+    if ask.kind == "verdict":
+        first = ask.seq + 1 if about == ask.log else 1
+        given += store.read(about, first, kinds={ValidationRecorded.__name__})
+    return next((event for event in given if ends_wait(ask, event)), None)
 
 
 def request_of(store: Store, ask: Waiting) -> Event | None:

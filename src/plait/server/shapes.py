@@ -252,6 +252,7 @@ class AskShape(Shape, frozen=True):
     origins: tuple[str, ...]  # what the asking session had read, as in "web"
     lapsed_memories: tuple[LapsedMemory, ...]
     failed: EventShape | None  # of a verdict: one was given that failed
+    answered: EventShape | None  # the answer in an inbox that no run has taken yet; None: it waits
 
 
 class InboxPage(Shape, frozen=True):
@@ -315,6 +316,7 @@ class TraceStep(Shape, frozen=True):
     reason: str
     placement: str
     files: tuple[str, ...]
+    at: SeqRef | None  # where to look: of an event in an inbox, at the session's. None: nowhere
 
 
 class TraceShape(Shape, frozen=True):
@@ -447,6 +449,7 @@ class ActShape(Shape, frozen=True):
     posted: EventShape | None  # the event in the inbox; None: the act stands in the log
     resume: str  # the session to resume, if a run waits for this; "": none
     not_undone: tuple[NotUndoneRow, ...] = ()
+    still_waits: str = ""  # of a verdict: why a gate waits on; "": none does
 
 
 class HelloShape(Shape, frozen=True):

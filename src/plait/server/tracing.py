@@ -9,11 +9,14 @@ import msgspec
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import ModelAsked
+from plait.ids import Digest, LogId, inbox_of
+from plait.outline.shapes import SeqRef
 from plait.runtime.sent import Sent, rebuild_prompt
 from plait.server.desk import ServerDesk
 from plait.server.params import AboutParams, SessionParams
 from plait.server.shapes import LeftOutRow, PromptShape, ToolSpecShape, TraceShape, TraceStep
 from plait.session import Session
+from plait.session.listing import session_row
 from plait.session.trace import Trace
 
 _SEQ = re.compile(r"-?[0-9]{1,18}\Z")
@@ -76,14 +79,14 @@ def _asked_before(desk: ServerDesk, asked: Event) -> Event | None:
 def read_why(desk: ServerDesk, params: AboutParams) -> TraceShape:
     """Tell where something comes from."""
     session = desk.open(params.session)
-    return _trace(session.why(_subject(session, params.about), limit=params.limit))
+    return _trace(desk, session.why(_subject(session, params.about), limit=params.limit))
 
 
 def read_influence(desk: ServerDesk, params: AboutParams) -> TraceShape:
     """Tell what became of something."""
     session = desk.open(params.session)
     found = session.lineage.influence(_subject(session, params.about), limit=params.limit)
-    return _trace(found)
+    return _trace(desk, found)
 
 
 def _subject(session: Session, about: str) -> str | int:
@@ -95,7 +98,8 @@ def _subject(session: Session, about: str) -> str | int:
     return int(about) if _SEQ.match(about) and about not in session.facts else about
 
 
-def _trace(found: Trace) -> TraceShape:
+def _trace(desk: ServerDesk, found: Trace) -> TraceShape:
+    places = _places(desk, found)
     steps = [
         TraceStep(
             step.depth,
@@ -112,7 +116,29 @@ def _trace(found: Trace) -> TraceShape:
             step.reason,
             step.placement,
             step.files,
+            places[step.id],
         )
         for step in found
     ]
     return TraceShape(found.about, found.complete, tuple(steps))
+
+
+def _places(desk: ServerDesk, found: Trace) -> dict[Digest, SeqRef | None]:
+    """Return the place at which a page shows each event of a trace. An inbox has no page: its
+    events are shown where the session heard them, or spoke of them last.
+    """
+    owners = {inbox_of(step.log): step.log for step in found}
+    spots = dict[LogId, SeqRef]()  # the step of each session that was told last
+    firsts = dict[LogId, SeqRef]()
+    for step in found:
+        firsts.setdefault(step.log, SeqRef(step.log, step.seq))
+    sessions = {log for log in firsts if session_row(desk.store, log)}
+    places = dict[Digest, SeqRef | None]()
+    for step in found:
+        here = SeqRef(step.log, step.seq)
+        if step.log in sessions:
+            places[step.id] = spots[step.log] = here
+        else:
+            owner = owners.get(step.log)
+            places[step.id] = None if owner is None else spots.get(owner) or firsts[owner]
+    return places

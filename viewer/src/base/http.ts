@@ -72,7 +72,8 @@ export class HttpSource implements Source {
   sessions: Source["sessions"] = (filter, before) =>
     this.#get(path("sessions") + query({ q: filter, before }));
   search: Source["search"] = (words) => this.#get(path("search") + query({ q: words }));
-  inbox: Source["inbox"] = (session) => this.#get(path("inbox") + query({ session }));
+  inbox: Source["inbox"] = (session, isAll) =>
+    this.#get(path("inbox") + query({ session, all: isAll ? "true" : "" }));
   session: Source["session"] = (place) => this.#get(path("sessions", place));
   family: Source["family"] = (session) => this.#get(path("sessions", session, "family"));
   outlines: Source["outlines"] = (logs) =>

@@ -323,10 +323,12 @@ export class Model {
     const firsts = new Map<string, number>();
     for (const { log, seq } of news) firsts.set(log, Math.min(seq, firsts.get(log) ?? seq));
     for (const [log, seq] of firsts) this.source.forget(log, seq);
-    for (const { log, seq, kind } of news) {
+    for (const { log, seq, kind, session } of news) {
       const isKnown = rows?.branchOf.has(log) ?? false;
       if (isKnown) this.#changed.set(log, Math.min(seq, this.#changed.get(log) ?? seq));
-      isOurs ||= isKnown || kind === "ForkedFrom";
+      // An answer, a pause or its end may stand in an inbox: the session's status is another then.
+      const isForUs = session !== null && (rows?.branchOf.has(session) ?? false);
+      isOurs ||= isKnown || isForUs || kind === "ForkedFrom";
     }
     if (isOurs && this.#timer === undefined)
       this.#refreshSoon();

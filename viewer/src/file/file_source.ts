@@ -371,10 +371,10 @@ export class FileSource implements Source, Lines {
     return [record.kind ?? "", record.actor ?? "", record.time ?? 0, says, details, links.map((link) => wholeLink(link, log, seq))];
   };
 
-  branch = (log: number): { id: string; name: string } => {
+  branch = (log: number): { id: string; name: string; isHere: boolean } => {
     const { branches } = this.head.family;
     const [id, name] = branches[log] ? [branches[log].log, branches[log].name] : this.foreign.logs[log - branches.length]!;
-    return { id, name };
+    return { id, name, isHere: log < branches.length };
   };
 
   async #subject(place: string, about: string): Promise<{ log: number; seq: number }> {

@@ -17,7 +17,7 @@ export type EventLine = readonly [
 /** Where the lines of events are read from. */
 export interface Lines {
   line(log: number, seq: number): Promise<EventLine | null>;
-  branch(log: number): { readonly id: string; readonly name: string };
+  branch(log: number): { readonly id: string; readonly name: string; readonly isHere: boolean };
 }
 
 const RELATIONS: Readonly<Record<string, Relation>> = {
@@ -107,6 +107,7 @@ function inOrder(lines: Lines, root: Found): TraceStep[] {
       reason,
       placement,
       files: [...files],
+      at: branch.isHere ? { log: branch.id, seq } : null,
     });
     for (const child of [...children].reverse())
       stack.push([child.how === "after" && depth ? depth : depth + 1, child]);

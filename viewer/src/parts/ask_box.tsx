@@ -8,7 +8,7 @@ import type { ActShape, Json, RunShape } from "../shapes";
 import { Icon } from "./icons";
 import { Pieces } from "./text";
 
-export type AskKind = "approval" | "question" | "unknown";
+export type AskKind = "approval" | "unknown";
 
 interface AskBoxProps {
   readonly session: string;
@@ -16,13 +16,12 @@ interface AskBoxProps {
   readonly kind: AskKind;
   /** Of an approval: the arguments that are asked for. */
   readonly arguments?: Json;
-  readonly choices?: readonly string[];
   /** True: the keys a and d belong to this ask. */
   readonly hasKeys?: boolean;
   readonly onAnswered?: (act: ActShape) => void;
 }
 
-type Mode = "" | "grant" | "correct" | "deny" | "answer" | "resolve";
+type Mode = "" | "grant" | "correct" | "deny" | "resolve";
 
 export function AskBox(props: AskBoxProps) {
   const { source } = usePage();
@@ -69,12 +68,6 @@ export function AskBox(props: AskBoxProps) {
 }
 
 function Choices({ kind, hasKeys, choose }: { kind: AskKind; hasKeys: boolean; choose: (mode: Mode) => void }) {
-  if (kind === "question")
-    return (
-      <div class="ask-acts">
-        <button type="button" class="button first" onClick={() => choose("answer")}>Answer…</button>
-      </div>
-    );
   if (kind === "unknown")
     return (
       <div class="ask-acts">
@@ -102,7 +95,6 @@ const FORM_WORDS: Readonly<Record<Exclude<Mode, "">, readonly [verb: string, but
   grant: ["approve", "Grant", "A note (optional)"],
   correct: ["approve", "Grant corrected", "A note (optional)"],
   deny: ["deny", "Deny", "Reason, for the agent"],
-  answer: ["answer", "Answer", "Answer"],
   resolve: ["resolve", "Record", "A note (optional)"],
 };
 
@@ -115,7 +107,6 @@ function AnswerForm({ mode, isBusy, act, cancel, ...props }: FormProps) {
     const data = new FormData(form.current!);
     const words = String(data.get("words") ?? "");
     if (mode === "deny") return void act(verb, { reason: words });
-    if (mode === "answer") return void act(verb, { value: words });
     if (mode === "resolve") return void act(verb, { verdict: String(data.get("verdict")), note: words });
     if (mode === "grant") return void act(verb, { note: words });
     try {
@@ -157,13 +148,7 @@ function AnswerForm({ mode, isBusy, act, cancel, ...props }: FormProps) {
       )}
       <label>
         {field}
-        {mode === "answer" && props.choices?.length ? (
-          <select class="input" name="words" ref={(element) => element?.focus()}>
-            {props.choices.map((choice) => <option key={choice} value={choice}>{choice}</option>)}
-          </select>
-        ) : (
-          <input class="input" name="words" autocomplete="off" ref={(element) => element?.focus()} />
-        )}
+        <input class="input" name="words" autocomplete="off" ref={(element) => element?.focus()} />
       </label>
       {error && <p class="bad" role="alert">{error}</p>}
       <div class="ask-acts">

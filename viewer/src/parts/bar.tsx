@@ -1,12 +1,14 @@
 /** The bar: where the page is, how the session stands, what one can do from here. */
 
+import { standingWords } from "../base/asks";
 import { costText, allTokens, shortNumber } from "../base/format";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, type Route } from "../base/router";
 import { themeChoice, type ThemeChoice } from "../base/theme";
-import type { SpentShape } from "../shapes";
+import type { BranchShape, SpentShape } from "../shapes";
 import { ActMenu } from "../screens/acts";
 import { waitingCount } from "../screens/live";
+import { useAsks } from "../screens/standing";
 import { Icon, type IconName } from "./icons";
 import { isHelpOpen } from "./keys_help";
 import { Line } from "./text";
@@ -83,8 +85,8 @@ function SessionTitle() {
   const family = model.family.value;
   if (route.value.screen !== "session" || !family) return <div class="bar-session" />;
   const root = family.branches[0]!;
-  const spent = sum(family.branches.map((branch) => branch.spent));
   const at = model.branch.value;
+  const spent = sum(family.branches.map((branch) => branch.spent));
   void model.version.value;
   const named = family.title || (root.name === root.short ? "" : root.name);
   return (
@@ -92,7 +94,7 @@ function SessionTitle() {
       <h1 class="bar-title cut">
         <Line text={named || model.stepAt(0)?.says || root.short} />
       </h1>
-      <span class={`status is-${root.status}`}>{root.status}</span>
+      <Standing branch={root} />
       <span class="bar-figures faint">{`${shortNumber(allTokens(spent))} tokens · ${costText(spent)}`}</span>
       <span class="bar-acts">
         {family.branches.length > 1 && (
@@ -113,6 +115,12 @@ function SessionTitle() {
       </span>
     </div>
   );
+}
+
+/** How a session stands now: one that waits may be answered, and not resumed yet. */
+export function Standing({ branch }: { branch: BranchShape }) {
+  const asks = useAsks(branch.log, branch.status);
+  return <span class={`status is-${branch.status}`}>{standingWords(branch.status, asks ?? [])}</span>;
 }
 
 export function compareFrom(here: string, root: string): void {

@@ -1,6 +1,6 @@
 /** What lies behind a place: the calls that a what-if makes again, and a rewind does not undo. */
 
-import type { EventShape, FamilyShape, Json } from "../shapes";
+import type { EventShape, FamilyShape, Json, RunRow } from "../shapes";
 import type { Source } from "../source";
 
 /** The effect classes that reach beyond the workspace: they ask first in a what-if. */
@@ -79,4 +79,10 @@ export function countedWords(words: readonly string[]): string {
   const counts = new Map<string, number>();
   for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
   return [...counts].map(([word, count]) => (count > 1 ? `${word} ×${count}` : word)).join(", ");
+}
+
+/** Return the run that began after an event which stands in no run itself; null: there is none. */
+export function runAfter(runs: readonly RunRow[], seq: number): RunRow | null {
+  if (runs.some((run) => run.first <= seq && (run.last === null || seq <= run.last))) return null;
+  return runs.find((run) => run.first > seq) ?? null;
 }

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { answeredWords, isForActor, nameOf } from "../base/asks";
 import { agoText, gapText, timeText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
@@ -13,6 +14,9 @@ import { FileDiffView } from "../workbench/diff";
 import { Field, parseJson, Refused, useActing, useReadOnly, type Acting } from "./acting";
 import { parsePatch } from "./patch";
 import { Resume } from "./run_line";
+import { useActor } from "./standing";
+
+export { nameOf };
 
 export const ASK_ICONS: Readonly<Record<WaitKind, IconName>> = {
   approval: "hand", question: "question", unknown: "warn", timer: "clock", verdict: "flag",
@@ -21,11 +25,6 @@ export const ASK_ICONS: Readonly<Record<WaitKind, IconName>> = {
 export const ASK_WORDS: Readonly<Record<WaitKind, string>> = {
   approval: "asks to", question: "asks", unknown: "outcome unknown", timer: "waits", verdict: "waits for a verdict",
 };
-
-/** Who asks, without the sort of principal: agent:pay/clerk is pay/clerk. */
-export function nameOf(principal: string): string {
-  return principal.replace(/^(agent|human|service):/, "");
-}
 
 /** What is asked, as one line for lists. */
 export function askLine(ask: AskShape): string {
@@ -74,8 +73,6 @@ function shownField(ask: AskShape, name: string): string {
 const FOREIGN = ["web", "tool", "mcp", "file", "external"];
 
 export function AskView({ ask }: { ask: AskShape }) {
-  const act = useActing<ActShape>();
-  const readOnly = useReadOnly();
   const files = ask.patch ? parsePatch(ask.patch) : [];
   const why = ask.reason || "";
   const rule = shownField(ask, "rule") || shownField(ask, "why");
@@ -135,9 +132,24 @@ export function AskView({ ask }: { ask: AskShape }) {
       <section class="block">
         <dl class="pairs">{pairs.map(([name, value], index) => [<dt key={`${index}-name`}>{name}</dt>, <dd key={index}>{value}</dd>])}</dl>
       </section>
-      {act.done ? <Done ask={ask} done={act.done} /> : readOnly ? <p class="ask-answer faint">{readOnly}</p> : <Acts ask={ask} act={act} />}
+      <AskActs ask={ask} />
     </article>
   );
+}
+
+/** The ways to answer an ask; after the answer, what came of it. */
+export function AskActs({ ask }: { ask: AskShape }) {
+  const act = useActing<ActShape>();
+  const readOnly = useReadOnly();
+  if (act.done) return <Done ask={ask} done={act.done} />;
+  if (ask.answered)
+    return (
+      <div class="ask-answer ask-done" role="status">
+        <p><Icon name="passed" class="good" /> <Pieces text={answeredWords(ask)} /></p>
+        <Resume session={ask.resume} />
+      </div>
+    );
+  return readOnly ? <p class="ask-answer faint">{readOnly}</p> : <Acts ask={ask} act={act} />;
 }
 
 function AskTitle({ ask }: { ask: AskShape }) {
@@ -347,15 +359,19 @@ function VerdictActs({ ask, act }: ActsProps) {
   const { source } = usePage();
   const [words, setWords] = useState("");
   const about = ask.of ?? ask.session;
+  const actor = useActor();
+  const isJudge = isForActor(ask, actor);
+  const isOff = act.isBusy || !isJudge;
   const send = (passed: boolean) =>
     void act.start(() => source.act(about, "validate", { name: ask.signal, passed, ...(words ? { detail: words } : {}) }));
   return (
     <form class="ask-answer" onSubmit={(event) => event.preventDefault()}>
       {act.failure && <Refused failure={act.failure} />}
-      <Field label="Detail (on record)" value={words} onInput={setWords} rows={2} />
+      {!isJudge && <p class="warn" role="note">A verdict of yours would not satisfy the gate: that needs <Pieces text={nameOf(ask.by)} />. You are <Pieces text={nameOf(actor)} />.</p>}
+      {isJudge && <Field label="Detail (on record)" value={words} onInput={setWords} rows={2} />}
       <div class="acts">
-        <button type="button" class="button first big" disabled={act.isBusy} onClick={() => send(true)}><Icon name="passed" /> It passes</button>
-        <button type="button" class="button big" disabled={act.isBusy} onClick={() => send(false)}><Icon name="failed" class="bad" /> It fails</button>
+        <button type="button" class="button first big" disabled={isOff} onClick={() => send(true)}><Icon name="passed" /> It passes</button>
+        <button type="button" class="button big" disabled={isOff} onClick={() => send(false)}><Icon name="failed" class="bad" /> It fails</button>
       </div>
     </form>
   );
@@ -377,6 +393,12 @@ const DONE_WORDS: Readonly<Record<WaitKind, string>> = {
 };
 
 function Done({ ask, done }: { ask: AskShape; done: ActShape }) {
+  if (done.still_waits)
+    return (
+      <div class="ask-answer ask-done" role="status">
+        <p><Icon name="warn" class="warn" /> <Pieces text={done.still_waits} /></p>
+      </div>
+    );
   const resume = done.resume || (ask.run ? ask.resume : "");
   return (
     <div class="ask-answer ask-done" role="status">

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../base/answer";
+import { isForActor } from "../base/asks";
 import { agoText, allTokens, costText, countText, dollarsText, shortNumber, timeText } from "../base/format";
 import { useKeys } from "../base/keys";
 import { usePage } from "../base/page";
@@ -9,10 +10,11 @@ import { go, hrefOf, route, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
 import { Broken, Empty, LoadingLine, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
-import type { RunShape, SearchHit, SessionSummary } from "../shapes";
+import type { AskShape, RunShape, SearchHit, SessionSummary } from "../shapes";
 import { AskRow } from "./inbox";
 import { newsCount, runWords, toldRuns } from "./live";
 import { moveFocus } from "./rows";
+import { useActor } from "./standing";
 
 const TYPING_MS = 200;
 const ASKS_AT_FIRST = 5;
@@ -101,12 +103,23 @@ function Waiting() {
   const { source } = usePage();
   void newsCount.value;
   const shown = useAnswer(source.isFile ? null : source.inbox(""));
-  const asks = shown.value?.asks ?? [];
+  const actor = useActor();
+  const all = shown.value?.asks ?? [];
+  const mine = all.filter((ask) => isForActor(ask, actor));
+  return (
+    <>
+      <AsksPart title="Waits for you" asks={mine} />
+      <AsksPart title="Waits for others" asks={all.filter((ask) => !mine.includes(ask))} />
+    </>
+  );
+}
+
+function AsksPart({ title, asks }: { title: string; asks: readonly AskShape[] }) {
   if (asks.length === 0) return null;
   return (
-    <section class="home-part" aria-label="Waits for you">
+    <section class="home-part" aria-label={title}>
       <h2 class="home-head">
-        Waits for you <span class="faint">{asks.length}</span>
+        {title} <span class="faint">{asks.length}</span>
       </h2>
       <ul>
         {asks.slice(0, ASKS_AT_FIRST).map((ask) => (

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../base/answer";
+import { isForActor, waitsFor } from "../base/asks";
 import { agoText } from "../base/format";
 import { useKeys } from "../base/keys";
 import { usePage } from "../base/page";
@@ -15,6 +16,7 @@ import { ASK_ICONS, askLine, AskView, expiryText, nameOf } from "./ask";
 import { newsCount } from "./live";
 import { askShown } from "./opened";
 import { moveFocus } from "./rows";
+import { useActor } from "./standing";
 
 /** Press a button of the ask that is shown. */
 function press(act: "grant" | "deny"): void {
@@ -92,12 +94,14 @@ function useWide(): boolean {
 
 export function AskRow({ ask, isChosen, session }: { ask: AskShape; isChosen: boolean; session: string }) {
   const expires = expiryText(ask);
+  const actor = useActor();
+  const isOthers = actor !== "" && !isForActor(ask, actor);
   return (
     <a class="ask-row" data-row aria-current={isChosen ? "true" : undefined} href={hrefOf({ screen: "inbox", session, ask: ask.id.slice(0, 12) })}>
       <Icon name={ASK_ICONS[ask.kind]} class={ask.kind === "unknown" ? "bad" : "warn"} label={ask.kind} />
       <span class="ask-row-words">
         <Line text={askLine(ask)} />
-        <span class="faint cut"><Line text={`${nameOf(ask.actor)} · ${ask.name}`} /></span>
+        <span class="faint cut"><Line text={`${isOthers ? `waits for ${waitsFor(ask, actor)} · ` : ""}${nameOf(ask.actor)} · ${ask.name}`} /></span>
       </span>
       <span class="faint ask-row-time">
         {agoText(ask.since)}
@@ -111,7 +115,9 @@ export function AskRow({ ask, isChosen, session }: { ask: AskShape; isChosen: bo
 export function AskDialog() {
   const { source } = usePage();
   const wanted = askShown.value;
-  const shown = useAnswer(wanted ? source.inbox(wanted.session) : null);
+  const shown = useAnswer(wanted ? source.inbox(wanted.session, true) : null);
+  const actor = useActor();
+  void newsCount.value;
   const kept = useRef<AskShape | null>(null);
   if (!wanted) {
     kept.current = null;
@@ -120,7 +126,7 @@ export function AskDialog() {
   const ask = kept.current ?? shown.value?.asks.find((each) => each.id === wanted.ask) ?? null;
   kept.current = ask;
   return (
-    <Dialog title="Waits for you" class="ask-dialog" onClose={() => (askShown.value = null)}>
+    <Dialog title={ask && !ask.answered ? `Waits for ${waitsFor(ask, actor)}` : "The ask"} class="ask-dialog" onClose={() => (askShown.value = null)}>
       <Shows shown={shown}>
         {() => (ask ? <AskView ask={ask} /> : <p class="quiet">It waits no more: somebody answered it, or it ended.</p>)}
       </Shows>

@@ -12,7 +12,7 @@ import type { EventShape, FamilyShape, Json, NewRun, PlaceShape, RunRow, RunShap
 import { StepLine } from "../workbench/steps";
 import { Field, Refused, useActing, useReadOnly } from "./acting";
 import { nameOf } from "./ask";
-import { countedWords, lookAhead, type Ahead } from "./ahead";
+import { countedWords, lookAhead, runAfter, type Ahead } from "./ahead";
 import { noteRun, toldRuns } from "./live";
 import { RunLine } from "./run_line";
 import { SessionHead } from "./session_head";
@@ -89,7 +89,7 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
   const act = useActing<RunShape>();
   // A message that was there before the run began is said anew, and the program is run on it.
   const runs = useAnswer(source.session(log)).value?.runs ?? [];
-  const firstRun = replaceable && runs.length > 0 && runs.every((each) => each.first > replaceable.seq) ? runs[0]! : null;
+  const firstRun = replaceable && runAfter(runs, replaceable.seq);
   const [ahead, setAhead] = useState<Ahead | null>(null);
   const lookFrom = words !== null && replaceable ? replaceable.seq : seq;
   useEffect(() => {
@@ -171,7 +171,7 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
             <label class="radio"><input type="radio" name="effects" checked={effects === "live"} onChange={() => setEffects("live")} /><span>happen as in the run</span></label>
           </fieldset>
         )}
-        {(error === "NeedsWorkflow" || program) && <Field label="Program" value={program} onInput={setProgram} placeholder="FILE.py:NAME" isCode />}
+        <Field label="Program (may be empty)" value={program} onInput={setProgram} placeholder={firstRun?.workflow || "FILE.py:NAME"} isCode error={error === "NeedsWorkflow" ? "The run's program cannot be found by itself: name its file and the workflow in it." : ""} hint="the file and the workflow in it, seen from the server's folder; empty: the run's own" />
         {act.failure && <Refused failure={act.failure} />}
         {run && <RunLine run={run} />}
         {message.includes("is a branch of the run") && parent && (
@@ -183,7 +183,7 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
           <p class="faint">{readOnly}</p>
         ) : (
           <div class="acts">
-            <button type="submit" class="button first big" disabled={!isChanged || act.isBusy || run?.state === "running"}><Icon name="play" /> Run it in a branch</button>
+            <button type="submit" class="button first big" disabled={!isChanged || act.isBusy || run?.state === "running"}><Icon name="play" /> {firstRun && !isInstructionChanged && !(chosen && !isWordsChanged) ? (isAdded ? "Fork before the run, and say it anew" : "Fork before it, and say it anew") : "Run it in a branch"}</button>
             <a class="button plain big" href={hrefOf(sessionRoute(short, seq))}>Back</a>
             {!isChanged && <span class="faint">nothing is changed yet</span>}
           </div>

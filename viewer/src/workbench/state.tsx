@@ -2,14 +2,17 @@
 
 import { useMemo } from "preact/hooks";
 import { useAnswer } from "../base/answer";
+import { answeredWords, waitsFor } from "../base/asks";
 import { allTokens, costText, countText, numberText, shortNumber } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
 import { stateAt, trackSeq } from "../base/track";
 import { plainText } from "../base/text";
+import { Standing } from "../parts/bar";
 import { Icon } from "../parts/icons";
 import { Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
+import { useActor, useAsks } from "../screens/standing";
 import type { Json, TrackState } from "../shapes";
 import { laneIndex } from "./strip_draw";
 
@@ -60,10 +63,11 @@ function StateLines({ state }: { state: TrackState }) {
         <dt>branch</dt>
         <dd style={{ color: `var(--lane-${laneIndex(branch?.color ?? 0)})` }}>
           <Line text={branch?.name ?? ""} />
+          {branch?.parent && <span class="faint">{branch.merged_into.length > 0 ? ` merged at ${branch.merged_into.map((at) => model.placeName(at)).join(", ")}` : " not merged"}</span>}
         </dd>
         <dt>status</dt>
         <dd>
-          <span class={`status is-${state.status}`}>{state.status}</span>
+          {branch && (model.cursor.value?.seq ?? 0) >= branch.tip ? <Standing branch={branch} /> : <span class={`status is-${state.status}`}>{state.status}</span>}
         </dd>
         <dt>spent</dt>
         <dd>
@@ -222,20 +226,31 @@ export function useFirstTree(): string | null {
 function Waits() {
   const { model } = usePage();
   const family = model.family.value!;
-  const waiting = family.branches.filter((branch) => branch.status === "waiting");
+  const root = family.branches[0]!;
+  const here = model.branch.value ?? root;
+  const actor = useActor();
+  const rootAsks = useAsks(root.log, root.status);
+  const hereAsks = useAsks(here.log, here.status);
+  const asks = [...new Map([...(rootAsks ?? []), ...(hereAsks ?? [])].map((ask) => [ask.id, ask])).values()];
+  const told = new Set(asks.map((ask) => ask.session));
+  // What other branches wait for is told when one looks at them.
+  const others = family.branches.filter((branch) => branch.status === "waiting" && !told.has(branch.log) && !(branch === root && rootAsks) && !(branch === here && hereAsks));
   return (
     <section class="state-section">
-      <h3 class="label">Waits for you</h3>
-      {waiting.length === 0 ? (
-        <p class="faint">nothing</p>
-      ) : (
-        waiting.map((branch) => (
-          <a key={branch.log} class="state-line warn" href={hrefOf({ screen: "inbox", session: branch.short })}>
-            <Icon name="hand" />
-            <Line text={branch.name} />
-          </a>
-        ))
-      )}
+      <h3 class="label">Waits</h3>
+      {asks.length + others.length === 0 && <p class="faint">for nothing</p>}
+      {asks.map((ask) => (
+        <a key={ask.id} class={`state-line ${ask.answered ? "" : "warn"}`} href={ask.answered ? hrefOf(sessionRoute(ask.short, ask.seq)) : hrefOf({ screen: "inbox", session: ask.short })}>
+          <Icon name={ask.answered ? "passed" : "hand"} />
+          <Line text={answeredWords(ask) || `for ${waitsFor(ask, actor)}`} />
+        </a>
+      ))}
+      {others.map((branch) => (
+        <a key={branch.log} class="state-line warn" href={hrefOf({ screen: "inbox", session: branch.short })}>
+          <Icon name="hand" />
+          <Line text={branch.name} />
+        </a>
+      ))}
     </section>
   );
 }

@@ -3,10 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { isBroken } from "../base/broken";
 import { useAnswer } from "../base/answer";
+import { verdictReason } from "../base/asks";
 import { allTokens, bytesText, costText, countText, dollarsText, numberText, timeText, tookText } from "../base/format";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
-import { AskBox, type AskKind } from "../parts/ask_box";
 import { Icon, stepIcon } from "../parts/icons";
 import { JsonView } from "../parts/json";
 import { memo } from "../parts/memo";
@@ -14,6 +14,7 @@ import { Empty, Shows } from "../parts/states";
 import { Line, Pieces, Text } from "../parts/text";
 import type { ApprovalShape, Json, PartShape, SeqRef, StepDetail, StepShape } from "../shapes";
 import { DiffOfStep } from "./diff";
+import { StepAsk } from "./step_ask";
 import { isExpanded } from "./workbench_keys";
 
 export function useDetail() {
@@ -52,8 +53,13 @@ const Detail = memo(function Detail({ detail }: { detail: StepDetail }) {
   return (
     <article class="detail">
       <Head detail={detail} />
-      {detail.ask && <AskBox session={step.log} ask={detail.ask} kind={askKind(step)} arguments={detail.arguments} hasKeys />}
+      {detail.ask && <StepAsk detail={detail} />}
       {detail.reason && <Block title="Reason"><Text text={detail.reason} /></Block>}
+      {step.type === "verdict" && hasValue(detail.fields["detail"] ?? null) && (
+        <Block title={verdictReason(detail) ? "Reason" : "Detail"}>
+          {verdictReason(detail) ? <Text text={verdictReason(detail)} /> : <Arguments value={detail.fields["detail"]!} />}
+        </Block>
+      )}
       {detail.failure && (
         <Block title="Failure">
           <div class="bad"><Text text={detail.failure} isCode /></div>
@@ -94,11 +100,6 @@ const Detail = memo(function Detail({ detail }: { detail: StepDetail }) {
     </article>
   );
 });
-
-function askKind(step: StepShape): AskKind {
-  if (step.type === "question") return "question";
-  return step.state === "unknown" ? "unknown" : "approval";
-}
 
 const OUTPUT_WORDS: Partial<Record<StepShape["type"], string>> = { message: "Message", reply: "Reply", question: "Answer", tool: "Output" };
 const LINK_WORDS: Partial<Record<StepShape["type"], string>> = { fork: "Forked from", merge: "Merged", rewind: "Back to" };
@@ -270,7 +271,7 @@ function Facts({ detail }: { detail: StepDetail }) {
   else if (step.cost_usd !== null) pairs.push(["cost", dollarsText(step.cost_usd)]);
   if (detail.latency_us !== null) pairs.push(["answered in", tookText(detail.latency_us)]);
   for (const [name, value] of Object.entries(detail.fields))
-    if (value !== null && value !== "") pairs.push([name.replaceAll("_", " "), isTime(name, value) ? timeText(value) : typeof value === "object" ? <JsonView value={value} isFolded /> : <Text text={String(value)} lines={12} />]);
+    if (value !== null && value !== "" && !(step.type === "verdict" && name === "detail" && typeof value === "string")) pairs.push([name.replaceAll("_", " "), isTime(name, value) ? timeText(value) : typeof value === "object" ? <JsonView value={value} isFolded /> : <Text text={String(value)} lines={12} />]);
   if (hasValue(detail.delta)) pairs.push(["observed", <JsonView value={detail.delta} isFolded />]);
   if (pairs.length === 0) return null;
   return (

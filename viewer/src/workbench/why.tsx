@@ -1,12 +1,13 @@
 /** The tabs Why and Influence: where something comes from, and what became of it. */
 
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { useAnswer } from "../base/answer";
 import type { Model } from "../base/model";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute, type SessionRoute } from "../base/router";
-import type { TraceShape, TraceStep } from "../shapes";
+import type { SeqRef, TraceShape, TraceStep } from "../shapes";
 import { plainText } from "../base/text";
 import { memo } from "../parts/memo";
 import { Empty, Shows } from "../parts/states";
@@ -131,17 +132,20 @@ function PlainWords({ line }: { line: PlainLine }) {
   const { verb, says } = lineWords(model, line);
   const events = [line.step, ...line.others];
   const asked = line.step.relation === "context" ? undefined : events.find((each) => each.kind === "ModelAsked");
-  const { reason, session, seq, relation } = line.step;
+  const { reason, relation, at, actor } = line.step;
+  // An event of no step is the word of somebody in an inbox, or of another session: say whose.
+  const isTold = line.key === null && !says.includes(actor);
   const isDecision = relation === "subject" || relation === "decision";
   const placement = isDecision ? line.step.placement : "";
   return (
     <div class="trace-words">
-      <a class="trace-says" href={hrefOf(sessionRoute(session, seq))}>
+      <TraceLink at={at}>
         {verb && <b><Pieces text={`${verb} `} /></b>}
         <Pieces text={says.slice(0, 240)} />
         {says.length > 240 && "…"}
-      </a>
-      <span class="trace-place mono">{model.placeName({ log: session, seq })}</span>
+        {isTold && <>, by <b><Pieces text={actor.replace(/^\w+:/, "")} /></b></>}
+      </TraceLink>
+      <span class="trace-place mono">{placeWords(model, line.step)}</span>
       {(reason || placement || asked) && (
         <span class="trace-more faint">
           {reason && <>“<Pieces text={reason.slice(0, 300)} />” </>}
@@ -158,6 +162,19 @@ function PlainWords({ line }: { line: PlainLine }) {
   );
 }
 
+/** A link to the place that shows an event; plain words if no page does. */
+function TraceLink({ at, tab, children }: { at: SeqRef | null; tab?: "raw"; children: ComponentChildren }) {
+  if (!at) return <span class="trace-says">{children}</span>;
+  return <a class="trace-says" href={hrefOf(sessionRoute(at.log, at.seq, tab ? { tab } : {}))}>{children}</a>;
+}
+
+/** The place of an event; one in an inbox has none of its own. */
+function placeWords(model: Model, step: TraceStep): string {
+  if (!step.at) return "not in this copy";
+  const isOwn = step.at.log === step.session && step.at.seq === step.seq;
+  return isOwn ? model.placeName(step.at) : `inbox of ${model.placeName(step.at)}`;
+}
+
 /** The trace as it is on record, event by event. */
 function EventList({ trace }: { trace: TraceShape }) {
   const { model } = usePage();
@@ -167,10 +184,10 @@ function EventList({ trace }: { trace: TraceShape }) {
         <li key={index} class={`is-${step.relation}`} style={{ "--depth": Math.min(step.depth, 12) }}>
           <span class="trace-how">{step.how}</span>
           <div class="trace-words">
-            <a class="trace-says" href={hrefOf(sessionRoute(step.session, step.seq, { tab: "raw" }))}>
+            <TraceLink at={step.at} tab="raw">
               <Pieces text={step.says.slice(0, 300)} />
-            </a>
-            <span class="trace-place mono">{model.placeName({ log: step.session, seq: step.seq })}</span>
+            </TraceLink>
+            <span class="trace-place mono">{placeWords(model, step)}</span>
           </div>
         </li>
       ))}
@@ -219,11 +236,11 @@ function TraceGraph({ trace }: { trace: TraceShape }) {
           <a
             key={index}
             class={`trace-box is-${step.relation}`}
-            href={hrefOf(sessionRoute(step.session, step.seq))}
+            {...(step.at ? { href: hrefOf(sessionRoute(step.at.log, step.at.seq)) } : {})}
             title={`${step.how}: ${plainText(`${verb} ${says}`, 300)}`}
             style={{ left: `${x(index)}px`, top: `${y(index)}px`, width: `${BOX}px`, borderLeftColor: `var(--lane-${colorAt(step)})` }}
           >
-            <span class="faint">{`${step.how} · ${model.placeName({ log: step.session, seq: step.seq })}`}</span>
+            <span class="faint">{`${step.how} · ${placeWords(model, step)}`}</span>
             <Line text={`${verb} ${says}`} />
           </a>
           );
