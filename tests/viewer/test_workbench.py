@@ -214,6 +214,6 @@ def test_the_workbench_is_usable_on_a_telephone(telephone: Viewer, made: ViewSto
     step_named(page, "edit_file", 1).click()
     expect(page.get_by_role("tabpanel")).to_contain_text("max(0, sum(prices)")
     page.get_by_role("button", name="State", exact=True).click()
-    expect(page.get_by_role("complementary")).to_contain_text("Waits for you")
+    expect(page.get_by_role("complementary")).to_contain_text("for nothing")
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert json.loads(str(wide)) <= 390
