@@ -117,7 +117,7 @@ def _head(
         "sessions": [
             read_session(desk, SessionParams(session=branch.log)) for branch in family.branches
         ],
-        "inbox": read_inbox(desk, InboxParams(session=session.id)),
+        "inbox": read_inbox(desk, InboxParams(session=session.id, all=True)),
         "verify": verify_session(desk, asked),
         "memory": read_memory(desk, asked),
         "flame": read_flame(desk, asked),
