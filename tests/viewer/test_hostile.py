@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import cast
 from urllib.parse import quote
@@ -73,6 +74,7 @@ def go_through(page: Page) -> int:
     strip = page.get_by_role("slider", name="Place in the session")
     expect(strip).to_be_visible()
     count = int(strip.get_attribute("aria-valuemax") or "0")
+    expect(strip).to_have_attribute("aria-valuetext", re.compile("^step "))  # steps are here
     strip.focus()
     page.keyboard.press("Home")
     for number in range(1, count + 1):
