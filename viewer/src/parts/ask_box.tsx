@@ -1,7 +1,8 @@
 /** An ask that waits for a person: the exact thing, and the answers to it. */
 
-import { useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asFailure, type Failure } from "../base/answer";
+import { useHold } from "../base/hold";
 import { useKeys } from "../base/keys";
 import { usePage } from "../base/page";
 import type { ActShape, Json, RunShape } from "../shapes";
@@ -101,6 +102,9 @@ const FORM_WORDS: Readonly<Record<Exclude<Mode, "">, readonly [verb: string, but
 function AnswerForm({ mode, isBusy, act, cancel, ...props }: FormProps) {
   const [error, setError] = useState("");
   const form = useRef<HTMLFormElement>(null);
+  useHold(true);
+  // Once: what is drawn again must not take the focus from another field.
+  useLayoutEffect(() => form.current?.querySelector<HTMLInputElement>('[name="words"]')?.focus(), []);
   const [verb, button, field] = FORM_WORDS[mode as Exclude<Mode, "">];
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -148,7 +152,7 @@ function AnswerForm({ mode, isBusy, act, cancel, ...props }: FormProps) {
       )}
       <label>
         {field}
-        <input class="input" name="words" autocomplete="off" ref={(element) => element?.focus()} />
+        <input class="input" name="words" autocomplete="off" />
       </label>
       {error && <p class="bad" role="alert">{error}</p>}
       <div class="ask-acts">
