@@ -185,6 +185,12 @@ def test_the_second_answer_is_told_and_kept(
     page.get_by_role("button", name="Hamburg").click()
     expect(page.get_by_role("alert").filter(has_text="answered already")).to_contain_text("bo")
     page.unroute("**/api/inbox*")
+    standing = viewer.open(f"/s/{session.short}").get_by_role("banner").get_by_text("waiting, due")
+    expect(standing).to_have_attribute(
+        "title", "Its answer is there: it goes on when it is resumed"
+    )
+    row = viewer.open("/?q=is:due").get_by_role("link", name="Ship it.")
+    expect(row.get_by_text("waiting, due")).to_be_visible()
 
 
 def test_an_outcome_is_resolved_with_how_one_knows(viewer: Viewer, made: ViewStore) -> None:

@@ -73,7 +73,7 @@ root.add({ type: "ended", events: 1, says: "run finished", actor: "program" });
 
 const logs = new Map([root, reject, clamp].map((each) => [each.log, each]));
 const branch = (log: FakeLog, name: string, color: number, extra: Partial<BranchShape>): BranchShape => ({
-  log: log.log, short: log.log.slice(0, 8), name, status: "finished", parent: null, place: 0,
+  log: log.log, short: log.log.slice(0, 8), name, status: "finished", standing: "finished", is_due: false, parent: null, place: 0,
   tip: log.seq, color, step_count: log.steps.length, merged_into: [], spent: spent(120), ...extra,
 });
 const MERGE = root.steps[5]!.seq;

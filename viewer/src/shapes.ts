@@ -47,6 +47,8 @@ export interface SessionSummary {
   title: string;
   label: string | null;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  is_due: boolean; // it waits, and goes on if it is resumed
   workflow: string;
   user: string | null;
   project: string | null;
@@ -77,6 +79,8 @@ export interface BranchShape {
   short: string;
   name: string;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  is_due: boolean; // it waits, and goes on if it is resumed
   parent: SeqRef | null;
   place: number; // the last seq inherited; its own events begin after it
   tip: number;
@@ -388,6 +392,8 @@ export interface SessionHead {
   title: string;
   label: string | null;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  due: boolean; // it waits, and goes on if it is resumed
   user: string | null;
   project: string | null;
   tags: { [key: string]: string };
@@ -464,6 +470,8 @@ export interface SessionShape {
   title: string;
   label: string | null;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  due: boolean; // it waits, and goes on if it is resumed
   user: string | null;
   project: string | null;
   tags: { [key: string]: string };

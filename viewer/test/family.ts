@@ -9,7 +9,7 @@ const NOTHING: SpentShape = {
 
 export function branch(log: string, color: number, extra: Partial<BranchShape> = {}): BranchShape {
   return {
-    log, short: log, name: log, status: "finished", parent: null, place: 0, tip: 100, color,
+    log, short: log, name: log, status: "finished", standing: "finished", is_due: false, parent: null, place: 0, tip: 100, color,
     step_count: 0, merged_into: [], spent: NOTHING, ...extra,
   };
 }

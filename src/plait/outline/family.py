@@ -19,8 +19,8 @@ from plait.outline.lanes import LaneSpan, lanes_of
 from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
 from plait.outline.shapes import BranchShape, FamilyShape, SeqRef, StretchShape
+from plait.outline.standing import Standing, StandingReader
 from plait.session.listing import session_row
-from plait.session.status import StatusReader
 from plait.store import Row, Store
 
 
@@ -96,7 +96,7 @@ def _root_of(store: Store, log: LogId) -> LogId:
 def _branches(
     store: Store, members: Mapping[LogId, LogRecord], rows: Mapping[LogId, Row]
 ) -> Iterator[BranchShape]:
-    reader = StatusReader(store)
+    reader = StandingReader(store)
     merged = dict[LogId, list[SeqRef]]()
     for record in members.values():
         for merge in record.merges:
@@ -106,11 +106,14 @@ def _branches(
         row, info = rows[log], store.log(log)
         parent = SeqRef(info.parent, info.place) if info.parent is not None else None
         title = row.get("title") if parent is None else ""
+        standing = reader.of_session(row) if row else Standing(record.life.status)
         yield BranchShape(
             log=log,
             short=short(log),
             name=str(row.get("label") or title or short(log)),
-            status=reader.of_session(row) if row else record.life.status,
+            status=standing.status,
+            standing=standing.text,
+            is_due=standing.is_due,
             parent=parent,
             place=record.place,
             tip=record.tip,

@@ -52,6 +52,8 @@ class SessionSummary(Shape, frozen=True):
     title: str
     label: str | None
     status: Status
+    standing: str  # the status for people: `waiting, due` if it has its answer
+    is_due: bool  # it waits, and goes on if it is resumed
     # of the last run, as `module:Class`; "": none began
     workflow: str
     user: str | None
@@ -89,6 +91,8 @@ class BranchShape(Shape, frozen=True):
     short: str
     name: str
     status: Status
+    standing: str  # the status for people: `waiting, due` if it has its answer
+    is_due: bool  # it waits, and goes on if it is resumed
     parent: SeqRef | None
     place: int  # the last seq inherited; its own events begin after it
     tip: int

@@ -19,11 +19,11 @@ from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
 from plait.outline.shapes import SeqRef, SessionSummary, SummaryPage
 from plait.outline.spent import SpentCount, count_of
+from plait.outline.standing import StandingReader
 from plait.outline.texts import parts_text
 from plait.session.grants import SPENDING, spent_by
 from plait.session.listing import session_row
 from plait.session.run_rows import INBOX, find_run_row
-from plait.session.status import StatusReader
 from plait.store import Row, Store
 
 TEXT_MAX = 200  # characters of the last words
@@ -102,13 +102,16 @@ class Summaries:
         spent, unmerged = self._spent(record, branches)
         parent = activity.parent
         title, label = str(row["title"] or ""), row["label"]
+        standing = reading.standings.of_session(row)
         return SessionSummary(
             log=log,
             short=short(log),
             name=str(label or title or self._first(log) or short(log)),
             title=title,
             label=str(label) if label is not None else None,
-            status=reading.status.of_session(row),
+            status=standing.status,
+            standing=standing.text,
+            is_due=standing.is_due,
             workflow=record.workflow or self._workflow(row),
             user=_text(row["user"]),
             project=_text(row["project"]),
@@ -205,7 +208,8 @@ class _PageReading:
     """What is read once for a page: how runs stand, and what waits."""
 
     def __init__(self, store: Store) -> None:
-        self.status = StatusReader(store)
+        self.standings = StandingReader(store)
+        self.status = self.standings.statuses
         self.waiting = Counter[str]()
         for asks in _waiting_rows(store):
             self.waiting.update(asks)

@@ -636,6 +636,8 @@ function summary(branch: BranchShape, session: SessionShape): SessionSummary {
     title: session.title,
     label: session.label,
     status: branch.status,
+    standing: branch.standing,
+    is_due: branch.is_due,
     workflow: session.runs[session.runs.length - 1]?.workflow ?? "",
     user: session.user,
     project: session.project,

@@ -1,16 +1,15 @@
 /** The bar: where the page is, how the session stands, what one can do from here. */
 
-import { standingWords } from "../base/asks";
 import { costText, allTokens, shortNumber } from "../base/format";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, type Route } from "../base/router";
 import { themeChoice, type ThemeChoice } from "../base/theme";
-import type { BranchShape, SpentShape } from "../shapes";
+import type { SpentShape } from "../shapes";
 import { ActMenu } from "../screens/acts";
 import { waitingCount } from "../screens/live";
-import { useAsks } from "../screens/standing";
 import { Icon, type IconName } from "./icons";
 import { isHelpOpen } from "./keys_help";
+import { StatusWord } from "./status";
 import { Line } from "./text";
 
 const PLACES: readonly [IconName, string, Route][] = [
@@ -94,7 +93,7 @@ function SessionTitle() {
       <h1 class="bar-title cut">
         <Line text={named || model.stepAt(0)?.says || root.short} />
       </h1>
-      <Standing branch={root} />
+      <StatusWord of={root} />
       <span class="bar-figures faint">{`${shortNumber(allTokens(spent))} tokens · ${costText(spent)}`}</span>
       <span class="bar-acts">
         {family.branches.length > 1 && (
@@ -115,12 +114,6 @@ function SessionTitle() {
       </span>
     </div>
   );
-}
-
-/** How a session stands now: one that waits may be answered, and not resumed yet. */
-export function Standing({ branch }: { branch: BranchShape }) {
-  const asks = useAsks(branch.log, branch.status);
-  return <span class={`status is-${branch.status}`}>{standingWords(branch.status, asks ?? [])}</span>;
 }
 
 export function compareFrom(here: string, root: string): void {

@@ -9,6 +9,7 @@ import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
 import { Broken, Empty, LoadingLine, Shows } from "../parts/states";
+import { StatusWord } from "../parts/status";
 import { Line, Pieces } from "../parts/text";
 import type { AskShape, RunShape, SearchHit, SessionSummary } from "../shapes";
 import { AskRow } from "./inbox";
@@ -209,7 +210,7 @@ function SessionsPage({ filter, before, isLast, onMore }: PageProps) {
       <Empty>
         <p class="state-head">No session is like that.</p>
         <p>
-          Filters are <code>status:</code> <code>user:</code> <code>project:</code> <code>tag:k=v</code> <code>label:</code> <code>cost:&gt;1</code> <code>events:&gt;100</code> <code>is:root</code>; other words are looked for in names.
+          Filters are <code>status:</code> <code>user:</code> <code>project:</code> <code>tag:k=v</code> <code>label:</code> <code>cost:&gt;1</code> <code>events:&gt;100</code> <code>is:root</code> <code>is:due</code>; other words are looked for in names.
         </p>
       </Empty>
     ) : (
@@ -237,7 +238,7 @@ function SessionRow({ session, words = "" }: { session: SessionSummary; words?: 
   const about = [session.user, session.project, ...Object.entries(session.tags).map(([key, value]) => `${key}=${value}`)].filter(Boolean).join(" · ");
   return (
     <a class="session-row" data-row href={hrefOf(sessionRoute(session.short))}>
-      <span class={`status is-${session.status}`}>{session.status}</span>
+      <StatusWord of={session} />
       <span class="session-name">
         <b><Line text={session.name} /></b>
         {said && said !== session.name && <Line text={said} class="quiet" />}
