@@ -13,9 +13,12 @@ pytest.importorskip("playwright")
 from playwright.sync_api import Browser, expect
 
 from plait import Session, open_store
+from plait.event.kinds import ApprovalGranted
 from plait.session.inbox import all_waiting
+from tests.outline import programs
 from tests.outline.sessions import ViewStore
 from tests.server.clients import LiveServer, live_server
+from tests.support import parked_session
 from tests.support.processes import wait_until
 from tests.viewer.browsers import Viewer, opened_viewer
 
@@ -171,6 +174,39 @@ def test_a_call_is_corrected_from_a_telephone_and_resumed(
     granted = next(event for event in session.events if event.kind == "ApprovalGranted")
     assert granted.header.actor == "human:ann"
     assert session.runs[-1].status == "finished"
+
+
+def test_a_call_is_granted_and_denied_by_keys_where_it_waits(
+    viewer: Viewer, made: ViewStore
+) -> None:
+    """The step and the inbox answer alike, and ask once more."""
+    paid, left = [parked_session(lambda: programs.Pay()(new_payment(made))) for _ in range(2)]
+    page = viewer.open(f"/s/{paid.short}")
+    expect(page.get_by_role("button", name="Grant…")).to_be_visible()
+    page.keyboard.press("a")
+    expect(page.get_by_label("Note (on record)")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Grant…")).to_be_visible()
+    assert paid.inbox.waiting
+    page.keyboard.press("a")
+    expect(page.get_by_label("Note (on record)")).to_be_focused()
+    page.keyboard.type("as agreed")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Your word is on record.")).to_be_visible()
+    (granted,) = [event.body for event in paid.inbox.events]
+    assert isinstance(granted, ApprovalGranted) and granted.note == "as agreed"
+    page = viewer.open(f"/inbox/{left.short}")
+    expect(page.get_by_role("button", name="Deny…")).to_be_visible()
+    page.keyboard.press("d")
+    expect(page.get_by_label("Reason")).to_be_focused()
+    page.keyboard.type("too dear")
+    page.get_by_role("button", name="Deny it").click()
+    expect(page.get_by_text("Your word is on record.")).to_be_visible()
+    assert [event.kind for event in left.inbox.events] == ["ApprovalDenied"]
+
+
+def new_payment(made: ViewStore) -> Session:
+    return Session("Pay ACME once more.", store=made.store)
 
 
 def test_the_second_answer_is_told_and_kept(

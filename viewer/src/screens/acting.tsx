@@ -1,7 +1,7 @@
 /** Acts: sent, refused, done. What was typed stays until it is done. */
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { asFailure, type Failure } from "../base/answer";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
@@ -83,6 +83,8 @@ interface FieldProps {
   readonly error?: string;
   readonly placeholder?: string;
   readonly list?: string;
+  /** True: it has the focus as soon as it is shown. */
+  readonly isFocused?: boolean;
 }
 
 let fieldCount = 0;
@@ -90,6 +92,10 @@ let fieldCount = 0;
 /** A labelled field: one line, or as many as `rows`. */
 export function Field(props: FieldProps) {
   const [id] = useState(() => `field-${(fieldCount += 1)}`);
+  const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (props.isFocused) field.current?.focus();
+  }, []);
   const common = {
     id,
     class: `input ${props.isCode ? "mono" : ""}`,
@@ -98,6 +104,7 @@ export function Field(props: FieldProps) {
     spellcheck: !props.isCode,
     "aria-invalid": props.error ? true : undefined,
     "aria-describedby": props.error || props.hint ? `${id}-hint` : undefined,
+    ref: field,
     onInput: (event: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) => props.onInput(event.currentTarget.value),
   };
   return (
