@@ -315,6 +315,20 @@ def test_a_what_if_runs_and_is_compared(viewer: Viewer, made: ViewStore) -> None
     assert made.session("repair") == session
 
 
+def test_a_tool_is_taken_from_an_agent(viewer: Viewer, made: ViewStore) -> None:
+    session = programs.Count()(Session("How many rows?", store=made.store))
+    (reply, *_) = [event for event in session.events if event.kind == "ModelReplied"]
+    page = viewer.open(f"/whatif/{session.short}@{reply.seq - 1}")
+    expect(page.get_by_text("Other tools are code")).to_be_visible()
+    page.get_by_role("checkbox", name="count_rows").uncheck()
+    page.get_by_role("button", name="Run it in a branch").click()
+    expect(page.get_by_role("table", name="Steps side by side")).to_be_visible(timeout=120_000)
+    (branch,) = branches_of(session)
+    wait_until(lambda: branch.reload().status == "finished", within_s=120)
+    assert session.effects[0].result is not None
+    assert {call.result for call in branch.reload().effects} == {None}  # it is refused
+
+
 def test_another_first_message_is_run_in_a_branch(viewer: Viewer, made: ViewStore) -> None:
     session = made.session("answered")
     page = viewer.open(f"/whatif/{session.short}@2")

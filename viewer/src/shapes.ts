@@ -1018,6 +1018,7 @@ export interface NewRun {
   model?: string | null;
   instruction?: string | null;
   replace?: { [key: string]: Json }; // by seq: other words for a message, a reply, a result, a fact
+  tools?: { [key: string]: string[] };
   effects?: "ask" | "live";
   label?: string | null;
 }
