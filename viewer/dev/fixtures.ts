@@ -81,7 +81,7 @@ const stretch = (branch: number, lane: number, log: FakeLog, from: number, count
   branch, lane, first: log.steps[from]!.first, last: log.steps[from + count - 1]!.seq, first_step: from, step_count: count, parents,
 });
 const family: FamilyShape = {
-  root: ROOT, title: "negative total", lane_count: 3, number: 1,
+  root: ROOT, title: "negative total", lane_count: 3, number: 1, spent: spent(0), spent_unmerged: spent(0),
   branches: [
     branch(root, "negative total", 0, {}),
     branch(reject, "reject", 1, { parent: { log: ROOT, seq: FORK_AT }, place: FORK_AT }),
@@ -137,7 +137,7 @@ function big(): FamilyShape {
     branches.push(branch(log, `try-${b + 1}`, b + 1, { parent: { log: BIG, seq: trunk.seq }, place: trunk.seq }));
   }
   bigFamily = {
-    root: BIG, title: "large", lane_count: 7, number: 1,
+    root: BIG, title: "large", lane_count: 7, number: 1, spent: spent(0), spent_unmerged: spent(0),
     branches: [branch(trunk, "large", 0, {}), ...branches], stretches,
   };
   return bigFamily;

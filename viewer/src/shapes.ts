@@ -106,6 +106,8 @@ export interface FamilyShape {
   root: string;
   title: string;
   branches: BranchShape[]; // the root first
+  spent: SpentShape; // of the root, as its summary has it: with the branches of its runs
+  spent_unmerged: SpentShape; // of that: in branches that are not merged into it
   stretches: StretchShape[];
   lane_count: number;
   number: number; // the commit number up to which it is new

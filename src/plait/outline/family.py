@@ -19,6 +19,7 @@ from plait.outline.lanes import LaneSpan, lanes_of
 from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
 from plait.outline.shapes import BranchShape, FamilyShape, SeqRef, StretchShape
+from plait.outline.spending import SessionSpending, run_branches
 from plait.outline.standing import Standing, StandingReader
 from plait.session.listing import session_row
 from plait.store import Row, Store
@@ -46,10 +47,14 @@ def family_shape(outlines: Outlines, log: LogId) -> FamilyShape:
     lanes = lanes_of(_spans(members, pieces, index_of))
     branch_of = {member: index for index, member in enumerate(members)}
     root = next(iter(members))
+    forked = run_branches(store, members, root)
+    spent, unmerged = SessionSpending(outlines).of(members[root], forked)
     return FamilyShape(
         root=root,
         title=str(rows[root].get("title") or ""),
         branches=tuple(_branches(store, members, rows)),
+        spent=spent.shape(),
+        spent_unmerged=unmerged.shape(),
         stretches=tuple(
             [
                 StretchShape(

@@ -124,6 +124,8 @@ class FamilyShape(Shape, frozen=True):
     root: LogId
     title: str
     branches: tuple[BranchShape, ...]  # the root first
+    spent: SpentShape  # of the root, as its summary has it: with the branches of its runs
+    spent_unmerged: SpentShape  # of that: in branches that are not merged into it
     stretches: tuple[StretchShape, ...]
     lane_count: int
     number: int  # the commit number up to which it is new

@@ -1,10 +1,9 @@
 /** The bar: where the page is, how the session stands, what one can do from here. */
 
-import { costText, allTokens, shortNumber } from "../base/format";
+import { allTokens, shortNumber, spentText } from "../base/format";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, type Route } from "../base/router";
 import { themeChoice, type ThemeChoice } from "../base/theme";
-import type { SpentShape } from "../shapes";
 import { ActMenu } from "../screens/acts";
 import { waitingCount } from "../screens/live";
 import { Icon, type IconName } from "./icons";
@@ -71,21 +70,12 @@ function ThemeButton() {
   );
 }
 
-function sum(all: readonly SpentShape[]): SpentShape {
-  const total = { ...all[0]! } as { -readonly [K in keyof SpentShape]: SpentShape[K] };
-  for (const each of all.slice(1))
-    for (const key of Object.keys(total) as (keyof SpentShape)[])
-      total[key] = ((total[key] ?? 0) + (each[key] ?? 0)) as never;
-  return total;
-}
-
 function SessionTitle() {
   const { model } = usePage();
   const family = model.family.value;
   if (route.value.screen !== "session" || !family) return <div class="bar-session" />;
   const root = family.branches[0]!;
   const at = model.branch.value;
-  const spent = sum(family.branches.map((branch) => branch.spent));
   void model.version.value;
   const named = family.title || (root.name === root.short ? "" : root.name);
   return (
@@ -94,7 +84,7 @@ function SessionTitle() {
         <Line text={named || model.stepAt(0)?.says || root.short} />
       </h1>
       <StatusWord of={root} />
-      <span class="bar-figures faint">{`${shortNumber(allTokens(spent))} tokens · ${costText(spent)}`}</span>
+      <span class="bar-figures faint cut">{`${shortNumber(allTokens(family.spent))} tokens · ${spentText(family.spent, family.spent_unmerged)}`}</span>
       <span class="bar-acts">
         {family.branches.length > 1 && (
           <button type="button" class="button" onClick={() => compareFrom(at?.short ?? root.short, root.short)}>

@@ -69,7 +69,7 @@ function StateLines({ state }: { state: TrackState }) {
         <dd>
           {branch && (model.cursor.value?.seq ?? 0) >= branch.tip ? <StatusWord of={branch} /> : <span class={`status is-${state.status}`}>{state.status}</span>}
         </dd>
-        <dt>spent</dt>
+        <dt title="on the way to this place, without branches that were not merged">spent here</dt>
         <dd>
           {`${shortNumber(allTokens(state.spent))} tokens`}
           <span class="faint">{` · ${costText(state.spent)}`}</span>
