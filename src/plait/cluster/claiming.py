@@ -112,10 +112,19 @@ class Claims:
         if taken is None:
             self._left.pop(str(project), None)
             return None
-        tried = [*runs].index(taken[0])  # those before it have gone on, or others have them
-        self._left[str(project)] = left._replace(runs=[*runs.values()][tried + 1 :])
         work, look = self._take(runs[taken[0]], taken[1], look._replace(has_more=True), now)
         return None if work is None else (work, look)
+
+    def _drop_left(self, run: QueuedRun) -> None:
+        """Keep the runs after one that was taken: those before it have gone on, or others have
+        them.
+        """
+        left = self._left.get(run.project)
+        tried = [each.run for each in left.runs].index(run.run) if left is not None else 0
+        if left is None or tried + 1 == len(left.runs):
+            self._left.pop(run.project, None)
+        else:
+            self._left[run.project] = left._replace(runs=left.runs[tried + 1 :])
 
     def _may_take(self, run: str, now: Micros) -> bool:
         return run not in self.own and self.unfit.get(run, 0) <= now
@@ -136,6 +145,7 @@ class Claims:
             self.unfit[run.run] = now + int(_CROWDED_S * 1e6)
             return None, look
         self._shares.charge(run.project)
+        self._drop_left(run)
         return ClaimedWork(run, lock, self._words(run, now)), look
 
     def claim_run(self, run: str, now: Micros) -> ClaimedWork | None:

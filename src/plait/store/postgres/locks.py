@@ -250,7 +250,7 @@ class RunLocks:
                 if self._line is None or self._line.has_news():
                     self._beat(holder)
                 assert self._line is not None
-                self._line.run(self._sql(RELEASE), name, holder)
+                self._line.run_prepared(b"release", self._sql(RELEASE).encode(), [name, holder])
             except (PlaitError, psycopg.Error):
                 return
             with self._guard:
