@@ -162,13 +162,14 @@ class Claims:
     def look(self, now: Micros) -> Look:
         """Return the runs that may be taken now."""
         self.unfit = {run: until for run, until in self.unfit.items() if until > now}
+        own = {*self.own}  # a run that ends meanwhile is over, whatever the rows say
         queues = self._store.rows(InboxRows.name, "queue", limit=_QUEUES_MAX)
         mine = [row for row in queues if self._can_serve(row)]
         timed = self._rows_in("timed", _TIMED, "due") if _sum(mine, "timed") else ()
         due = [row for row in timed if int(str(row["due"])) <= now]
         late = [int(str(row["due"])) for row in timed if int(str(row["due"])) > now]
         taken = self._rows_in("taken", _TAKEN, "number") if _sum(mine, "taken") else ()
-        others = [row for row in taken if row["run"] not in self.own]
+        others = [row for row in taken if row["run"] not in own]
         free = self._store.free_runs([str(row["run"]) for row in others]) if others else set[str]()
         found = [*due, *[row for row in others if row["run"] in free]]
         runs = [run for row in found if (run := self._as_run(row, now)) is not None]

@@ -16,7 +16,7 @@ import msgspec
 from plait.cluster.choosing import ProjectShare
 from plait.cluster.places import with_demands
 from plait.cluster.programs import code_of, program_of
-from plait.cluster.shares import check_room
+from plait.cluster.shares import admission
 from plait.errors import (
     InvalidValue,
     NoRun,
@@ -134,9 +134,12 @@ def submit_run(
     NotPortable for arguments that cannot travel. `heads`: as `read_session_ahead` has read them.
     """
     started = planned_start(session, program, args, kwargs)
+    started = msgspec.structs.replace(started, wishes=wishes)
+    if share is None or share.queued_max is None:
+        return begin_submitted(session, started, heads)
     store = store_at(session.store)
-    check_room(store, wishes.project, share, now_in(store))
-    return begin_submitted(session, msgspec.structs.replace(started, wishes=wishes), heads)
+    with admission(store, wishes.project, share, now_in(store)):
+        return begin_submitted(session, started)  # it may have waited: the heads are old
 
 
 def planned_start(
