@@ -11,21 +11,20 @@ from plait.dossier.shapes import (
     Consent,
     DossierFailure,
     DossierVerdict,
+    KnownFact,
+    OpenWork,
     Rejection,
     WorldEffect,
 )
 from plait.event.effect_classes import NOT_RUN, OUTWARD
 from plait.outline.shapes import BranchShape, SeqRef, StepDetail
-from plait.outline.texts import json_text
-
-_AGENTS = ("agent:",)
-
+from plait.outline.texts import first_argument, json_text
 
 def asked_messages(reading: FamilyReading) -> Iterator[AskedMessage]:
     """Yield the messages of people and programs in the story, the first one first."""
     for detail in reading.details:
         step = detail.step
-        if step.type != "message" or step.actor.startswith(_AGENTS):
+        if step.type != "message" or step.actor.startswith("agent:"):
             continue
         if detail.fields.get("role", "user") == "user" and reading.is_in_story(detail):
             yield AskedMessage(ref_of(detail), step.actor, step.time, parts_text(detail))
@@ -43,6 +42,7 @@ def verdicts(reading: FamilyReading) -> Iterator[DossierVerdict]:
             last[_name(detail)] = detail
     for detail in given:
         fields: dict[str, Any] = detail.fields
+        before = _call_before(reading, detail)
         yield DossierVerdict(
             at=ref_of(detail),
             name=_name(detail),
@@ -54,11 +54,53 @@ def verdicts(reading: FamilyReading) -> Iterator[DossierVerdict]:
             tree=fields.get("tree"),
             evidence=reading.evidence(tuple(fields.get("evidence", ()))),
             stands=last.get(_name(detail)) is detail,
+            call_before=ref_of(before) if before is not None else None,
+            call_says=call_line(before) if before is not None else "",
         )
+
+
+def _call_before(reading: FamilyReading, verdict: StepDetail) -> StepDetail | None:
+    """Return the last call of a tool before a verdict, in the log of the verdict."""
+    steps = reading.by_log[verdict.step.log]
+    for detail in reversed(steps[: verdict.step.index]):
+        if detail.step.type == "tool":
+            return detail
+    return None
+
+
+def call_line(detail: StepDetail) -> str:
+    """Return a call in one line: the tool, its object, and how it ended."""
+    step = detail.step
+    end = f"exit code {step.exit_code}" if step.exit_code is not None else ""
+    said = ", ".join(filter(None, [end, step.says]))
+    what = " ".join(filter(None, [step.verb, step.subject]))
+    return f"{what}: {said}" if said else what
 
 
 def _name(detail: StepDetail) -> str:
     return str(detail.fields.get("name", detail.step.verb))
+
+
+# ── facts ────────────────────────────────────────────────────────────────────────────────────
+
+
+def known_facts(reading: FamilyReading) -> Iterator[KnownFact]:
+    """Yield the facts, decisions and findings of the session, with the words of their authors."""
+    facts = reading.session.facts
+    for key in facts:
+        fact = facts.of(key)
+        at = reading.index_at(fact.at.log, fact.at.seq)
+        detail = reading.details[at] if at is not None else None
+        reason = str(detail.fields.get("reason", "")) if detail is not None else ""
+        actor = detail.step.actor if detail is not None else ""
+        place = SeqRef(fact.at.log, fact.at.seq)
+        yield KnownFact(place, key, fact.kind, fact.value, reason, actor)
+
+
+def open_work(reading: FamilyReading) -> Iterator[OpenWork]:
+    """Yield the work that is pending."""
+    for key, each in reading.session.pending.items():
+        yield OpenWork(SeqRef(each.at.log, each.at.seq), key, each.kind, each.what)
 
 
 # ── rejected ─────────────────────────────────────────────────────────────────────────────────
@@ -66,11 +108,14 @@ def _name(detail: StepDetail) -> str:
 
 def rejections(reading: FamilyReading) -> Iterator[Rejection]:
     """Yield what was tried or asked for, and not taken."""
-    if reading.family is not None:
-        for branch in reading.family.branches:
-            yield from _left_branch(reading, branch)
+    family = reading.family.branches if reading.family is not None else ()
+    branches = [each for branch in family for each in _left_branch(reading, branch)]
+    yield from branches
+    # the verdict by which a branch was left is told with the branch
+    told = {each.at for each in branches}
     for detail in reading.details:
-        yield from _rejection_of(detail)
+        if detail.step.type != "verdict" or ref_of(detail) not in told:
+            yield from _rejection_of(reading, detail)
 
 
 def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[Rejection]:
@@ -83,8 +128,8 @@ def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[Reject
     ended = [each for each in steps if each.step.type == "ended" and each.step.state == "failed"]
     if failed:
         verdict = failed[-1]
-        says = verdict.step.says or _detail_line(verdict)
-        why = f"verdict {verdict.step.verb}: failed{f' ({says})' if says else ''}"
+        why = f"the verdict {verdict.step.verb} failed: {_verdict_reason(reading, verdict)}"
+        why = why.removesuffix(": ")
         yield Rejection(ref_of(verdict), "branch", branch.name, why, verdict.step.actor)
     elif ended:
         step = ended[-1].step
@@ -95,16 +140,22 @@ def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[Reject
         yield Rejection(ref_of(steps[0]), "branch", branch.name, "", actor)
 
 
-def _detail_line(detail: StepDetail) -> str:
+def _verdict_reason(reading: FamilyReading, detail: StepDetail) -> str:
+    """Return why a verdict failed: its own words, else the call that came before it."""
+    if detail.step.says:
+        return detail.step.says
+    before = _call_before(reading, detail)
+    if before is not None:
+        return call_line(before)
     value = detail.fields.get("detail")
     return "" if value is None else json_text(value)[:300]
 
 
-def _rejection_of(detail: StepDetail) -> Iterator[Rejection]:
+def _rejection_of(reading: FamilyReading, detail: StepDetail) -> Iterator[Rejection]:
     step, at = detail.step, ref_of(detail)
     what = f"{step.verb} {step.subject}".strip()
     if step.type == "verdict" and "failed" in step.marks:
-        yield Rejection(at, "verdict", _name(detail), step.says or _detail_line(detail), step.actor)
+        yield Rejection(at, "verdict", _name(detail), _verdict_reason(reading, detail), step.actor)
     elif step.type == "rewind":
         yield Rejection(at, "rewind", f"everything after event {step.subject}", step.says, step.actor)
     elif step.type == "tool" and detail.fields.get("decision") == "refuse":
@@ -116,7 +167,10 @@ def _rejection_of(detail: StepDetail) -> Iterator[Rejection]:
             yield Rejection(at, "consent", what, "nobody answered in time", word.actor)
         elif word.how == "corrected":
             words = word.words or "other arguments were allowed"
-            yield Rejection(at, "consent", f"{what}, as it was asked for", words, word.actor)
+            asked: Any = detail.fields.get("shown")
+            first = first_argument(asked.get("arguments")) if isinstance(asked, dict) else ""
+            what = f"{step.verb} {first}".strip()
+            yield Rejection(at, "consent", what, words, word.actor)
 
 
 # ── people ───────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +197,7 @@ def _consent(detail: StepDetail, sort: Any, answer: str = "") -> Consent:
     choices: Any = fields.get("choices", ())
     by = [word.actor for word in detail.approvals if word.how not in ("requested", "expired")]
     if sort == "resolution" and answer:
-        by = [answer.partition(", says ")[2].partition(":")[0]]
+        by = [answer.partition(", says ")[2].partition(": ")[0]]
     return Consent(
         at=ref_of(detail),
         sort=sort,
@@ -241,7 +295,8 @@ def _what_followed(reading: FamilyReading, at: int) -> tuple[str, SeqRef | None]
         return "nothing followed in this branch", None
     step = after.step
     line = " ".join(filter(None, [step.verb, step.subject])) or step.says[:120]
-    told = "the agent was told, and went on" if step.path else "the program went on"
+    is_agent = reading.details[at].step.actor.startswith("agent:")
+    told = "the agent was told, and went on" if is_agent else "the program went on"
     return f"{told}: {line}", ref_of(after)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from plait import __version__
 from plait.dossier import claims, remembering, work
-from plait.dossier.reading import FamilyReading
+from plait.dossier.reading import FamilyReading, ref_of
 from plait.dossier.record import PROGRAM, record_shape
 from plait.dossier.shapes import (
     FORMAT,
@@ -25,6 +25,7 @@ from plait.dossier.shapes import (
     LeanStep,
     Notice,
     RecordShape,
+    StepDiff,
 )
 from plait.errors import PlaitError
 from plait.ids import Digest, LogId, Micros
@@ -41,6 +42,7 @@ from plait.workspace.changes import Changes
 from plait.workspace.tree import TreeReader
 
 PATCH_MAX = 400_000  # characters of a patch
+DIFF_LINES = 6_000  # lines of the differences of all steps
 LONG = 5_000  # steps; beyond it a page shows most of them as one line
 TEXTS_MAX = 1_200_000  # characters of all texts of steps
 _CUTS = (65_536, 16_384, 4_096, 1_024, 320, 160)  # the longest text of a part, by how many there are
@@ -71,6 +73,9 @@ def make_dossier(session: Session, *, made: Micros) -> Dossier:
         "rejected": part("rejections", lambda: tuple(claims.rejections(reading)), ()),
         "patch": part("files", lambda: _patch(reading), None),
         "verdicts": part("verdicts", lambda: tuple(claims.verdicts(reading)), ()),
+        "facts": part("facts", lambda: tuple(claims.known_facts(reading)), ()),
+        "open_work": part("open work", lambda: tuple(claims.open_work(reading)), ()),
+        "diffs": part("differences", lambda: tuple(_step_diffs(reading)), ()),
         "memory_read": part(
             "recalls", lambda: tuple(remembering.memories_read(reading, pages)), ()
         ),
@@ -178,6 +183,22 @@ def _patch(reading: FamilyReading) -> AcceptedPatch | None:
         patch=patch if len(patch) <= PATCH_MAX else "",
         is_cut=len(patch) > PATCH_MAX,
     )
+
+
+def _step_diffs(reading: FamilyReading) -> Iterable[StepDiff]:
+    """Yield the differences of the steps that changed files, up to a number of lines in all."""
+    left, known = DIFF_LINES, dict[tuple[Digest, Digest], FilesDiff]()
+    for detail in reading.details:
+        before, after = detail.tree_before, detail.tree_after
+        if detail.step.type != "tool" or before is None or after is None or before == after:
+            continue
+        if (before, after) not in known:
+            known[before, after] = files_diff(reading.store, before, after)
+        diff = known[before, after]
+        left -= sum([len(hunk) for file in diff.files for hunk in file.hunks]) + len(diff.files)
+        if left < 0:
+            return
+        yield StepDiff(ref_of(detail), diff)
 
 
 # ── checking ─────────────────────────────────────────────────────────────────────────────────

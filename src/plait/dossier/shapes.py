@@ -163,6 +163,33 @@ class DossierVerdict(Shape, frozen=True):
     evidence: tuple[EvidenceLine, ...]
     # True: it is the last of its name on the path of the session
     stands: bool
+    call_before: SeqRef | None = None  # the last call of a tool before it, in its branch
+    call_says: str = ""  # that call, and how it ended
+
+
+class KnownFact(Shape, frozen=True):
+    """A fact, a decision or a finding that holds at the place of the session."""
+
+    at: SeqRef
+    key: str
+    kind: str
+    value: Json
+    reason: str
+    actor: str
+
+
+class OpenWork(Shape, frozen=True):
+    at: SeqRef
+    key: str
+    kind: str
+    what: str
+
+
+class StepDiff(Shape, frozen=True):
+    """The files that one step changed, line by line."""
+
+    at: SeqRef
+    files: FilesDiff
 
 
 class MemoryOrigin(Shape, frozen=True):
@@ -336,6 +363,8 @@ class Dossier(Shape, frozen=True):
     rejected: tuple[Rejection, ...]
     patch: AcceptedPatch | None  # None: the session has no files
     verdicts: tuple[DossierVerdict, ...]
+    facts: tuple[KnownFact, ...]
+    open_work: tuple[OpenWork, ...]
     memory_read: tuple[MemoryRead, ...]
     memory_written: tuple[MemoryWritten, ...]
     consents: tuple[Consent, ...]
@@ -343,6 +372,7 @@ class Dossier(Shape, frozen=True):
     failures: tuple[DossierFailure, ...]
     effects: tuple[WorldEffect, ...]
     steps: tuple[LeanDetail, ...]
+    diffs: tuple[StepDiff, ...]  # of the steps that changed files; the first ones, if there are many
     check: CheckShape
     missing: tuple[str, ...]  # parts that could not be read, and why
     texts_cut_at: int  # characters; 0: no text of a step is cut but those that say so
