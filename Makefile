@@ -15,8 +15,9 @@ demo: .venv/ready            ## the main job, on the embedded default: no key, n
 quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
 
-test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI
-	$(PYTEST) -m "not slow"
+test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI, COVER=1 traces them: coverage may not fall
+	$(PYTEST) -m "not slow" $(if $(COVER),--cov --cov-report=)
+	$(if $(COVER),$(BIN)/python tools/ratchet.py)
 
 test-postgres: .venv/ready   ## the laws and the tests of sessions, runs, memories and commands, on PostgreSQL
 	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cluster tests/cli
@@ -28,9 +29,8 @@ HEART = tests/laws tests/session $(patsubst %,tests/runtime/test_%.py,approvals_
 test-postgres-heart: .venv/ready  ## of these what a store can break: the laws, sessions, and runs that end, wait and meet
 	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" $(HEART)
 
-cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall
-	COVER=1 $(PYTEST) -m "not slow" --cov --cov-report=
-	$(BIN)/python tools/ratchet.py
+cover:                       ## the same tests traced
+	COVER=1 $(MAKE) test
 
 test-all: .venv/ready        ## the slow ones too
 	$(PYTEST)
