@@ -1,10 +1,11 @@
-"""The claims of a dossier about work: asked, used, rejected, judged, failed. Each rests on a step."""
+"""The claims of a dossier about work: asked, judged, rejected, failed. Each rests on a step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from plait.dossier.markup import object_of
 from plait.dossier.reading import FamilyReading, parts_text, ref_of
 from plait.dossier.shapes import (
     AskedMessage,
@@ -19,6 +20,7 @@ from plait.dossier.shapes import (
 from plait.event.effect_classes import NOT_RUN, OUTWARD
 from plait.outline.shapes import BranchShape, SeqRef, StepDetail
 from plait.outline.texts import first_argument, json_text
+
 
 def asked_messages(reading: FamilyReading) -> Iterator[AskedMessage]:
     """Yield the messages of people and programs in the story, the first one first."""
@@ -157,7 +159,9 @@ def _rejection_of(reading: FamilyReading, detail: StepDetail) -> Iterator[Reject
     if step.type == "verdict" and "failed" in step.marks:
         yield Rejection(at, "verdict", _name(detail), _verdict_reason(reading, detail), step.actor)
     elif step.type == "rewind":
-        yield Rejection(at, "rewind", f"everything after event {step.subject}", step.says, step.actor)
+        yield Rejection(
+            at, "rewind", f"everything after event {step.subject}", step.says, step.actor
+        )
     elif step.type == "tool" and detail.fields.get("decision") == "refuse":
         yield Rejection(at, "policy", what, detail.failure, "the policy of the run")
     for word in detail.approvals:
@@ -167,9 +171,8 @@ def _rejection_of(reading: FamilyReading, detail: StepDetail) -> Iterator[Reject
             yield Rejection(at, "consent", what, "nobody answered in time", word.actor)
         elif word.how == "corrected":
             words = word.words or "other arguments were allowed"
-            asked: Any = detail.fields.get("shown")
-            first = first_argument(asked.get("arguments")) if isinstance(asked, dict) else ""
-            what = f"{step.verb} {first}".strip()
+            asked = object_of(detail.fields.get("shown")).get("arguments")
+            what = f"{step.verb} {first_argument(asked)}".strip()
             yield Rejection(at, "consent", what, words, word.actor)
 
 
@@ -238,9 +241,7 @@ def failures(reading: FamilyReading) -> Iterator[DossierFailure]:
             yield DossierFailure(ref_of(detail), "budget", what, step.says, then, after)
 
 
-def _tool_failure(
-    reading: FamilyReading, at: int, detail: StepDetail
-) -> Iterator[DossierFailure]:
+def _tool_failure(reading: FamilyReading, at: int, detail: StepDetail) -> Iterator[DossierFailure]:
     step = detail.step
     what = f"{step.verb} {step.subject}".strip()
     failed = [attempt for attempt in detail.attempts if attempt.state in ("failed", "unknown")]
@@ -262,9 +263,7 @@ def _tool_failure(
         yield DossierFailure(ref_of(detail), "tool", what, error, then, ref_of(detail))
 
 
-def _model_failure(
-    reading: FamilyReading, at: int, detail: StepDetail
-) -> Iterator[DossierFailure]:
+def _model_failure(reading: FamilyReading, at: int, detail: StepDetail) -> Iterator[DossierFailure]:
     step = detail.step
     failed = [attempt for attempt in detail.attempts if attempt.state == "failed"]
     if not failed:

@@ -45,7 +45,14 @@ PATCH_MAX = 400_000  # characters of a patch
 DIFF_LINES = 6_000  # lines of the differences of all steps
 LONG = 5_000  # steps; beyond it a page shows most of them as one line
 TEXTS_MAX = 1_200_000  # characters of all texts of steps
-_CUTS = (65_536, 16_384, 4_096, 1_024, 320, 160)  # the longest text of a part, by how many there are
+_CUTS = (
+    65_536,
+    16_384,
+    4_096,
+    1_024,
+    320,
+    160,
+)  # the longest text of a part, by how many there are
 
 
 def make_dossier(session: Session, *, made: Micros) -> Dossier:
@@ -271,7 +278,9 @@ def _notices(reading: FamilyReading, check: CheckShape, status: str) -> Iterable
     if gone:
         first = next(iter(gone))
         count = f"{len(gone):,} events" if len(gone) > 1 else "1 event"
-        text = f"The content of {count} was erased, or cannot be read. Headers and hashes are there."
+        text = (
+            f"The content of {count} was erased, or cannot be read. Headers and hashes are there."
+        )
         yield Notice("erased", text, SeqRef(*first))
     if reading.missing:
         yield Notice("partial", "Parts of it could not be read. The last section names them.")

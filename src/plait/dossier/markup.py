@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from html import escape
+from typing import Any, cast
 
 import msgspec
 
@@ -53,6 +54,11 @@ def json_lines(value: Json) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
+def object_of(value: Json) -> dict[str, Any]:
+    """Return a value that is an object; of any other, an empty one."""
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
 def json_line(value: Json) -> str:
     return msgspec.json.encode(value).decode()
 
@@ -86,7 +92,15 @@ def took_text(micros: int | None) -> str:
 
 
 def dollars_text(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
+    """Return an amount; a small one with two digits that say something."""
+    if amount >= 1 or amount == 0:
+        return f"${amount:,.2f}"
+    return f"${amount:.4f}" if amount >= 0.001 else f"${amount:.6f}".rstrip("0")
+
+
+def actor_text(actor: str) -> str:
+    """Return a principal, which may break at its slashes."""
+    return text(actor).replace("/", "/<wbr>")
 
 
 def cost_text(spent: SpentShape) -> str:

@@ -14,6 +14,7 @@ from plait.dossier.shapes import Dossier, Notice
 from plait.dossier.step_markup import StepMarkup
 from plait.ids import short
 
+GENERATOR = "plait dossier"
 PRINT_MAX = 300  # steps up to which a print shows all that is folded
 LONG = 5_000  # steps beyond which most of them are one line
 _STYLE = Path(__file__).with_name("dossier.css")
@@ -40,6 +41,7 @@ def dossier_page(dossier: Dossier, *, has_run: bool) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         '<meta name="referrer" content="no-referrer">',
+        f'<meta name="generator" content="{GENERATOR}">',
         f"<title>{line(dossier.title, 90)} · dossier</title>",
         f"<style>{style}</style>",
         "</head>",
@@ -108,9 +110,7 @@ def _notice(notice: Notice, anchors: Anchors) -> str:
         "long": "Very long",
     }.get(notice.kind, notice.kind.capitalize())
     link = f" {anchors.link(notice.at)}" if notice.at is not None else ""
-    return (
-        f'<p class="notice {kind}" role="note"><b>{title}.</b> {text(notice.text)}{link}</p>'
-    )
+    return f'<p class="notice {kind}" role="note"><b>{title}.</b> {text(notice.text)}{link}</p>'
 
 
 def _contents(sections: list[Section]) -> Iterator[str]:
@@ -151,10 +151,11 @@ def _short(d: Dossier, anchors: Anchors) -> Iterator[str]:
 
 
 def _short_asked(d: Dossier) -> str:
-    if not d.asked:
+    asked = list(d.asked)
+    if not asked:
         return "nothing is on record"
-    more = f" <small>and {len(d.asked) - 1:,} more</small>" if len(d.asked) > 1 else ""
-    return f"{line(d.asked[0].text, 300)}{more}"
+    more = f" <small>and {len(asked) - 1:,} more</small>" if len(asked) > 1 else ""
+    return f"{line(asked[0].text, 300)}{more}"
 
 
 def _short_done(d: Dossier) -> str:
@@ -236,9 +237,7 @@ def _short_effects(d: Dossier, anchors: Anchors) -> str:
 
 def _steps(dossier: Dossier, markup: StepMarkup) -> Iterator[str]:
     count = count_text(len(dossier.steps), "step")
-    cut = (
-        f" Texts are cut at {dossier.texts_cut_at:,} characters." if dossier.texts_cut_at else ""
-    )
+    cut = f" Texts are cut at {dossier.texts_cut_at:,} characters." if dossier.texts_cut_at else ""
     yield (
         f"<p>{count}, in the order of the graph. The number is the event; a line opens to its "
         f"arguments, results and differences.{cut}</p>"
@@ -257,7 +256,8 @@ def _check(dossier: Dossier, anchors: Anchors) -> Iterator[str]:
     verify = check.verify
     if verify is not None:
         result = "nothing is wrong" if verify.ok else count_text(len(verify.faults), "fault")
-        yield f"<p>{count_text(verify.events, 'event')} were checked when this was made: {result}.</p>"
+        events = count_text(verify.events, "event")
+        yield f"<p>{events} were checked when this was made: {result}.</p>"
         for fault in verify.faults[:20]:
             where = f"{short(fault.session)}@{fault.seq}" if fault.session else "the store"
             yield f'<p class="notice bad"><b>{text(where)}</b> {text(fault.what)}</p>'

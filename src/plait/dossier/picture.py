@@ -84,9 +84,7 @@ def _touches(row: LaneRow, lane: int, branch: int) -> bool:
 
 def _bend_lines(family: FamilyShape, row: LaneRow) -> Sequence[str]:
     """Return the lines that pass a bend, and those that fork from its trunk, or meet in it."""
-    found = [
-        _path(family, branch, f"M{_x(lane)} 0V{BEND}") for lane, branch in row.lanes.items()
-    ]
+    found = [_path(family, branch, f"M{_x(lane)} 0V{BEND}") for lane, branch in row.lanes.items()]
     for lane, branch in row.bend.items():
         start, end = (row.trunk, lane) if row.is_fork else (lane, row.trunk)
         middle = BEND // 2

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
+from plait.dossier.shapes import EvidenceLine
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.ids import Digest, LogId
 from plait.outline.details import step_details
 from plait.outline.family import family_shape
 from plait.outline.shapes import FamilyShape, SeqRef, StepDetail
-from plait.dossier.shapes import EvidenceLine
 from plait.server.desk import ServerDesk
 from plait.server.feed import Feed
 from plait.session import Session

@@ -21,7 +21,7 @@ BODIES_MAX = 4 << 20  # bytes of bodies, before they are compressed; beyond it: 
 EVENTS_MAX = 20_000  # beyond it the record is in the store alone
 _encode = msgspec.json.Encoder().encode
 
-PROGRAM = '''\
+PROGRAM = """\
 # python3 check.py dossier.json     needs nothing but Python
 import base64, hashlib, json, sys, zlib
 
@@ -47,7 +47,7 @@ for log in record["heads"]:
     assert heads[log["log"]] == log["head"], f"{log['log']}: it does not end with its head"
 assert check["head"] in ids, "the head of the dossier is not in the record"
 print(f"{len(ids)} events and {bodies} contents are those that were hashed; head {check['head']}")
-'''
+"""
 
 
 class _Lines:

@@ -1,4 +1,4 @@
-"""Memories that the sessions of a family were given, and those that they wrote, with their origins."""
+"""Memories that the sessions of a family were given or wrote, and where they come from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plait.dossier.reading import FamilyReading
 from plait.dossier.shapes import GivenMemory, MemoryOrigin, MemoryRead, MemoryWritten
 from plait.errors import PlaitError
 from plait.event.kinds import MemoryProposed
-from plait.ids import Digest
+from plait.ids import Digest, LogId
 from plait.outline.shapes import SeqRef
 from plait.server.params import SessionParams
 from plait.server.recalling import read_memory
@@ -22,8 +22,8 @@ def memory_pages(reading: FamilyReading) -> list[MemoryPage]:
     return [read_memory(reading.desk, SessionParams(session=log)) for log in wanted]
 
 
-def _has_memories(reading: FamilyReading, log: str) -> bool:
-    return any(each.step.type == "memory" for each in reading.by_log.get(log, ()))  # pyright: ignore[reportArgumentType]
+def _has_memories(reading: FamilyReading, log: LogId) -> bool:
+    return any(each.step.type == "memory" for each in reading.by_log.get(log, ()))
 
 
 def memories_read(reading: FamilyReading, pages: list[MemoryPage]) -> Iterator[MemoryRead]:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from plait.dossier.anchors import Anchors
 from plait.dossier.markup import (
+    actor_text,
     cost_text,
     count_text,
-    dollars_text,
     json_line,
-    json_lines,
     line,
+    object_of,
     text,
     time_text,
-    tokens_text,
     took_text,
 )
 from plait.dossier.picture import color_class, picture_rows
+from plait.dossier.pieces import (
+    ROWS_MAX,
+    code,
+    folded,
+    folded_list,
+    hash_code,
+    limit_text,
+    nothing,
+    pairs,
+    ref_of_event,
+    spent_text,
+    table,
+)
 from plait.dossier.shapes import (
     CallPath,
     Consent,
@@ -30,9 +42,7 @@ from plait.dossier.shapes import (
 )
 from plait.dossier.step_markup import diff_markup
 from plait.event import Json
-from plait.outline.shapes import SeqRef, SpentShape
 
-ROWS_MAX = 12  # of a table that are not folded
 PICTURE_MAX = 90  # steps that the picture shows one by one
 PATCH_LINES = 1_500
 
@@ -72,18 +82,18 @@ class Sections:
 
     def asked(self) -> Iterator[str]:
         if not self._d.asked:
-            yield _nothing("No message of a person or a program is on record.")
+            yield nothing("No message of a person or a program is on record.")
         rows = [
             f"<blockquote><p>{text(each.text[:4000])}</p><footer>{text(each.actor)}, "
             f"{time_text(each.time)} {self._to.link(each.at)}</footer></blockquote>"
             for each in self._d.asked
         ]
-        yield from _folded(rows, 4, "messages")
+        yield from folded(rows, 4, "messages")
 
     def result(self) -> Iterator[str]:
         if self._d.answer:
-            yield f"<blockquote><p>{text(self._d.answer[:4000])}</p><footer>the last words of the session"
-            yield "</footer></blockquote>"
+            answer = text(self._d.answer[:4000])
+            yield f"<blockquote><p>{answer}</p><footer>the last words</footer></blockquote>"
         if self._d.facts:
             rows = [
                 f"<tr><td>{text(each.kind)}</td><th scope=row>{line(each.key, 80)}</th>"
@@ -91,7 +101,7 @@ class Sections:
                 f"<td>{self._to.link(each.at)}</td></tr>"
                 for each in self._d.facts
             ]
-            yield from _table(("", "key", "value", "step"), rows, "facts and decisions")
+            yield from table(("", "key", "value", "step"), rows, "facts and decisions")
         if self._d.open_work:
             rows = [
                 f"<tr><td>{text(each.kind)}</td><th scope=row>{line(each.key, 80)}</th>"
@@ -99,9 +109,9 @@ class Sections:
                 for each in self._d.open_work
             ]
             yield "<h3>Still to do</h3>"
-            yield from _table(("", "key", "what", "step"), rows, "open work")
+            yield from table(("", "key", "what", "step"), rows, "open work")
         if not (self._d.answer or self._d.facts or self._d.open_work):
-            yield _nothing("No answer, fact or decision is on record.")
+            yield nothing("No answer, fact or decision is on record.")
 
     def _value(self, value: Json) -> str:
         return f"<code>{line(value if isinstance(value, str) else json_line(value))}</code>"
@@ -112,15 +122,15 @@ class Sections:
     def patch(self) -> Iterator[str]:
         patch = self._d.patch
         if patch is None:
-            yield _nothing("The session has no files.")
+            yield nothing("The session has no files.")
             return
         if not patch.files.files:
-            yield _nothing("The files are as they were at the beginning.")
+            yield nothing("The files are as they were at the beginning.")
             return
         count = count_text(len(patch.files.files), "file")
         yield (
             f"<p>{count}, <ins>+{patch.added}</ins> <del>−{patch.removed}</del>, from tree "
-            f"{_hash(patch.base)} to tree {_hash(patch.tree)}.</p>"
+            f"{hash_code(patch.base)} to tree {hash_code(patch.tree)}.</p>"
         )
         rows = [
             f"<tr><th scope=row><code>{line(each.path, 160)}</code></th><td>{each.status}</td>"
@@ -128,16 +138,16 @@ class Sections:
             f"<td>{self._to.link(patch.writers.get(each.path))}</td></tr>"
             for each in patch.files.files
         ]
-        yield from _table(("path", "", "lines", "last written by"), rows, "changed files")
+        yield from table(("path", "", "lines", "last written by"), rows, "changed files")
         yield from diff_markup(patch.files, PATCH_LINES)
         if patch.is_cut:
-            yield _nothing("The patch is too long for dossier.json: plait diff --patch prints it.")
+            yield nothing("The patch is too long for dossier.json: plait diff --patch prints it.")
 
     # ── judged ───────────────────────────────────────────────────────────────────────────────
 
     def verdicts(self) -> Iterator[str]:
         if not self._d.verdicts:
-            yield _nothing("No verdict was recorded: nothing but the steps themselves shows it.")
+            yield nothing("No verdict was recorded: nothing but the steps themselves shows it.")
             return
         rows = list[str]()
         for each in self._d.verdicts:
@@ -148,22 +158,22 @@ class Sections:
                 call = f"{line(each.call_says)} {self._to.link(each.call_before)}"
                 evidence = [f"before it: {call}"]
             detail = "" if each.detail is None else f"<br>{self._value(each.detail)}"
-            tree = f"<br>on tree {_hash(each.tree)}" if each.tree else ""
+            tree = f"<br>on tree {hash_code(each.tree)}" if each.tree else ""
             rows.append(
                 f"<tr><th scope=row>{line(each.name, 80)}</th><td>{sign}{stands}</td>"
                 f"<td>{'<br>'.join(evidence) or 'no evidence is named'}{detail}{tree}</td>"
-                f"<td>{text(each.actor)}<br>{self._to.link(each.at)}</td></tr>"
+                f"<td>{actor_text(each.actor)}<br>{self._to.link(each.at)}</td></tr>"
             )
-        yield from _table(("verdict", "", "evidence", "by"), rows, "verdicts")
+        yield from table(("verdict", "", "evidence", "by"), rows, "verdicts")
 
     def _evidence(self, each: EvidenceLine) -> str:
         if each.log is None:
-            return f"{_hash(each.event)} {line(each.says)}"
-        return f"{line(each.says)} {self._to.link(_ref(each))}"
+            return f"{hash_code(each.event)} {line(each.says)}"
+        return f"{line(each.says)} {self._to.link(ref_of_event(each))}"
 
     def rejected(self) -> Iterator[str]:
         if not self._d.rejected:
-            yield _nothing("Nothing was rejected, denied, rewound or left.")
+            yield nothing("Nothing was rejected, denied, rewound or left.")
             return
         names = {
             "branch": "branch left",
@@ -175,17 +185,17 @@ class Sections:
         rows = [
             f'<tr><td class="bad">{names[each.sort]}</td><th scope=row>{line(each.what, 200)}</th>'
             f"<td>{line(each.why, 400) or 'no reason is on record'}</td>"
-            f"<td>{text(each.by)}<br>{self._to.link(each.at)}</td></tr>"
+            f"<td>{actor_text(each.by)}<br>{self._to.link(each.at)}</td></tr>"
             for each in self._d.rejected
         ]
-        yield from _table(("", "what", "why", "by"), rows, "rejections")
+        yield from table(("", "what", "why", "by"), rows, "rejections")
 
     # ── graph and workflow ───────────────────────────────────────────────────────────────────
 
     def graph(self) -> Iterator[str]:
         family = self._d.family
         if family is None:
-            yield _nothing("The branches could not be read.")
+            yield nothing("The branches could not be read.")
             return
         by_step = len(self._d.steps) <= PICTURE_MAX
         sessions = count_text(len(family.branches), "branch", "branches")
@@ -197,9 +207,9 @@ class Sections:
             f"{', merged' if each.merged_into else ''}</li>"
             for each in family.branches
         ]
-        yield from _folded_list(chips, "chips", "branches")
+        yield from folded_list(chips, "chips", "branches")
         items = [*self._picture(by_step=by_step)]
-        yield from _folded_list(items, "picture", "rows", most=2 * PICTURE_MAX)
+        yield from folded_list(items, "picture", "rows", most=2 * PICTURE_MAX)
 
     def _picture(self, *, by_step: bool) -> Iterator[str]:
         family = self._d.family
@@ -236,11 +246,11 @@ class Sections:
 
     def workflow(self) -> Iterator[str]:
         if not self._d.workflow:
-            yield _nothing("No workflow ran: everything was written from outside.")
+            yield nothing("No workflow ran: everything was written from outside.")
             return
         rows = [self._call_row(each) for each in self._d.workflow]
         heads = ("part", "class", "calls", "model calls", "tool calls", "tokens", "cost")
-        yield from _table(heads, rows, "parts of the workflow", most=40, figures=5)
+        yield from table(heads, rows, "parts of the workflow", most=40, figures=5)
 
     def _call_row(self, each: CallPath) -> str:
         spent = each.spent
@@ -259,7 +269,7 @@ class Sections:
         for run in self._d.runs:
             yield from self._run(run)
         if not self._d.runs:
-            yield _nothing("No run is on record.")
+            yield nothing("No run is on record.")
         if self._d.models:
             rows = [
                 f"<tr><th scope=row>{line(each.model, 80) or 'a model'}</th>"
@@ -269,7 +279,7 @@ class Sections:
                 for each in self._d.models
             ]
             yield "<h3>Models</h3>"
-            yield from _table(("model", "replies", "prices", "first"), rows, "models")
+            yield from table(("model", "replies", "prices", "first"), rows, "models")
         if self._d.tools:
             rows = [
                 f"<tr><th scope=row>{line(each.tool, 60)}</th>"
@@ -281,7 +291,7 @@ class Sections:
             ]
             yield "<h3>Tools, and where they ran</h3>"
             heads = ("tool", "version", "effect", "calls", "ran in", "first")
-            yield from _table(heads, rows, "tools", most=40)
+            yield from table(heads, rows, "tools", most=40)
 
     def _run(self, run: DossierRun) -> Iterator[str]:
         rows = [
@@ -297,21 +307,20 @@ class Sections:
                 rows.append((name, f"<code>{text(value)}</code>"))
         if run.arguments is not None:
             rows.append(("arguments", f"<code>{line(json_line(run.arguments), 600)}</code>"))
-        environment: Any = run.environment
-        if isinstance(environment, dict):
-            rows += [(str(name), line(str(value))) for name, value in environment.items()]
+        environment = object_of(run.environment).items()
+        rows += [(name, line(str(value))) for name, value in environment]
         for taken in run.taken_up:
             killed = "the process before it was killed; " if taken.is_after_kill else ""
             says = f"{killed}{taken.says}, by {taken.actor}, {time_text(taken.time)}"
             rows.append(("taken up", f"{text(says)} {self._to.link(taken.at)}"))
-        yield _pairs(rows)
+        yield pairs(rows)
 
     # ── people and memory ────────────────────────────────────────────────────────────────────
 
     def people(self) -> Iterator[str]:
         if not self._d.consents:
-            yield _nothing("No person was asked.")
-        yield from _folded([self._consent(each) for each in self._d.consents], ROWS_MAX, "asks")
+            yield nothing("No person was asked.")
+        yield from folded([self._consent(each) for each in self._d.consents], ROWS_MAX, "asks")
 
     def _consent(self, each: Consent) -> str:
         rows = list[tuple[str, str]]()
@@ -320,33 +329,30 @@ class Sections:
             if each.choices:
                 rows.append(("choices", text(", ".join(each.choices))))
         else:
-            rows.append(("call", f"<b>{text(each.tool)}</b> {_code(each.arguments)}"))
+            rows.append(("call", f"<b>{text(each.tool)}</b> {code(each.arguments)}"))
         rows.append(("by", f"{text(each.asked_by)}, {time_text(each.time)}"))
-        shown: Any = each.shown
-        if isinstance(shown, dict):
-            if shown.get("why"):
-                rows.append(("rule", line(str(shown["why"]))))
-            if shown.get("arguments") != each.arguments:
-                rows.append(("shown", _code(shown.get("arguments"))))
+        shown = object_of(each.shown)
+        if shown.get("why"):
+            rows.append(("rule", line(str(shown["why"]))))
+        if shown and shown.get("arguments") != each.arguments:
+            rows.append(("shown", code(shown.get("arguments"))))
         for word in each.words:
             if word.how == "requested":
                 continue
             says = f" “{text(word.words)}”" if word.words else ""
-            edited = f", with {_code(word.edited)}" if word.edited is not None else ""
-            rows.append(
-                (word.how, f"by {text(word.actor)}, {time_text(word.time)}{says}{edited}")
-            )
+            edited = f", with {code(word.edited)}" if word.edited is not None else ""
+            rows.append((word.how, f"by {text(word.actor)}, {time_text(word.time)}{says}{edited}"))
         if each.answer:
             rows.append(("answer", f"“{text(each.answer)}”"))
         if not each.answer and each.state in ("waiting", "unknown"):
             rows.append(("answer", "none yet"))
         title = {"approval": "Consent", "question": "Question", "resolution": "Unknown outcome"}
-        return f"<h3>{title[each.sort]} {self._to.link(each.at)}</h3>{_pairs(rows)}"
+        return f"<h3>{title[each.sort]} {self._to.link(each.at)}</h3>{pairs(rows)}"
 
     def memory(self) -> Iterator[str]:
         d = self._d
         if not d.memory_read and not d.memory_written:
-            yield _nothing("No memory was read, and none was written.")
+            yield nothing("No memory was read, and none was written.")
             return
         for read in d.memory_read:
             yield (
@@ -354,7 +360,7 @@ class Sections:
                 f"<p>by {text(read.actor)}, {time_text(read.time)}</p>"
             )
             if not read.memories:
-                yield _nothing("It returned none.")
+                yield nothing("It returned none.")
             for memory in read.memories:
                 yield self._given(memory)
         if d.memory_written:
@@ -363,10 +369,10 @@ class Sections:
                 f"<tr><td>{text(each.kind.removeprefix('Memory').lower())}</td>"
                 f"<td>{line(each.text, 400)}<br><code>m:{text(each.memory[:8])}</code> "
                 f"{text(each.state)} {self._origin(each.origin)}</td><td>{line(each.why)}</td>"
-                f"<td>{text(each.actor)}<br>{self._to.link(each.at)}</td></tr>"
+                f"<td>{actor_text(each.actor)}<br>{self._to.link(each.at)}</td></tr>"
                 for each in d.memory_written
             ]
-            yield from _table(("", "memory", "how", "by"), rows, "memories")
+            yield from table(("", "memory", "how", "by"), rows, "memories")
 
     def _given(self, memory: GivenMemory) -> str:
         score = f", score {memory.score:.3g}" if memory.score is not None else ""
@@ -384,7 +390,7 @@ class Sections:
         evidence = "; ".join([self._evidence(each) for each in origin.evidence])
         told = f", shown by {evidence}" if evidence else ""
         return (
-            f"from {self._to.link(_ref(origin))}, by {text(origin.actor)}, "
+            f"from {self._to.link(ref_of_event(origin))}, by {text(origin.actor)}, "
             f"{time_text(origin.time)}, for the {text(origin.scope)} {text(origin.owner)}, "
             f"trust: {text(origin.trust or 'none')}{told}"
         )
@@ -394,36 +400,36 @@ class Sections:
     def usage(self) -> Iterator[str]:
         usage = self._d.usage
         if usage is None:
-            yield _nothing("The amounts could not be read.")
+            yield nothing("The amounts could not be read.")
             return
         rows = [
-            ("in all", _spent(usage.total)),
-            ("in branches that were not merged", _spent(usage.unmerged)),
+            ("in all", spent_text(usage.total)),
+            ("in branches that were not merged", spent_text(usage.unmerged)),
         ]
-        yield _pairs(rows)
+        yield pairs(rows)
         heads = ("", "model calls", "tool calls", "tokens", "cost")
         for title, name, costs in (
             ("By model", "model", usage.by_model),
             ("By agent", "agent", usage.by_agent),
         ):
             yield f"<h3>{title}</h3>"
-            table = [
+            cells = [
                 f"<tr><th scope=row>{line(each.names.get(name) or 'the program', 80)}</th>"
                 f"<td>{each.spent.model_calls:,}</td><td>{each.spent.tool_calls:,}</td>"
                 f"<td>{each.spent.input_tokens + each.spent.output_tokens:,}</td>"
                 f"<td>{cost_text(each.spent) if each.spent.model_calls else ''}</td></tr>"
                 for each in costs
             ]
-            yield from _table(heads, table, "rows", figures=4)
+            yield from table(heads, cells, title.lower(), figures=4)
         yield "<h3>Budget</h3>"
         limits, left = usage.budget, usage.left
         if not isinstance(limits, dict):
-            yield _nothing("No budget was granted: nothing limited it.")
+            yield nothing("No budget was granted: nothing limited it.")
             return
         remains: Any = left if isinstance(left, dict) else {}
-        yield _pairs(
+        yield pairs(
             [
-                (name.removesuffix("_max").replace("_", " "), _limit(name, value, remains))
+                (name.removesuffix("_max").replace("_", " "), limit_text(name, value, remains))
                 for name, value in limits.items()
                 if value is not None
             ]
@@ -431,7 +437,7 @@ class Sections:
 
     def failures(self) -> Iterator[str]:
         if not self._d.failures:
-            yield _nothing("Nothing failed.")
+            yield nothing("Nothing failed.")
             return
         rows = [
             f'<tr><td class="bad">{text(each.sort)}</td><th scope=row>{line(each.what, 160)} '
@@ -439,11 +445,11 @@ class Sections:
             f"<td>{line(each.then, 240)} {self._to.link(each.then_at)}</td></tr>"
             for each in self._d.failures
         ]
-        yield from _table(("", "what", "failed with", "then"), rows, "failures")
+        yield from table(("", "what", "failed with", "then"), rows, "failures")
 
     def effects(self) -> Iterator[str]:
         if not self._d.effects:
-            yield _nothing(
+            yield nothing(
                 "No tool reached beyond the files of the session: nothing is left to undo."
             )
             return
@@ -453,88 +459,8 @@ class Sections:
         )
         rows = [
             f"<tr><th scope=row>{line(each.tool, 60)} {self._to.link(each.at)}</th>"
-            f"<td>{_code(each.arguments)}</td><td>{text(each.state)}, {text(each.standing)}<br>"
+            f"<td>{code(each.arguments)}</td><td>{text(each.state)}, {text(each.standing)}<br>"
             f"<span class=q>{text(each.effect)}</span></td><td>{line(each.says)}</td></tr>"
             for each in self._d.effects
         ]
-        yield from _table(("tool", "arguments", "", "says"), rows, "effects")
-
-
-# ── pieces ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _ref(each: EvidenceLine | MemoryOrigin) -> SeqRef:
-    assert each.log is not None
-    return SeqRef(each.log, each.seq)
-
-
-def _nothing(words: str) -> str:
-    return f'<p class="none">{text(words)}</p>'
-
-
-def _hash(digest: str | None) -> str:
-    return f"<code>{text(digest[:12])}</code>" if digest else "(none)"
-
-
-def _code(value: Json) -> str:
-    shown = json_line(value)
-    if len(shown) > 120:
-        return f"<pre>{text(json_lines(value)[:4000])}</pre>"
-    return f"<code>{text(shown)}</code>"
-
-
-def _spent(spent: SpentShape) -> str:
-    calls = f"{count_text(spent.model_calls, 'model call')}, "
-    tools = f"{count_text(spent.tool_calls, 'tool call')}, "
-    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
-    cost = cost_text(spent) if spent.model_calls else "no cost"
-    return f"{calls}{tools}{tokens_text(spent)}{cached}, {cost}"
-
-
-def _limit(name: str, value: Any, left: dict[str, Any]) -> str:
-    def amount(each: Any) -> str:
-        return dollars_text(float(each)) if name == "cost_usd_max" else f"{each:,}"
-
-    remains = left.get(name)
-    return amount(value) + (f", {amount(remains)} left" if remains is not None else "")
-
-
-def _pairs(rows: Iterable[tuple[str, str]]) -> str:
-    cells = [f"<div><dt>{text(name)}</dt><dd>{body}</dd></div>" for name, body in rows]
-    return f'<dl class="p">{"".join(cells)}</dl>'
-
-
-def _table(
-    heads: Sequence[str],
-    rows: Sequence[str],
-    noun: str,
-    *,
-    most: int = ROWS_MAX,
-    figures: int = 0,
-) -> Iterator[str]:
-    """Yield a table. Rows beyond `most` are folded; the last columns may be figures."""
-    cells = [f"<th scope=col>{text(head)}</th>" if head else "<td></td>" for head in heads]
-    kind = f"t f{figures}" if figures else "t"
-    top = f'<div class="wide"><table class="{kind}"><thead><tr>{"".join(cells)}</tr></thead><tbody>'
-    yield f"{top}{''.join(rows[:most])}</tbody></table></div>"
-    if len(rows) > most:
-        yield f'<details class="fold"><summary><b>{len(rows) - most:,} more {noun}</b></summary>'
-        yield f"{top}{''.join(rows[most:])}</tbody></table></div></details>"
-
-
-def _folded(parts: Sequence[str], most: int, noun: str) -> Iterator[str]:
-    yield from parts[:most]
-    if len(parts) > most:
-        yield f'<details class="fold"><summary><b>{len(parts) - most:,} more {noun}</b></summary>'
-        yield from parts[most:]
-        yield "</details>"
-
-
-def _folded_list(
-    items: Sequence[str], kind: str, noun: str, *, most: int = ROWS_MAX
-) -> Iterator[str]:
-    yield f'<ul class="{kind}">{"".join(items[:most])}</ul>'
-    if len(items) > most:
-        yield f'<details class="fold"><summary><b>{len(items) - most:,} more {noun}</b></summary>'
-        yield f'<ul class="{kind}">{"".join(items[most:])}</ul></details>'
-
+        yield from table(("tool", "arguments", "", "says"), rows, "effects")

@@ -269,7 +269,7 @@ class DossierFailure(Shape, frozen=True):
 
 
 class WorldEffect(Shape, frozen=True):
-    """An effect beyond the files: nothing takes it back when a branch is left or a story rewound."""
+    """An effect beyond the files: leaving a branch, or a rewind, does not take it back."""
 
     at: SeqRef
     tool: str
@@ -372,7 +372,7 @@ class Dossier(Shape, frozen=True):
     failures: tuple[DossierFailure, ...]
     effects: tuple[WorldEffect, ...]
     steps: tuple[LeanDetail, ...]
-    diffs: tuple[StepDiff, ...]  # of the steps that changed files; the first ones, if there are many
+    diffs: tuple[StepDiff, ...]  # of steps that changed files; the first ones, if there are many
     check: CheckShape
     missing: tuple[str, ...]  # parts that could not be read, and why
     texts_cut_at: int  # characters; 0: no text of a step is cut but those that say so

@@ -21,7 +21,9 @@ from plait.dossier.markup import (
 from plait.dossier.picture import color_class
 from plait.dossier.shapes import Dossier, LeanDetail, LeanPart, LeanStep
 from plait.event import Json
+from plait.event.effect_classes import OUTWARD
 from plait.outline.shapes import FileDiff, FilesDiff, StretchShape
+from plait.outline.texts import is_patch
 
 GROUP = 50  # steps that are folded together, where there are many
 FLAT_MAX = 60  # steps of a stretch that are not folded together
@@ -136,6 +138,8 @@ class StepMarkup:
             yield _row("reason", text(detail.reason[: self._most]))
         said = {"tool": "result", "message": "", "reply": "", "memory": ""}
         for part in detail.parts:
+            if _is_told(detail, part, has_diff=self._has_diff(detail)):
+                continue
             label = "reasoning" if part.type == "reasoning" else said.get(detail.step.type, "text")
             yield self._part(label, part)
         if detail.failure:
@@ -150,13 +154,18 @@ class StepMarkup:
             for attempt in detail.attempts:
                 told = " ".join(filter(None, [attempt.state, attempt.words]))
                 yield _row(f"attempt {attempt.number}", text(told[:400]))
-        if detail.delta is not None:
+        for part in detail.kept:
+            yield self._part("kept", part)
+        if detail.delta is not None and detail.effect in OUTWARD:
             yield _row("observed", text(json_line(detail.delta)[: self._most]))
         fields = {name: value for name, value in detail.fields.items() if _is_said(detail, name)}
         for name, value in fields.items():
             if value not in (None, "", [], {}, False):
                 shown = value if isinstance(value, str) else json_line(value)
                 yield _row(name.replace("_", " "), text(shown[: self._most]))
+
+    def _has_diff(self, detail: LeanDetail) -> bool:
+        return (detail.step.log, detail.step.first) in self._diffs
 
     def _meta(self, detail: LeanDetail) -> Iterator[str]:
         step = detail.step
@@ -214,7 +223,11 @@ def _block(label: str, body: str) -> str:
 
 
 _TOLD = frozenset(
-    ("name", "passed", "role", "key", "kind", "value", "what", "choices", "setup", "v", "asked")
+    (
+        *("name", "passed", "role", "key", "kind", "value", "what", "choices", "asked", "shown"),
+        *("parent", "place", "label", "holder", "epoch", "state", "branches", "covers", "tree"),
+        *("by", "to", "workflow", "decision", "expires", "durability", "placement"),
+    )
 )
 
 
@@ -225,13 +238,20 @@ def _is_said(detail: LeanDetail, name: str) -> bool:
     return name not in _TOLD
 
 
+def _is_told(detail: LeanDetail, part: LeanPart, *, has_diff: bool) -> bool:
+    """True if the line of a step, or its difference, says a text already."""
+    if part.type != "text":
+        return False
+    return part.text.strip() == detail.step.says or (has_diff and is_patch(part.text))
+
+
 def _is_notable(step: LeanStep) -> bool:
     """True if a step is shown in full in a very long dossier."""
     return bool(set(step.marks) & {"passed", "failed", "approval", "kill", "merge", "rewind"})
 
 
 def _speaker(step: LeanStep) -> str:
-    return step.subject or step.actor.rpartition("/")[2].partition(":")[2] or step.actor
+    return step.subject or step.actor.partition(":")[2].rpartition("/")[2] or step.actor
 
 
 def _group_text(steps: Sequence[LeanDetail]) -> str:

@@ -232,9 +232,7 @@ def usage(reading: FamilyReading) -> UsageShape:
     )
 
 
-def _rows(
-    name: str, at: int, rows: Iterable[tuple[tuple[str, ...], Spent]]
-) -> tuple[CostRow, ...]:
+def _rows(name: str, at: int, rows: Iterable[tuple[tuple[str, ...], Spent]]) -> tuple[CostRow, ...]:
     sums = dict[str, SpentCount]()
     for key, spent in rows:
         sums.setdefault(key[at], SpentCount()).add(count_of(spent))

@@ -77,6 +77,7 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── PageMissing          the page of the viewer is not built into the package
     │   ├── FileUnwritten        a file that was asked for could not be written
+    │   ├── ForeignFile          a file of somebody else stands where one was to be written
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
     │   ├── MissingSetting       an address or a version that a model needs is not set
@@ -288,6 +289,7 @@ from plait.errors.setup import (
     BadSettings,
     BadTool,
     FileUnwritten,
+    ForeignFile,
     MissingExtra,
     MissingKey,
     MissingSetting,
@@ -394,6 +396,7 @@ __all__ = (
     "MissingExtra",
     "PageMissing",
     "FileUnwritten",
+    "ForeignFile",
     "MissingKey",
     "MissingSetting",
     "MissingWeights",

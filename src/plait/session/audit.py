@@ -285,9 +285,7 @@ def _rows(store: Store, projection: str, table: Table, logs: Sequence[LogId] | N
         return store.rows(projection, table.name, limit=_ALL)
     column = _log_column(table)
     return [
-        row
-        for log in logs
-        for row in store.rows(projection, table.name, {column: log}, limit=_ALL)
+        row for log in logs for row in store.rows(projection, table.name, {column: log}, limit=_ALL)
     ]
 
 
