@@ -22,12 +22,14 @@ from plait.dossier.shapes import (
     Dossier,
     LeanDetail,
     LeanPart,
+    LeanSpent,
     LeanStep,
     Notice,
     RecordShape,
     StepDiff,
 )
 from plait.errors import PlaitError
+from plait.event.effect_classes import OUTWARD
 from plait.ids import Digest, LogId, Micros
 from plait.outline.files import files_diff
 from plait.outline.shapes import FilesDiff, PartShape, SeqRef, StepDetail
@@ -42,7 +44,8 @@ from plait.workspace.changes import Changes
 from plait.workspace.tree import TreeReader
 
 PATCH_MAX = 400_000  # characters of a patch
-DIFF_LINES = 6_000  # lines of the differences of all steps
+DIFF_LINES = 2_000  # lines of the differences of all steps
+BRIEF = 2_000  # steps; beyond it those that left nothing behind have no texts
 LONG = 5_000  # steps; beyond it a page shows most of them as one line
 TEXTS_MAX = 1_200_000  # characters of all texts of steps
 _CUTS = (
@@ -108,6 +111,10 @@ def make_dossier(session: Session, *, made: Micros) -> Dossier:
         steps=steps,
         check=check,
         missing=tuple(dict.fromkeys(reading.missing)),
+        is_brief=len(steps) > BRIEF,
+        placements={
+            each.placement_text: each.placement for each in reading.details if each.placement_text
+        },
         texts_cut_at=cut_at,
         **body,
     )
@@ -127,7 +134,27 @@ def _title(reading: FamilyReading, asked: tuple[claims.AskedMessage, ...]) -> st
 def lean_steps(details: list[StepDetail]) -> tuple[tuple[LeanDetail, ...], int]:
     """Return steps without blanks, and the length at which their texts are cut; 0: at none."""
     limit = _text_limit(details)
-    return tuple([_lean(detail, limit) for detail in details]), limit if limit < _CUTS[0] else 0
+    is_brief = len(details) > BRIEF
+    steps = [
+        _lean(each, limit) if not is_brief or is_notable(each) else _brief(each) for each in details
+    ]
+    if is_brief:
+        steps = [
+            msgspec.structs.replace(lean, parts=()) if _is_plain_edit(each) else lean
+            for lean, each in zip(steps, details, strict=True)
+        ]
+    return tuple(steps), limit if limit < _CUTS[0] else 0
+
+
+def is_notable(detail: StepDetail) -> bool:
+    """True if a step left something behind: words, files, a verdict, a decision, a failure."""
+    step = detail.step
+    return step.type not in ("tool", "reply") or step.state != "done" or bool(step.marks)
+
+
+def _is_plain_edit(detail: StepDetail) -> bool:
+    """True if all that a call left behind are files, which its difference tells."""
+    return detail.step.type == "tool" and detail.step.marks == ("files",)
 
 
 def _text_limit(details: list[StepDetail]) -> int:
@@ -144,6 +171,7 @@ def _parts(detail: StepDetail) -> Iterable[PartShape]:
 
 
 _STEP_FIELDS = LeanStep.__struct_fields__
+_SPENT_FIELDS = LeanSpent.__struct_fields__
 _DETAIL_FIELDS = LeanDetail.__struct_fields__
 
 
@@ -151,10 +179,33 @@ def _lean(detail: StepDetail, limit: int) -> LeanDetail:
     fields = {name: getattr(detail, name) for name in _DETAIL_FIELDS}
     for name in ("parts", "asked_parts", "kept"):
         fields[name] = tuple([_lean_part(part, limit) for part in fields[name]])
-    fields["step"] = LeanStep(*[getattr(detail.step, name) for name in _STEP_FIELDS])
+    fields["step"] = _lean_step(detail)
+    if detail.usage is not None:
+        fields["usage"] = LeanSpent(*[getattr(detail.usage, name) for name in _SPENT_FIELDS])
+    if detail.tree_before == detail.tree_after:
+        fields["tree_before"] = fields["tree_after"] = None
+    if len(detail.attempts) == 1 and detail.attempts[0].state == detail.step.state:
+        fields["attempts"] = ()
+    if detail.effect not in OUTWARD:
+        fields["idempotency_key"] = ""
+        fields["delta"] = None
+    fields["placement"] = None
     if detail.traceback and len(detail.traceback) > limit:
         fields["traceback"] = f"…{detail.traceback[-limit:]}"
     return LeanDetail(**fields)
+
+
+def _brief(detail: StepDetail) -> LeanDetail:
+    """Return a step that left nothing behind: its line, and the arguments of its call."""
+    return LeanDetail(
+        step=_lean_step(detail),
+        branch=detail.branch,
+        arguments=detail.arguments,
+    )
+
+
+def _lean_step(detail: StepDetail) -> LeanStep:
+    return LeanStep(*[getattr(detail.step, name) for name in _STEP_FIELDS])
 
 
 def _lean_part(part: PartShape, limit: int) -> LeanPart:

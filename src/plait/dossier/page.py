@@ -242,6 +242,11 @@ def _steps(dossier: Dossier, markup: StepMarkup) -> Iterator[str]:
         f"<p>{count}, in the order of the graph. The number is the event; a line opens to its "
         f"arguments, results and differences.{cut}</p>"
     )
+    if dossier.is_brief:
+        yield (
+            "<p>There are so many that calls and replies which left nothing behind are told by "
+            "their line: run.html and the record in dossier.json have all of them.</p>"
+        )
     yield from markup.all()
 
 

@@ -7,12 +7,13 @@ anyone with SHA-256 can compute every id, and the head, from them.
 from __future__ import annotations
 
 import zlib
-from base64 import b64encode
+from base64 import b85encode
 
 import msgspec
 
 from plait.dossier.shapes import RecordHead, RecordShape
 from plait.errors import PlaitError
+from plait.event import Event
 from plait.ids import LogId
 from plait.outline.shapes import FamilyShape
 from plait.store import Store
@@ -27,10 +28,11 @@ import base64, hashlib, json, sys, zlib
 
 check = json.load(open(sys.argv[1], encoding="utf-8"))["check"]
 record = check["record"]
-lines = zlib.decompress(base64.b64decode(record["data"])).decode().splitlines()
-heads, ids, bodies = {}, set(), 0
-for line in lines:
+lines = zlib.decompress(base64.b85decode(record["data"])).decode().split("\\n")
+heads, ids, bodies, id = {}, set(), 0, ""
+for line in filter(None, lines):
     raw, salt, body = json.loads(line)
+    raw = raw.replace('["^"', '["' + id + '"')  # the event before is the line before
     header = json.loads(raw)
     where = f"{header['log']}@{header['seq']}"
     for parent in header["parents"]:
@@ -59,8 +61,14 @@ class _Lines:
         self.bodies = 0
         self.body_bytes = 0
         self.is_whole = True
+        self._last = ""  # the id of the line before
 
-    def add(self, raw: bytes, salt: bytes, content: bytes | None) -> None:
+    def add(self, event: Event, content: bytes | None) -> None:
+        raw, salt = event.raw, event.salt
+        before = b'"parents":["' + self._last.encode()
+        if self._last and before in raw:
+            raw = raw.replace(before, b'"parents":["^', 1)
+        self._last = event.id
         if content is not None:
             self.body_bytes += len(content)
         if content is None or self.body_bytes > BODIES_MAX:
@@ -73,7 +81,7 @@ class _Lines:
         self._data += self._pack.compress(line + b"\n")
 
     def text(self) -> str:
-        return b64encode(bytes(self._data) + self._pack.flush()).decode()
+        return b85encode(bytes(self._data) + self._pack.flush()).decode()
 
 
 def record_shape(store: Store, family: FamilyShape | None, log: LogId) -> RecordShape:
@@ -107,4 +115,4 @@ def _add_events(store: Store, family: FamilyShape, lines: _Lines) -> None:
                 content.decode("utf-8")
             except (PlaitError, UnicodeDecodeError):  # erased, or no text any more
                 content = None
-            lines.add(event.raw, event.salt, content)
+            lines.add(event, content)

@@ -303,8 +303,9 @@ class RecordHead(Shape, frozen=True):
 
 
 class RecordShape(Shape, frozen=True):
-    """The events themselves. `data` is base64 of zlib of lines of JSON: header, salt as hex, body;
-    the header and the body are the texts that were hashed. A body that is null was erased.
+    """The events themselves. `data` is base85 of zlib of lines of JSON: header, salt as hex, body;
+    the header and the body are the texts that were hashed, but that `^` in a header stands for the
+    id of the line before. A body that is null was erased.
     """
 
     heads: tuple[RecordHead, ...]
@@ -332,10 +333,18 @@ class LeanStep(StepShape, frozen=True, omit_defaults=True):
     """A step, without the fields that say nothing."""
 
 
+class LeanSpent(SpentShape, frozen=True, omit_defaults=True):
+    """Amounts, without those that are zero."""
+
+
 class LeanDetail(StepDetail, frozen=True, omit_defaults=True):
-    """A step in full, without the fields that say nothing."""
+    """A step in full, without the fields that say nothing: trees that did not change, a single
+    attempt, the key of a call that reaches nothing beyond the files. Its placement is told in
+    words; `Dossier.placements` has the rest.
+    """
 
     step: LeanStep
+    usage: LeanSpent | None = None
     parts: tuple[LeanPart, ...] = ()
     asked_parts: tuple[LeanPart, ...] = ()
     kept: tuple[LeanPart, ...] = ()
@@ -372,10 +381,14 @@ class Dossier(Shape, frozen=True):
     failures: tuple[DossierFailure, ...]
     effects: tuple[WorldEffect, ...]
     steps: tuple[LeanDetail, ...]
+    placements: dict[str, Json]  # by their words, as steps have them
     diffs: tuple[StepDiff, ...]  # of steps that changed files; the first ones, if there are many
     check: CheckShape
     missing: tuple[str, ...]  # parts that could not be read, and why
     texts_cut_at: int  # characters; 0: no text of a step is cut but those that say so
+    # True: there are so many steps that those which left nothing behind have no texts here;
+    # `check.record` and run.html have them
+    is_brief: bool
 
 
 def dossier_schema() -> dict[str, Any]:

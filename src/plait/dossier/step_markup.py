@@ -127,11 +127,13 @@ class StepMarkup:
         elif step.files:
             paths = ", ".join(step.files[:20])
             yield _row("changed", line(paths, 400))
-        yield f'<p class="meta">{" · ".join(self._meta(detail))}</p>'
+        is_plain = not step.marks and step.type in ("tool", "reply")
+        if not (self._dossier.is_brief and is_plain):
+            yield f'<p class="meta">{" · ".join(self._meta(detail))}</p>'
 
     def _texts(self, detail: LeanDetail) -> Iterator[str]:
         if detail.arguments is not None:
-            yield self._arguments(detail.arguments)
+            yield self._arguments(detail.arguments, detail.step.subject)
         for part in detail.asked_parts:
             yield self._part("asked", part)
         if detail.reason:
@@ -188,7 +190,9 @@ class StepMarkup:
         for ref in step.links:
             yield f"to {self._anchors.link(ref)}"
 
-    def _arguments(self, value: Json) -> str:
+    def _arguments(self, value: Json, subject: str) -> str:
+        if isinstance(value, dict) and [*value.values()] == [subject]:
+            return ""  # the line says it
         if isinstance(value, dict):
             rows = [self._argument(name, each) for name, each in value.items()]
             return f'<dl class="a">{"".join(rows)}</dl>' if rows else ""

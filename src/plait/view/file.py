@@ -19,10 +19,10 @@ from plait.outline.family import family_shape
 from plait.outline.shapes import FamilyShape, StepShape
 from plait.outline.steps import outline_shape
 from plait.server.asking import read_inbox
-from plait.server.costing import read_costs, read_flame
+from plait.server.costing import read_costs_by, read_flame
 from plait.server.desk import ServerDesk
 from plait.server.feed import Feed
-from plait.server.params import CostsParams, InboxParams, SessionParams
+from plait.server.params import InboxParams, SessionParams
 from plait.server.reading import read_session, read_store, verify_session
 from plait.server.recalling import read_memory
 from plait.session import Session
@@ -121,7 +121,7 @@ def _head(
         "verify": verify_session(desk, asked),
         "memory": read_memory(desk, asked),
         "flame": read_flame(desk, asked),
-        "costs": {by: read_costs(desk, CostsParams(session=session.id, by=by)) for by in _COSTS},
+        "costs": read_costs_by(desk, desk.open(session.id), *_COSTS),
     }
 
 
