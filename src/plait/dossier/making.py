@@ -28,7 +28,7 @@ from plait.dossier.shapes import (
     RecordShape,
     StepDiff,
 )
-from plait.errors import PlaitError
+from plait.errors import ContentGone, PlaitError, UnknownBlob
 from plait.event.effect_classes import OUTWARD
 from plait.ids import Digest, LogId, Micros
 from plait.outline.files import files_diff
@@ -329,9 +329,7 @@ def _notices(reading: FamilyReading, check: CheckShape, status: str) -> Iterable
     if gone:
         first = next(iter(gone))
         count = f"{len(gone):,} events" if len(gone) > 1 else "1 event"
-        text = (
-            f"The content of {count} was erased, or cannot be read. Headers and hashes are there."
-        )
+        text = f"The content of {count} was erased. Headers and hashes are there."
         yield Notice("erased", text, SeqRef(*first))
     if reading.missing:
         yield Notice("partial", "Parts of it could not be read. The last section names them.")
@@ -369,8 +367,10 @@ def _unreadable(reading: FamilyReading, detail: StepDetail) -> Iterable[int]:
     for event in reading.store.read(step.log, step.first, step.seq):
         try:
             _ = event.content
-        except PlaitError:
+        except (ContentGone, UnknownBlob):
             yield event.seq
+        except PlaitError:  # other bytes stand there: the verification tells
+            continue
 
 
 def encode_dossier(dossier: Dossier) -> bytes:
