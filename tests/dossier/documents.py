@@ -5,10 +5,8 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-from plait import Session
 from plait.dossier.making import make_dossier
 from plait.dossier.shapes import Dossier
-from plait.outline.shapes import SeqRef
 from plait.view.html import BuiltPage
 from tests.outline.sessions import ViewStore
 
@@ -50,9 +48,9 @@ def dossier_of(made: ViewStore, name: str) -> Dossier:
     return make_dossier(made.session(name), made=NOW)
 
 
-def place(session: Session, seq: int) -> SeqRef:
-    return SeqRef(session.id, seq)
-
-
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
