@@ -17,6 +17,7 @@ from plait.cli.cost import cost
 from plait.cli.debugging import debug_command
 from plait.cli.deploy import deploy
 from plait.cli.doctor import doctor
+from plait.cli.dossier import dossier_command
 from plait.cli.exits import CommandGroup
 from plait.cli.feedback import feedback
 from plait.cli.files import blame_command, cat, checkout, files_command
@@ -90,7 +91,7 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Record": [say, note, fact, decide, retract, todo, settle, require, validate, feedback],
     "People": [inbox, approve, deny, answer, resolve, send, signal, cancel],
     "End": [pause, unpause, close, archive],
-    "Check": [check_command, verify_command, doctor, gc],
+    "Check": [check_command, verify_command, dossier_command, doctor, gc],
 }
 for commands in SECTIONS.values():
     for command in commands:
