@@ -84,3 +84,12 @@ def test_links_of_the_repository_become_links_of_the_site() -> None:
     assert docs_site.repository_path("repository/examples/payment.py.md") == (
         ROOT / "examples" / "payment.py"
     )
+
+
+def test_recordings_are_for_both_themes_and_load_nothing() -> None:
+    pictures = ROOT / "docs" / "pictures"
+    assert check_site.check_site(pictures) == []
+    for path in pictures.glob("*.svg"):
+        text = path.read_text()
+        assert "prefers-color-scheme: dark" in text and "@font-face" not in text
+        assert "/tmp/" not in text and str(ROOT) not in text, "a path of this machine"
