@@ -85,7 +85,7 @@ PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {heigh
 <title>{title}</title>
 <style>
 .screen {{ fill: {light_background}; stroke: {light_edge} }}
-.text {{ font: {size}px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre }}
+.text {{ font: {size}px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }}
 {light}
 @media (prefers-color-scheme: dark) {{
 .screen {{ fill: {dark_background}; stroke: {dark_edge} }}
