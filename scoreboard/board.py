@@ -1,8 +1,8 @@
 """The scoreboard: runs the rows one after another, prints their lines, and keeps the results.
 
 `python scoreboard/board.py` runs all rows, `python scoreboard/board.py 5 14` these two. Results are
-in docs/scoreboard.json; docs/scoreboard.md is made of them. The exit code is 1 if a row that was run
-is not green and could be tried.
+in docs/scoreboard.json; docs/scoreboard.md is made of them. The exit code is 1 if a row that was
+run is not green and could be tried.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ servers and frameworks of others where they install. A guest has an environment 
 make scoreboard
 ```
 
-This page and `docs/scoreboard.json` are written by that command: a row says when it was run, at which
-commit, and how long it took on a machine with two cores that others used as well. A row *works* if all
-of its sentence holds. One that *does not* says what is missing. One that was *not tried* says what this
-machine lacks.
+This page and `docs/scoreboard.json` are written by that command: a row says when it was run, at
+which commit, and how long it took, on two cores that others used as well. A row *works* if all of
+its sentence holds. One that *does not* says what is missing. One that was *not tried* says what
+this machine lacks.
 """
 
 

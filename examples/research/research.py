@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from plait import Agent, Budget, Parallel, ScriptedModel, Session, Workflow
+from plait.event.kinds import FactRecorded
 from plait.model.base import Model
 from plait.tools import shell, write_file
 
@@ -85,7 +86,7 @@ class Research(Workflow):
             plan = {"model": name, "settings": proposed["settings"], "seed": SEED}
             session = session.decide(f"plan {name}", plan, reason=proposed["reason"])
         session = self.experiments(session)
-        metrics = {name: float(session.facts[f"validation {name}"]) for name in PROPOSALS}
+        metrics: dict[str, Any] = {name: session.facts[f"validation {name}"] for name in PROPOSALS}
         best = max(metrics, key=lambda name: metrics[name])
         session = session.decide("best", best, reason="it has the highest validation")
         return self.verifier(session, best)
@@ -101,8 +102,9 @@ PROPOSALS = {
 
 def main() -> None:
     session = Research()(Session("Classify the digits better than the baseline."))
-    facts = session.facts
-    reasons = {event.body.key: event.body.reason for event in session.events.where("FactRecorded")}
+    facts: dict[str, Any] = dict(session.facts)
+    decided = [event.body for event in session.events if isinstance(event.body, FactRecorded)]
+    reasons = {body.key: body.reason for body in decided}
     print(f"baseline    validation {facts['validation baseline']:.4f}")
     for name in PROPOSALS:
         why = reasons[f"plan {name}"]

@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """Train a classifier of handwritten digits with the parameters of a folder, and measure it.
 
 `python3 train.py runs/NAME` writes the accuracy on the validation set to runs/NAME/validation.json;
