@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.exits import INTERRUPTED, ShellError
+from plait.cli.exits import INTERRUPTED, ShellError, code_of
 from plait.cli.render import BAD, DIM, GAP, STRONG, Cell, Out, cell_width
-from plait.cli.terminal import cut_text
+from plait.errors import PlaitError
 
 if TYPE_CHECKING:
     from plait.demo.face import Answer, Span
     from plait.demo.folder import DemoFolder, Isolation
     from plait.demo.lanes import LiveRow
     from plait.demo.story import Story, StoryOptions
+    from plait.demo.worker import Worker
+    from plait.session import Session
 
 GOOD = "green"
 PACE_S = 0.4  # seconds that the script waits on a terminal
 _PLAIN = str.maketrans("│─┼├╮╯", "|-+|\\/")
+PAGE_WAITS = 100  # twentieths of a second for the address of the page
 _NAME = 14  # cells of a place
 _YES, _NO, _EDIT = ("y", "yes"), ("n", "no"), ("e", "edit")
 
@@ -78,12 +82,19 @@ def _demonstrate(face: TerminalFace, options: StoryOptions, is_opened: bool, aga
     if again:
         remove_folder(folder)
     _check_is_new(folder)
-    isolation = find_isolation(folder.path.parent)
-    make_folder(folder, isolation)
-    _print_terms(face, isolation, options)
-    story = Story(folder, isolation, face, options)
+    story = Story(folder, face, options)
+    page = Page(folder, face) if is_opened else None
     with _interrupts(face, story):
-        story.tell()
+        try:
+            isolation = find_isolation(folder.path.parent)
+            make_folder(folder, isolation)
+            _print_terms(face, isolation, options)
+            story.tell(page.open if page is not None else lambda session: None)
+            if page is not None:
+                page.stay()
+        finally:
+            if page is not None:
+                page.close()
 
 
 def _print_terms(face: TerminalFace, isolation: Isolation, options: StoryOptions) -> None:
@@ -123,6 +134,7 @@ def _check_is_new(folder: DemoFolder) -> None:
 @contextmanager
 def _interrupts(face: TerminalFace, story: Story) -> Generator[None]:
     """End every process on Ctrl-C, SIGTERM and SIGHUP, and name the command that goes on."""
+    from plait.demo.folder import DemoRefused
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -133,13 +145,54 @@ def _interrupts(face: TerminalFace, story: Story) -> Generator[None]:
     except KeyboardInterrupt:
         story.stop()
         if face.is_terminal:
-            click.echo()
+            click.echo(err=True)  # the terminal has put ^C there
         click.echo(f"interrupted; go on with: {story.next_command}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
+    except (PlaitError, OSError) as error:
+        story.stop()
+        if isinstance(error, BrokenPipeError):
+            raise
+        said = f"{error}\nWhen the cause is gone: {story.next_command}"
+        raise DemoRefused(said, code_of(error)) from error
     finally:
         story.stop()
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+class Page:
+    """The page of the session in a browser, while the demo runs."""
+
+    def __init__(self, folder: DemoFolder, face: TerminalFace) -> None:
+        self._folder, self._face = folder, face
+        self._server: Worker | None = None
+
+    def open(self, session: Session) -> None:
+        """Serve the page and open it; without a page, say why and go on."""
+        from plait.demo.worker import Worker
+
+        self._server = server = Worker(self._folder, ["view", session.short], {})
+        for _ in range(PAGE_WAITS):
+            if server.output_lines() or server.wait(0.05):
+                break
+        for line in server.output_lines()[:1]:
+            self._face.line(Cell("  Watch it: ", DIM), line)
+        for line in server.error_lines()[:2] if server.exit_code is not None else []:
+            self._face.line(Cell(f"  {line}", BAD))
+
+    def stay(self) -> None:
+        """Serve until Ctrl-C, if there is a terminal to press it at."""
+        server = self._server
+        if server is None or server.exit_code is not None or not self._face.is_terminal:
+            return
+        self._face.line(Cell("  The page stays until you press Ctrl-C.", DIM))
+        with suppress(KeyboardInterrupt):
+            while not server.wait(1.0):
+                pass
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
 
 
 class TerminalFace:
@@ -151,46 +204,45 @@ class TerminalFace:
         self._plain = not (sys.stdout.encoding or "").lower().startswith("utf")
 
     def line(self, *spans: Span | Cell | str) -> None:
-        """Print a line; on a terminal it is cut to its width."""
+        """Print a line; on a terminal it is wrapped at its width."""
         cells = [Cell(each) if isinstance(each, str) else Cell(*each) for each in spans]
-        left = self._out.width
-        fitted = list[Cell]()
-        for cell in cells:
-            text = cut_text(cell.text, left) if self._out.tty else cell.text
-            fitted.append(Cell(text, cell.style))
-            left -= cell_width(text)
-        self._out.line(*fitted)
+        for line in _wrap(cells, self._out.width) if self._out.tty else [cells]:
+            self._out.line(*line)
+        sys.stdout.flush()
+
+    def _print_cut(self, *cells: Cell) -> None:
+        """Print a line that is cut to the width of a terminal."""
+        self._out.print_brief(*cells)
         sys.stdout.flush()
 
     def heading(self, number: int, text: str) -> None:
         self.line()
-        self.line(Cell(f"{number}  {text}", STRONG))
+        self.line(Cell(f"{number}  ", STRONG), Cell(text, STRONG))
 
     def row(self, row: LiveRow) -> None:
         from plait.cli.steps import color_of, duration_text, mark_of, step_text, style_of
 
-        margin, step = row.margin, row.step
-        if self._plain:
-            margin = margin.translate(_PLAIN)
-        color = color_of(row.color)
+        step, color = row.step, color_of(row.color)
+        margin = row.margin.translate(_PLAIN) if self._plain else row.margin
+        mark = mark_of(step, self._plain) if step is not None else ""
+        head = [
+            Cell(char.replace("•", mark), color if at % 2 else color_of(row.lane_colors[at // 2]))
+            for at, char in enumerate(margin)
+        ]
         if step is None:
-            self.line(Cell(margin, color))
+            self._print_cut(*head)
             return
         place = f"{row.name}@{step.seq}"
-        head = [
-            Cell(margin.replace("{}", mark_of(step, self._plain)), color),
-            Cell(GAP),
-            Cell(f"{place:<{_NAME}}", color),
-        ]
+        head += [Cell(GAP), Cell(f"{place:<{_NAME}}", color)]
         text, style = step_text(step), style_of(step)
         if step.type == "verdict":
             style = BAD if step.subject == "failed" else GOOD
         took = duration_text(step.took_us) if step.took_us and step.type == "tool" else ""
         gap = self._out.width - sum(cell_width(cell.text) for cell in [*head, Cell(text)])
         if self._out.tty and took and gap >= len(took) + len(GAP):
-            self.line(*head, Cell(text, style), Cell(f"{took:>{gap}}", DIM))
+            self._print_cut(*head, Cell(text, style), Cell(f"{took:>{gap}}", DIM))
         else:
-            self.line(*head, Cell(text, style))
+            self._print_cut(*head, Cell(text, style))
 
     def table(self, heads: tuple[str, ...], rows: Sequence[tuple[Span, ...]]) -> None:
         """Print rows in aligned columns; where they do not fit, the last one on its own line."""
@@ -204,10 +256,10 @@ class TerminalFace:
                 for each in (Cell(GAP), Cell(f"{cell.text:<{width}}", cell.style))
             ]
             if is_narrow:
-                self.line(*cells[:-2])
-                self.line(GAP, GAP, *cells[-2:])
+                self._print_cut(*cells[:-2])
+                self._print_cut(Cell(GAP * 2), *cells[-2:])
             else:
-                self.line(*cells)
+                self._print_cut(*cells)
 
     def command(self, *words: str) -> None:
         self.line(Cell(f"  $ plait {' '.join(words)}", STRONG))
@@ -234,3 +286,20 @@ class TerminalFace:
 
 def _cell(span: Span) -> Cell:
     return Cell(span.text, span.style)
+
+
+def _wrap(cells: Sequence[Cell], width: int) -> list[list[Cell]]:
+    """Break a line between words. Lines after the first are set in as far as the first one, and two
+    cells more.
+    """
+    text = "".join(cell.text for cell in cells)
+    indent = " " * (len(text) - len(text.lstrip()) + len(GAP))
+    lines, left = [list[Cell]()], width
+    for cell in cells:
+        for word in re.findall(r"\s*\S+|\s+", cell.text):
+            if cell_width(word) > left and lines[-1]:
+                lines.append([Cell(indent)])
+                left, word = width - len(indent), word.lstrip()
+            lines[-1].append(Cell(word, cell.style))
+            left -= cell_width(word)
+    return lines

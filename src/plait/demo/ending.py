@@ -44,7 +44,7 @@ def print_ending(face: Face, ending: Ending) -> None:
     face.line()
     face.line(Span(f"  {_times_text(ending)}", "dim"))
     for command, what in (
-        (f"cd {NAME}", "all of it stays there: read demo.py"),
+        (f"cd {NAME}", "all of it stays there"),
         ("plait log @ --steps", "what you have just seen"),
         ('plait run demo.py:Repair -i "Mend it."', "run it yourself"),
     ):
@@ -58,7 +58,11 @@ def table_rows(ending: Ending) -> list[tuple[str, str, str]]:
     if (found := ending.take_up) is not None:
         repeated = found.repeated_model_calls + found.repeated_effects + found.repeated_outside
         rows += [
-            ("a killed run goes on", f"resumed at event {found.seq}", "plait tail @"),
+            (
+                "a killed run goes on",
+                f"resumed at event {found.seq}",
+                "plait log @ --steps | grep kill",
+            ),
             ("nothing is done twice", f"{repeated} repeated", "sort outside.txt | uniq -d"),
         ]
     tested = f"{figures.rejected} rejected, {figures.passed} passed"

@@ -84,7 +84,11 @@ def demo_folder(where: Path) -> DemoFolder:
 
 def is_demo(folder: DemoFolder) -> bool:
     """True if a folder was made by the demo, so that `--again` may remove it."""
+    if folder.path.is_symlink():
+        return False
     try:
+        if not any(folder.path.iterdir()):  # interrupted before the first file
+            return True
         return _MARK in (folder.path / "demo.py").read_text(encoding="utf-8")[:200]
     except (OSError, UnicodeError):
         return False
@@ -94,7 +98,7 @@ def remove_folder(folder: DemoFolder) -> None:
     """Remove the folder of an earlier demo; any other folder is refused."""
     if not os.path.lexists(folder.path):
         return
-    if folder.path.is_symlink() or not is_demo(folder):
+    if not is_demo(folder):
         raise DemoRefused(
             f"{NAME}/ was not made by `plait demo`, so it is not removed. Go to another folder, or"
             " give it another name.",
@@ -114,11 +118,13 @@ def make_folder(folder: DemoFolder, isolation: Isolation) -> None:
     source = Path(program.__file__).read_text(encoding="utf-8")
     source = source.replace('ISOLATION = ""', f'ISOLATION = "{rung}"')
     try:
-        (folder.path / program.SHOP.name).mkdir(parents=True)
+        folder.path.mkdir()
+        (folder.path / "demo.py").write_text(source, encoding="utf-8")
+        (folder.path / program.SHOP.name).mkdir()
         for name, text in _FILES.items():
             (folder.path / program.SHOP.name / name).write_text(text, encoding="utf-8")
-        (folder.path / "demo.py").write_text(source, encoding="utf-8")
     except OSError as error:
+        shutil.rmtree(folder.path, ignore_errors=True)
         full = error.errno in _FULL
         step = "Free some space" if full else "Go to a folder in which you may write"
         raise DemoRefused(

@@ -25,8 +25,9 @@ _UNSETTLED = ("open", "waiting")
 class LiveRow(NamedTuple):
     """A line of the picture: a step, or a bend on which a lane begins or ends."""
 
-    margin: str  # `{}` stands where the mark of the step belongs
+    margin: str  # a cell for each lane, and one between two; `•` stands for the mark of the step
     color: int
+    lane_colors: tuple[int, ...]  # of each lane
     name: str = ""  # of the step's session
     step: StepShape | None = None  # None: a bend
 
@@ -40,7 +41,7 @@ class LiveFamily:
         self._shown: dict[LogId, int] = {}  # steps shown so far
         self._open: list[tuple[LogId, int]] = []  # steps shown before they were settled
         self._lanes, self._colors = {root: 0}, {root: 0}
-        self._active = {0}
+        self._active, self._lane_colors = {0}, [0] * LANES
 
     def new_rows(self, *, also_open: bool = False) -> Iterator[LiveRow]:
         """Yield the rows of steps that are settled since; `also_open`: also those that are not,
@@ -76,7 +77,7 @@ class LiveFamily:
             for index in range(first, last)
             if _state_of(record, index) in _UNSETTLED
         ]
-        return [*again, *range(first, last)]
+        return sorted([*again, *range(first, last)], key=lambda index: record.lasts[index])
 
     def _rows_of(self, step: StepShape) -> Iterator[LiveRow]:
         if step.log not in self._lanes:
@@ -85,21 +86,24 @@ class LiveFamily:
             self._colors[step.log] = len(self._colors)
         lane, color = self._lanes[step.log], self._colors[step.log]
         if step.type == "fork" and step.links:
-            yield LiveRow(self._bend(self._lanes.get(step.links[0].log, 0), lane, "╮"), color)
+            self._lane_colors[lane] = color
+            bend = self._bend(self._lanes.get(step.links[0].log, 0), lane, "╮")
+            yield LiveRow(bend, color, tuple(self._lane_colors))
             self._active.add(lane)
         if step.type == "merge":
             for link in step.links:
                 other = self._lanes.get(link.log, lane)
-                yield LiveRow(self._bend(lane, other, "╯"), color)
+                bend = self._bend(lane, other, "╯")
+                yield LiveRow(bend, self._lane_colors[other], tuple(self._lane_colors))
                 self._active.discard(other)
             # a branch that is not merged ends with its last step
             self._active &= {0}
         name = self.outlines.name_of(step.log)
-        yield LiveRow(self._margin(lane), color, name, step)
+        yield LiveRow(self._margin(lane), color, tuple(self._lane_colors), name, step)
 
     def _margin(self, lane: int) -> str:
         cells = [self._stroke(each) for each in range(LANES)]
-        cells[lane] = "{}"
+        cells[lane] = "•"
         return " ".join(cells)
 
     def _bend(self, trunk: int, lane: int, end: str) -> str:

@@ -157,7 +157,7 @@ class Repair(Workflow):
     policy = Policy(Ask("shell", name="a command of an agent"))
 
     def __init__(self) -> None:
-        plan = [ToolCall("read_file", path="ISSUE.md"), "Plan: take the absolute value."]
+        plan = [ToolCall("read_file", path="ISSUE.md"), "Use the absolute value."]
         self.planner = Agent(
             "Read ISSUE.md and cart.py. Say in a sentence how to mend cart.py.",
             model=Script("repair/planner", plan),

@@ -13,7 +13,7 @@ from plait.session import Session
 from plait.session.content import text_of
 from plait.session.trace import Step
 
-OTHER_PLAN = "Plan: let the total stop at zero."
+OTHER_PLAN = "Let it stop at zero."
 LABEL = "zero"  # of the branch of the what-if
 
 

@@ -19,7 +19,6 @@ from plait.demo.folder import (
     QUESTION,
     DemoFolder,
     DemoRefused,
-    Isolation,
 )
 from plait.demo.lanes import LiveFamily
 from plait.demo.questions import (
@@ -57,10 +56,8 @@ class StoryOptions(msgspec.Struct, frozen=True):
 class Story:
     """Tells the demo, scene by scene. After `stop`, no process of it is left."""
 
-    def __init__(
-        self, folder: DemoFolder, isolation: Isolation, face: Face, options: StoryOptions
-    ) -> None:
-        self.folder, self.isolation, self.face, self.options = folder, isolation, face, options
+    def __init__(self, folder: DemoFolder, face: Face, options: StoryOptions) -> None:
+        self.folder, self.face, self.options = folder, face, options
         self.session: Session | None = None  # None: not opened yet
         self._worker: Worker | None = None
         self._began = time.perf_counter()
@@ -138,8 +135,7 @@ class Story:
     def _kill_and_resume(self, session: Session, family: LiveFamily) -> TakeUp | None:
         """Kill the worker, and have another process go on."""
         worker = self._require_worker()
-        if worker.exit_code is None:
-            self._kill(worker, family)
+        if worker.exit_code is None and self._kill(worker, family):
             self._heading("Another process goes on. What passes is merged, the rest stays")
             self._start_worker(["resume", session.short], {})
             self._show_steps(family, lambda: False)
@@ -149,7 +145,8 @@ class Story:
             self._tell_take_up(figures.take_up)
         return figures.take_up
 
-    def _kill(self, worker: Worker, family: LiveFamily) -> None:
+    def _kill(self, worker: Worker, family: LiveFamily) -> bool:
+        """Kill the worker. False: it had come to its end by then."""
         self._heading("kill -9, in the middle of a call")
         self._show_rows(family, also_open=True)
         if self.options.kill_after is None:
@@ -158,13 +155,16 @@ class Story:
             )
         self._pause()
         signal = worker.kill()
-        self._worker = None
+        if signal is None:
+            self.face.line(Span("  The worker had come to its end by then.", DIM))
+            return False
         self.face.line(
             Span(f"  $ kill -9 {worker.pid}  ", STRONG),
             Span(f"the worker is gone, ended by signal {signal}", BAD),
         )
         self.face.command("ls", "--interrupted")
         self._pause()
+        return True
 
     def _tell_take_up(self, found: TakeUp) -> None:
         self.face.line(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from typing import IO
 
 from plait.demo.folder import DemoFolder
 
@@ -49,10 +50,11 @@ class Worker:
             return False
         return True
 
-    def kill(self) -> int:
-        """End it as `kill -9` does, and return the signal that ended it."""
+    def kill(self) -> int | None:
+        """End it as `kill -9` does, and return the signal that ended it; None: it had ended."""
         self._process.send_signal(signal.SIGKILL)
-        return -self._process.wait()
+        code = self._process.wait()
+        return -code if code < 0 else None
 
     def stop(self) -> None:
         """End it, by itself if it can."""
@@ -63,7 +65,16 @@ class Worker:
         self._out.close()
         self._err.close()
 
+    def output_lines(self) -> list[str]:
+        """Return what it wrote to stdout so far."""
+        return _lines_of(self._out)
+
     def error_lines(self) -> list[str]:
-        """Return what it wrote to stderr."""
-        self._err.seek(0)
-        return self._err.read().decode("utf-8", "replace").strip().splitlines()
+        """Return what it wrote to stderr so far."""
+        return _lines_of(self._err)
+
+
+def _lines_of(file: IO[bytes]) -> list[str]:
+    # the process has the same place in the file: it is not moved
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), size, 0).decode("utf-8", "replace").strip().splitlines()
