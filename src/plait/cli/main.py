@@ -15,6 +15,7 @@ from plait.cli.cluster import cluster
 from plait.cli.copying import copy_command
 from plait.cli.cost import cost
 from plait.cli.debugging import debug_command
+from plait.cli.demo import demo_command
 from plait.cli.deploy import deploy
 from plait.cli.doctor import doctor
 from plait.cli.dossier import dossier_command
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 SECTIONS: dict[str, list[click.Command]] = {
-    "Begin": [init, migrate_command, new, copy_command],
+    "Begin": [demo_command, init, migrate_command, new, copy_command],
     "Run": [
         run_command,
         chat_command,
