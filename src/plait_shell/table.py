@@ -18,6 +18,11 @@ class Entry(NamedTuple):
 
 SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Begin": (
+        Entry(
+            "demo",
+            "demo:demo_command",
+            "Watch a run that is killed, resumed, questioned and checked, in 20 seconds.",
+        ),
         Entry("init", "writing:init", "Make a store: the folder .plait in DIR, or here."),
         Entry(
             "migrate",
@@ -165,6 +170,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "verify",
             "verifying:verify_command",
             "Check every event against its hash and its neighbours.",
+        ),
+        Entry(
+            "dossier",
+            "dossier:dossier_command",
+            "Write the evidence of a session: dossier.html, dossier.json and run.html.",
         ),
         Entry("doctor", "doctor:doctor", "Check store, disk, installation, keys and sandboxes."),
         Entry("gc", "places:gc", "Remove blobs that no event leads to."),

@@ -16,10 +16,9 @@ from plait.event import Event
 from plait.event.kinds import MessageSaid, RunFailed
 from plait.ids import LogId, short
 from plait.outline.documents import Document, listed_document
-from plait.runtime.live import Live
+from plait.outline.standing import StandingReader
 from plait.session import Session
 from plait.session.event_text import event_text
-from plait.session.inbox import due_roots, due_sessions
 from plait.session.life import OPEN_RUN_STATUSES, RUN_STATUS, STATUSES, Status
 from plait.session.listing import list_rows
 from plait.session.ports import Position, store_at
@@ -95,12 +94,12 @@ def ls(
         logs = {run["log"] for run in _run_rows(store, {}) if _has_revision(run, revision)}
         rows = (row for row in rows if row["log"] in logs)
     found = islice(rows, limit)
-    reader, due = StatusReader(store), _due_logs(store)
+    reader = StandingReader(store)
 
     def with_status(row: Row) -> Row:
-        now = reader.of_session(row)
-        is_due = now == "waiting" and row["log"] in due
-        return {**row, "status": now, "queued": reader.queued_count(row), "due": is_due}
+        now, queued = reader.of_session(row), reader.statuses.queued_count(row)
+        words: Row = {"status": now.status, "standing": now.text, "due": now.is_due}
+        return {**row, **words, "queued": queued}
 
     sessions = ((session, with_status(row)) for session, row in _open_rows(store, found))
     if given.form == "jsonl":
@@ -110,12 +109,6 @@ def ls(
         print_json({"store": given.store, "sessions": documents})
     else:
         _print_list(store, sessions, limit)
-
-
-def _due_logs(store: Store) -> set[LogId]:
-    """Return the sessions that wait and have their answer: they go on when they are resumed."""
-    now = Live().now(LogId(""), 0)
-    return {*due_sessions(store, now), *due_roots(store, now)}
 
 
 def _list_rows(
@@ -200,19 +193,16 @@ def _list_row(out: Out, store: Store, labels: _Labels, session: Session, row: Ro
         Cell(f"{'  ' * (depth - 1)}└ {session.short}" if depth else session.short, ACCENT),
         Cell(labels.text(row)),
         Cell(title) if title else Cell(first_words(store, session), DIM),
-        status_cell(str(row["status"]), int(str(row["queued"])), is_due=bool(row["due"])),
+        status_cell(str(row["status"]), int(str(row["queued"])), str(row["standing"])),
         Cell(out.time(store.event(session.head).time), DIM),
         Cell(f"{session.seq:,}"),
         Cell(dollars_figure(session.budget.used)),
     ]
 
 
-def status_cell(status: str, queued: int = 0, *, is_due: bool = False) -> Cell:
-    """Return a status, with the number of messages that wait for an answer.
-
-    `is_due`: its answer is there, and a resume goes on with it.
-    """
-    text = ", ".join([status, *(["due"] if is_due else []), *([f"{queued} queued"] * bool(queued))])
+def status_cell(status: str, queued: int = 0, standing: str = "") -> Cell:
+    """Return a status in its words for people, with the number of messages that wait."""
+    text = ", ".join([standing or status, *([f"{queued} queued"] * bool(queued))])
     return Cell(text, _STYLES.get(status, DIM))
 
 

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from plait.cli.render import DIM, Cell, cell_width
-from plait.cli.steps import branch_color, step_figures, step_mark, step_style, step_text
+from plait.cli.steps import color_of, figures_text, mark_of, step_text, style_of
 from plait.cli.terminal import cut_text
 from plait.errors import PlaitError
 from plait.event import Event
@@ -107,17 +107,17 @@ class LiveSteps:
         else:
             bend = margin.merge(step.log, links) if step.type == "merge" else ""
         if bend:
-            yield LiveLine(Cell(bend, branch_color(margin.color(step.log))))
+            yield LiveLine(Cell(bend, color_of(margin.color(step.log))))
 
     def _step_line(self, outlines: Outlines, step: StepShape) -> LiveLine:
-        color = branch_color(self._margin.color(step.log))
-        row = self._margin.row(step.log, step_mark(step, self._plain))
+        color = color_of(self._margin.color(step.log))
+        row = self._margin.row(step.log, mark_of(step, self._plain))
         name = f"{outlines.name_of(step.log)}@{step.seq}"
         return LiveLine(
             Cell(row, color),
             Cell(f"{name:<{NAME_MIN}}", color),
-            Cell(step_text(step), step_style(step)),
-            step_figures(step),
+            Cell(step_text(step), style_of(step)),
+            figures_text(step),
             step,
         )
 
