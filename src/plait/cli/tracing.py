@@ -22,6 +22,7 @@ from plait.cli.common import (
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import ShellError
 from plait.cli.files import print_changes, print_patch
+from plait.cli.pager import paging
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, count_text
 from plait.cli.terminal import cut_text
 from plait.errors import NotPlaced, UnknownPlace
@@ -257,6 +258,7 @@ class _SessionTree:
     ),
 )
 @click.option("--stat", "as_list", is_flag=True, help="Only the files, as a list of what changed.")
+@paging
 @listing
 def diff_command(
     given: Options, left: str, right: str | None, as_patch: bool, as_list: bool
