@@ -114,7 +114,7 @@ def _kind_of(parameter: click.Parameter) -> _Kind | None:
     return "key" if parameter.name in ("key", "what") else None
 
 
-class _NameType(click.ParamType):
+class _NameType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  click 8.1
     """A text, with completion by names."""
 
     name = "text"
