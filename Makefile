@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures docs claims
+.PHONY: demo quick test test-long test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures docs claims
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -15,7 +15,7 @@ demo: .venv/ready            ## the main job, on the embedded default: no key, n
 quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
 
-test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI, COVER=1 traces them: coverage may not fall
+test: .venv/ready            ## all tests but the slow ones; COVER=1 takes those left to CI too, and traces them: coverage may not fall
 	$(PYTEST) -m "not slow" $(if $(COVER),--cov --cov-report=)
 	$(if $(COVER),$(BIN)/python tools/ratchet.py)
 
@@ -31,6 +31,9 @@ test-postgres-heart: .venv/ready  ## of these what a store can break: the laws, 
 
 cover:                       ## the same tests traced
 	COVER=1 $(MAKE) test
+
+test-long: .venv/ready       ## the laws and the faults, with the doses of CI
+	LONG=1 $(PYTEST) -m "not slow" tests/laws tests/faults
 
 test-all: .venv/ready        ## the slow ones too
 	$(PYTEST)
