@@ -33,8 +33,10 @@ _WORDS = frozenset(kind.__name__ for kind in (MessageSaid, ModelReplied))
 _BACK = frozenset(kind.__name__ for kind in (Rewound, SessionOpened))  # the path may be another
 
 
-def track_shape(store: Store, log: LogId, seq: int) -> TrackShape:
-    """Return the chunk of a log's track that holds one of its own places."""
+def track_shape(store: Store, log: LogId, seq: int, after: int = 0) -> TrackShape:
+    """Return the chunk of a log's track that holds one of its own places; of a chunk that is known
+    up to `after`, what comes then.
+    """
     info = store.log(log)
     if not max(info.place, 1) <= seq <= info.tip:
         raise InvalidValue(
@@ -43,7 +45,7 @@ def track_shape(store: Store, log: LogId, seq: int) -> TrackShape:
             f"ask for one from {max(info.place, 1)} to {info.tip}",
         )
     start, last = chunk_of(info, seq)
-    return _TrackFold(store, info, start).shape(last)
+    return _TrackFold(store, info, min(max(start, after), last)).shape(last)
 
 
 def chunk_of(info: Log, seq: int) -> tuple[int, int]:

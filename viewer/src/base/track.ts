@@ -44,3 +44,9 @@ const CHUNK = 2000;
 export function trackSeq(seq: number, forked: number): number {
   return forked + Math.floor(Math.max(0, seq - forked - 1) / CHUNK) * CHUNK + 1;
 }
+
+/** Return a piece with what came after it. */
+export function joinTracks(piece: TrackShape, rest: TrackShape): TrackShape {
+  const added = rest.changes.filter((change) => change.seq > piece.last);
+  return { ...piece, last: Math.max(piece.last, rest.last), changes: [...piece.changes, ...added] };
+}
