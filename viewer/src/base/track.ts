@@ -36,7 +36,7 @@ export function stateAt(track: TrackShape, seq: number): TrackState {
   return made;
 }
 
-const CHUNK = 2000;
+const CHUNK = 500;
 
 /** Return the seq to ask for the piece of a track by: all places of a piece are one question. Pieces
  * are counted from the place at which the log was forked.
