@@ -91,6 +91,8 @@ interface FieldProps {
   readonly error?: string;
   readonly placeholder?: string;
   readonly list?: string;
+  /** True: it has the focus as soon as it is shown. */
+  readonly isFocused?: boolean;
 }
 
 let fieldCount = 0;
@@ -100,6 +102,10 @@ export function Field(props: FieldProps) {
   const [id] = useState(() => `field-${(fieldCount += 1)}`);
   const [first] = useState(props.value);
   useHold(props.value !== first);
+  const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (props.isFocused) field.current?.focus();
+  }, []);
   const common = {
     id,
     class: `input ${props.isCode ? "mono" : ""}`,
@@ -108,6 +114,7 @@ export function Field(props: FieldProps) {
     spellcheck: !props.isCode,
     "aria-invalid": props.error ? true : undefined,
     "aria-describedby": props.error || props.hint ? `${id}-hint` : undefined,
+    ref: field,
     onInput: (event: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) => props.onInput(event.currentTarget.value),
   };
   return (

@@ -18,12 +18,6 @@ import { askShown } from "./opened";
 import { moveFocus } from "./rows";
 import { useActor } from "./standing";
 
-/** Press a button of the ask that is shown. */
-function press(act: "grant" | "deny"): void {
-  document.querySelector<HTMLButtonElement>(`[data-act="${act}"]`)?.focus();
-  if (act === "deny") document.querySelector<HTMLButtonElement>('[data-act="deny"]')?.click();
-}
-
 export function Inbox() {
   const { source } = usePage();
   const now = route.value;
@@ -44,8 +38,6 @@ export function Inbox() {
   useKeys([
     { key: "j", words: "next ask", act: () => moveFocus(1), group: "Inbox" },
     { key: "k", words: "ask before", act: () => moveFocus(-1), group: "Inbox" },
-    { key: "a", words: "grant (asks)", act: () => press("grant"), group: "Inbox" },
-    { key: "d", words: "deny (asks)", act: () => press("deny"), group: "Inbox" },
   ]);
   return (
     <main class={`screen inbox ${ask ? "has-ask" : ""}`}>
