@@ -149,10 +149,10 @@ export class LogOutline {
     return STATES[this.states[index]!]!;
   }
 
-  /** Return the first step that may still change. */
-  firstOpen(): number {
-    const at = this.states.subarray(0, this.total).findIndex((state) => state === 1 || state === 2 || state === 5);
-    return at < 0 ? this.total : at;
+  /** Return the first step, from an index on, that may still change. */
+  firstOpen(from = 0): number {
+    const at = this.states.subarray(from, this.total).findIndex((state) => state === 1 || state === 2 || state === 5);
+    return at < 0 ? this.total : from + at;
   }
 
   /** Return the step that stands for an event: the one that ends there, else the last one that is

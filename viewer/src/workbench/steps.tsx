@@ -131,24 +131,24 @@ function Lanes({ sight, width }: { sight: Sight; width: number }) {
   const past = lineageOf(model).value;
   const lines = linesInSight(model.links.value, sight.first, sight.end, size);
   const height = (sight.end - sight.first) * size.row;
-  const dots = [];
+  // Dots of one colour and sort are one path: a list has fewer elements then.
+  const dots = new Map<string, string>();
+  let here: { x: number; y: number; token: string } | null = null;
   const outline = model.outline.value;
   for (let row = sight.first; row < sight.end; row += 1) {
     const step = rows.stepAt(row);
     if (!step) continue;
     const stretch = rows.family.stretches[step.stretch]!;
     const marks = outline?.marks[row] ?? 0;
-    const isHere = row === model.row.value;
-    dots.push(
-      <circle
-        key={row}
-        class={`dot ${isHere ? "is-here" : ""} ${marks & (markBit("files") | markBit("merge")) ? "is-full" : ""}`}
-        cx={laneX(stretch.lane, size)}
-        cy={(row - sight.first + 0.5) * size.row}
-        r={isHere ? 4.5 : marks & (markBit("files") | markBit("merge")) ? 3.5 : 2.5}
-        style={{ color: `var(${laneColor(rows.family.branches[step.branch]!.color).token})` }}
-      />,
-    );
+    const isFull = (marks & (markBit("files") | markBit("merge"))) !== 0;
+    const { token } = laneColor(rows.family.branches[step.branch]!.color);
+    const [x, y, radius] = [laneX(stretch.lane, size), (row - sight.first + 0.5) * size.row, isFull ? 3.5 : 2.5];
+    if (row === model.row.value) here = { x, y, token };
+    else {
+      const key = `${token} ${isFull ? "is-full" : ""}`;
+      const half = `a${radius} ${radius} 0 1 0`;
+      dots.set(key, `${dots.get(key) ?? ""}M${x - radius} ${y}${half} ${radius * 2} 0${half} ${-radius * 2} 0`);
+    }
   }
   return (
     <svg class="lanes" width={width} height={height} aria-hidden="true">
@@ -163,7 +163,10 @@ function Lanes({ sight, width }: { sight: Sight; width: number }) {
           />
         );
       })}
-      {dots}
+      {[...dots].map(([key, d]) => (
+        <path key={key} d={d} class={`dot ${key.split(" ")[1]!}`} style={{ color: `var(${key.split(" ")[0]!})` }} />
+      ))}
+      {here && <circle class="dot is-here" cx={here.x} cy={here.y} r={4.5} style={{ color: `var(${here.token})` }} />}
     </svg>
   );
 }
