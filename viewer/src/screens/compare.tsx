@@ -100,7 +100,9 @@ interface HeadProps {
 
 function Head({ place, family, onChoose, words }: HeadProps) {
   const branch = branchIn(family, place);
-  const run = [...toldRuns.value.values()].find((each) => each.state === "running" && (each.branch ?? each.session) === place.log);
+  const runs = [...toldRuns.value.values()].filter((each) => (each.branch ?? each.session) === place.log);
+  const run = runs.find((each) => each.state === "running");
+  const failed = runs.at(-1)?.error ? runs.at(-1) : undefined;
   const token = laneColor(branch?.color ?? 0).token;
   return (
     <div class="compare-head" style={{ "--lane": `var(${token})` }}>
@@ -115,7 +117,7 @@ function Head({ place, family, onChoose, words }: HeadProps) {
       <a class="link mono" href={hrefOf(sessionRoute(branch?.short ?? place.log, place.seq))}>{`@${place.seq}`}</a>
       {branch && <StatusWord of={run ? { status: "running", standing: "running", is_due: false } : branch} />}
       {branch?.status === "waiting" && !branch.is_due && !run && <a class="link" href={hrefOf({ screen: "inbox", session: branch.short })}>Answer it</a>}
-      {run && <RunLine run={run} />}
+      {(run ?? failed) && <RunLine run={(run ?? failed)!} />}
     </div>
   );
 }
