@@ -74,7 +74,7 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
     )
     text = shell("inbox")
     for part in (
-        f"approval {session.inbox.waiting[0].event[:12]}  {session.short}@5",
+        f"approval    {session.inbox.waiting[0].event[:12]}  {session.short}@5",
         "by agent:coder for human:ana",
         "delete",
         "v-17",
@@ -85,6 +85,7 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
         "2033-05-18 03:33:20 UTC",
     ):
         assert part in text
+    assert text.startswith('coder wants to run delete path="a.txt"\n  reason      it is old\n')
     assert text == shell("inbox", session.short)
     [document] = shell.json("inbox")["waiting"]
     assert (

@@ -45,10 +45,10 @@ from plait.store import Store
 @click.option("--full", is_flag=True, help="Fold nothing, however long it is.")
 @listing
 def inbox(given: Options, session: str | None, everything: bool, full: bool) -> None:
-    """Show what waits for people: approvals, questions, verdicts, effects of unknown outcome.
+    """Show what waits for people.
 
-    Without S, in all sessions; with S, in that one and the branches of its run. With S and --all,
-    its inbox as it stands.
+    Approvals, questions, verdicts, and effects of unknown outcome. Without S, in all sessions; with
+    S, in that one and the branches of its run. With S and --all, its inbox as it stands.
     """
     if session is not None and everything:
         _print_log(given, given.open(session))
@@ -343,7 +343,9 @@ def _hearing_text(given: Options, session: Session) -> str:
 @click.argument("value", metavar="[JSON]", required=False)
 @writing
 def signal(given: Options, session: str, name: str, value: str | None) -> None:
-    """Say that something has happened which a session may wait for.
+    """Tell a session that something has happened.
+
+    A run may wait for it.
 
     The value is JSON, or a text.
     """

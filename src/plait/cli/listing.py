@@ -70,8 +70,10 @@ def ls(
     everything: bool,
     **where: Any,
 ) -> None:
-    """List sessions: first those that are no branches, then branches; of each, the latest opened
-    first.
+    """List sessions, the latest opened first.
+
+    On a terminal each branch stands below the session it was forked from. In a pipe, and with
+    options that choose, branches come after the sessions that are none.
     """
     if interrupted and status is not None:
         raise click.UsageError("--interrupted is --status interrupted: leave out one of them.")
@@ -83,7 +85,11 @@ def ls(
         columns["parent"] = given.open(parent).id
     store = store_at(given.store)
     wanted: Status | None = "interrupted" if interrupted else status
-    rows = _list_rows(store, columns, pairs("--tag", tags), wanted)
+    is_chosen = bool(columns or tags or wanted or revision)
+    if given.form == "text" and Out().tty and not is_chosen:
+        rows = _rows_in_families(store, limit)
+    else:
+        rows = _list_rows(store, columns, pairs("--tag", tags), wanted)
     if revision is not None:
         logs = {run["log"] for run in _run_rows(store, {}) if _has_revision(run, revision)}
         rows = (row for row in rows if row["log"] in logs)
@@ -119,6 +125,17 @@ def _list_rows(
         return rows({})
     branches = (row for row in rows({}) if row["parent"] is not None)
     return chain(rows({"parent": None}), branches)
+
+
+def _rows_in_families(store: Store, limit: int | None) -> Iterator[Row]:
+    """Yield rows of roots, each followed by its branches. `depth` is 0 for a root."""
+    for root in islice(list_rows(store, {"parent": None}, None, None, PAGE), limit):
+        left: list[tuple[Row, int]] = [(root, 0)]
+        while left:
+            row, depth = left.pop()
+            yield {**row, "depth": depth}
+            branches = list(list_rows(store, {"parent": row["log"]}, None, None, PAGE))
+            left += [(branch, depth + 1) for branch in branches]
 
 
 def _open_rows(store: Store, rows: Iterator[Row]) -> Iterator[tuple[Session, Row]]:
@@ -171,9 +188,9 @@ class _Labels:
 
 
 def _list_row(out: Out, store: Store, labels: _Labels, session: Session, row: Row) -> list[Cell]:
-    title = str(row["title"])
+    title, depth = str(row["title"]), int(str(row.get("depth", 0)))
     return [
-        Cell(session.short, ACCENT),
+        Cell(f"{'  ' * (depth - 1)}└ {session.short}" if depth else session.short, ACCENT),
         Cell(labels.text(row)),
         Cell(title) if title else Cell(first_words(store, session), DIM),
         status_cell(str(row["status"]), int(str(row["queued"])), str(row["standing"])),
@@ -211,8 +228,9 @@ def first_words(store: Store, session: Session) -> str:
 def runs(
     given: Options, session: str | None, status: str | None, revision: str | None, limit: int | None
 ) -> None:
-    """List runs, the latest begun first: of all sessions, or those that began on S.
+    """List runs, the latest begun first.
 
+    Of all sessions, or those that began on S.
     `plait check` compares the revisions of open runs with the code at hand.
     """
     if limit is None and given.form == "text" and Out().tty:

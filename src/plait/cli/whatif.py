@@ -79,9 +79,10 @@ def whatif_command(
     approve: Mode | None,
     quiet: bool,
 ) -> None:
-    """Run again from an event on, with something changed, in a branch.
+    """Run again from an event on, with something changed.
 
-    Up to S@K it goes by the record, beyond that live. The session itself is not touched.
+    It runs in a branch: up to S@K by the record, beyond that live. The session itself is not
+    touched.
     """
     from plait.runs.whatif import whatif
 

@@ -175,7 +175,7 @@ StepMark = Literal[
 
 
 class StepShape(Shape, frozen=True):
-    """What a person calls one thing that happened: some events of one log, as one line."""
+    """One thing that happened, as a person would tell it: some events of one log, as one line."""
 
     index: int  # among the steps of its log
     log: LogId

@@ -163,7 +163,7 @@ class Summaries:
 
 
 class _PageReading:
-    """What is read once for a page: how runs stand, and what waits."""
+    """The reads that a page needs once: how runs stand, and what waits."""
 
     def __init__(self, store: Store) -> None:
         self.standings = StandingReader(store)

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asFailure, type Failure } from "../base/answer";
+import { useHold } from "../base/hold";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
@@ -17,18 +18,25 @@ export interface Acting<T> {
   readonly clear: () => void;
 }
 
-/** Do one thing at a time, and keep its outcome. */
+/** Do one thing at a time, and keep its outcome. Where nobody looks any more, nothing follows from it:
+ * a form that was left must not close the dialog that stands there now.
+ */
 export function useActing<T>(): Acting<T> {
   const [state, set] = useState<{ isBusy: boolean; failure: Failure | null; done: T | null }>({
     isBusy: false,
     failure: null,
     done: null,
   });
+  const isShown = useRef(true);
+  useEffect(() => () => {
+    isShown.current = false;
+  }, []);
   const start = async (what: () => Promise<T>) => {
     if (state.isBusy) return null;
     set({ isBusy: true, failure: null, done: null });
     try {
       const done = await what();
+      if (!isShown.current) return null;
       set({ isBusy: false, failure: null, done });
       return done;
     } catch (error) {
@@ -92,6 +100,8 @@ let fieldCount = 0;
 /** A labelled field: one line, or as many as `rows`. */
 export function Field(props: FieldProps) {
   const [id] = useState(() => `field-${(fieldCount += 1)}`);
+  const [first] = useState(props.value);
+  useHold(props.value !== first);
   const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
   useEffect(() => {
     if (props.isFocused) field.current?.focus();

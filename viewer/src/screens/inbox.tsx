@@ -116,12 +116,13 @@ export function AskDialog() {
     kept.current = null;
     return null;
   }
+  if (kept.current?.id !== wanted.ask) kept.current = null;
   const ask = kept.current ?? shown.value?.asks.find((each) => each.id === wanted.ask) ?? null;
   kept.current = ask;
   return (
     <Dialog title={ask && !ask.answered ? `Waits for ${waitsFor(ask, actor)}` : "The ask"} class="ask-dialog" onClose={() => (askShown.value = null)}>
       <Shows shown={shown}>
-        {() => (ask ? <AskView ask={ask} /> : <p class="quiet">It waits no more: somebody answered it, or it ended.</p>)}
+        {() => (ask ? <AskView key={ask.id} ask={ask} /> : <p class="quiet">It waits no more: somebody answered it, or it ended.</p>)}
       </Shows>
     </Dialog>
   );
