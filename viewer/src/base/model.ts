@@ -24,7 +24,7 @@ export const ROW_HEIGHT = 26;
 function placeOf(family: FamilyShape, target: SessionRoute, found: SessionShape | Failure): Place {
   if (!(found instanceof Failure)) return { log: found.id, seq: found.place };
   const branch = family.branches.find((each) => [each.log, each.short, each.name].includes(target.session));
-  if (found.status !== 500 || !branch) throw found;
+  if ((found.kind !== "StoreCorrupt" && found.status !== 500) || !branch) throw found;
   return { log: branch.log, seq: target.seq ?? branch.tip };
 }
 
