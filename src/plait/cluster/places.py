@@ -1,5 +1,4 @@
-"""What binds a run to certain workers by itself: the host of its folder, and the isolation that its
-commands need.
+"""Needs that a run has by itself: the host of its folder, and the isolation of its commands.
 
 Both are labels: a worker has those of its host and of the rungs that it offers, and a run needs
 those that its placement names. So the claim, the queues and `plait cluster why` treat them like

@@ -24,7 +24,7 @@ from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
 Durability = Literal["full", "async", "memory"]
-"""How a log is written: `full`, on disk when an append returns; `async`, at the next boundary;
+"""The durability of a log: `full`, on disk when an append returns; `async`, at the next boundary;
 `memory`, never.
 """
 
