@@ -46,13 +46,14 @@ _STYLE = """\
 --l2:#2f7258;--l3:#2460ea;--l4:#b313a8;--l5:#7a4306;--l6:#36106e;--l7:#7a1008;font-size:13px;
 line-height:1.45;max-width:60em}
 .plait :is(td,th){text-align:left;padding:1px 12px 1px 0;vertical-align:top;border:0;
-background:none;font-weight:400}
+background:none;font-weight:400;font-size:13px;line-height:1.45}
 .plait table{border:0;margin:4px 0;border-collapse:collapse}
 .plait tr{background:none}.plait p{margin:2px 0}.plait svg{display:block}
 .plait .dim{color:var(--p-dim)}.plait .good{color:var(--p-good)}.plait .bad{color:var(--p-bad)}
 .plait :is(code,pre){font-size:12px;background:none;color:inherit;padding:0;white-space:pre-wrap}
-.plait .pic td{padding:0 10px 0 0;line-height:26px}
+.plait .pic td{padding:0 10px 0 0;line-height:26px;height:26px}
 .plait .pic tr.bend td{line-height:14px;height:14px}
+.plait{overflow-x:auto}
 .plait path{stroke:var(--l0);stroke-width:2;fill:none}.plait circle{fill:var(--l0)}
 .plait path.l1{stroke:var(--l1)}.plait path.l2{stroke:var(--l2)}.plait path.l3{stroke:var(--l3)}
 .plait path.l4{stroke:var(--l4)}.plait path.l5{stroke:var(--l5)}.plait path.l6{stroke:var(--l6)}
@@ -192,6 +193,8 @@ def _diff(diff: Diff) -> Iterator[str]:
     rows = list[str]()
     for sign, tone, side in (("−", "bad", "left"), ("+", "good", "right")):
         for said in getattr(diff.messages, side):
+            if not said.text.strip():
+                continue  # a reply that only calls tools: they stand below
             words = line(f"{said.name or said.role}: {said.text}", 160)
             rows.append(f'<tr><td class="{tone}">{sign}</td><td>{words}</td></tr>')
         for call in getattr(diff.calls, side):
