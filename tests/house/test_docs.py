@@ -57,6 +57,8 @@ KNOWN = {
     "make quick",
     "make check",
     "make test-outside",
+    "make scoreboard",
+    "make versus-openrath",
     "pip install .",
     "pip install 'plait[postgres]'",
 }

@@ -87,13 +87,13 @@ def _print_text(outlines: Outlines, family: FamilyShape, rows: list[tuple[LogId,
                 yield [_margin_cell(line, branch.color), Cell(""), Cell(""), Cell("")]
             elif (branch.log, line.step) in wanted:
                 step = next(steps)
-                mark = _mark(step, plain)
+                mark = mark_of(step, plain)
                 name = f"{outlines.name_of(step.log)}@{step.seq}"
                 yield [
                     _margin_cell(line, branch.color, mark),
-                    Cell(name, _color(branch.color)),
-                    Cell(step_text(step), _style(step)),
-                    Cell(_figures(step), DIM),
+                    Cell(name, color_of(branch.color)),
+                    Cell(step_text(step), style_of(step)),
+                    Cell(figures_text(step), DIM),
                 ]
 
     out.table(columns, _from_first_step(lines()))
@@ -109,21 +109,21 @@ def _from_first_step(lines: Iterator[list[Cell]]) -> Iterator[list[Cell]]:
 
 
 def _margin_cell(line: MarginLine, color: int, mark: str = "") -> Cell:
-    return Cell(line.margin.replace("{}", mark), _color(color))
+    return Cell(line.margin.replace("{}", mark), color_of(color))
 
 
-def _mark(step: StepShape, plain: bool) -> str:
+def mark_of(step: StepShape, plain: bool) -> str:
     other = "*" if plain else "●"
     if step.type == "message" and not step.actor.startswith("human:"):
         return other
     return (_PLAIN_MARKS if plain else _MARKS).get(step.type, other)
 
 
-def _color(color: int) -> str:
+def color_of(color: int) -> str:
     return _COLORS[color % len(_COLORS)]
 
 
-def _style(step: StepShape) -> str:
+def style_of(step: StepShape) -> str:
     if step.is_rewound or step.type in _QUIET and step.state == "done":
         return DIM
     return BAD if step.state in ("failed", "denied", "unknown") else ""
@@ -146,15 +146,15 @@ def step_text(step: StepShape) -> str:
     return " ".join(filter(None, words))
 
 
-def _figures(step: StepShape) -> str:
+def figures_text(step: StepShape) -> str:
     """Return what a step cost, and how long it took."""
     cost = dollars_text(step.cost_usd) if step.cost_usd else ""
     tokens = count_text(step.tokens, "token") if step.tokens else ""
-    took = _duration(step.took_us) if step.took_us is not None else ""
+    took = duration_text(step.took_us) if step.took_us is not None else ""
     return " · ".join(filter(None, [tokens, cost, took]))
 
 
-def _duration(micros: Micros) -> str:
+def duration_text(micros: Micros) -> str:
     if micros < 1000:
         return f"{micros} µs"
     return f"{micros / 1000:.0f} ms" if micros < 1_000_000 else f"{micros / 1e6:.1f} s"

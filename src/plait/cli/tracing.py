@@ -177,6 +177,8 @@ class _SessionTree:
         self._counts: dict[str, Counter[str]] = {id: Counter() for id in self._sessions}
         events: dict[str, Node] = {}
         for node in graph.nodes:
+            if node.session not in self._sessions:
+                continue  # a memory that was read: it stands in a session of another family
             if node.type not in ("session", "message", "merge", "result", "run"):
                 self._counts[node.session][node.type] += 1
             elif node.type == "merge":
@@ -259,7 +261,7 @@ class _SessionTree:
 def diff_command(
     given: Options, left: str, right: str | None, as_patch: bool, as_list: bool
 ) -> None:
-    """Compare two values: messages, tool calls, facts, verdicts, files, cost.
+    """Compare two values: messages, facts, verdicts, files, cost.
 
     A alone is compared with where it began, and its files with those it was first placed with.
     """
