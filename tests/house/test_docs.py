@@ -38,7 +38,6 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
 COMING = {"cli.md"}  # pages that land with what they describe
-COMING_COMMANDS = {"demo", "dossier"}  # commands that land by themselves: their pages wait for them
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # a block that begins so is that file, in the folder of the page's program
 FILE = re.compile(r"# (\w+\.py)\n")
@@ -107,7 +106,6 @@ def run_blocks(page: Path, folder: Path, module: ModuleType, servers: ExitStack)
     """Run the blocks of a page as one program. A server runs until the page ends."""
     shell = Shell(folder, servers)
     text = page.read_text()
-    skip_what_is_coming(text)
     if f"export PLAIT_STORE=postgresql://plait{SERVED}" in text:
         text = text.replace(SERVED, start_database(servers))
     for language, code in BLOCK.findall(text):
@@ -124,14 +122,6 @@ def run_blocks(page: Path, folder: Path, module: ModuleType, servers: ExitStack)
             assert language in ("text", "json"), (
                 f"{page.name}: a block in {language or 'no language'} is not checked"
             )
-
-
-def skip_what_is_coming(text: str) -> None:
-    """Skip a page whose commands have not landed."""
-    known = set(main.list_commands(click.Context(main)))
-    for name in COMING_COMMANDS - known:
-        if re.search(rf"^plait {name}\b", text, re.MULTILINE):
-            pytest.skip(f"`plait {name}` has not landed")
 
 
 def start_database(servers: ExitStack) -> str:

@@ -104,15 +104,15 @@ PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {heigh
 </g></g>
 </svg>
 """
-MOTION = """.line {{ opacity: 0; animation: show 1ms forwards }}
-@keyframes show {{ to {{ opacity: 1 }} }}
-.scroll {{ animation: scroll {seconds:.2f}s steps(1) forwards }}
+# without motion all lines are there, and the last ones are in sight
+MOTION = """.scroll {{ transform: translateY({last:.1f}px) }}
+@media (prefers-reduced-motion: no-preference) {{
+.line {{ animation: wait 1s }}
+.scroll {{ animation: scroll {seconds:.2f}s steps(1) }}
+}}
+@keyframes wait {{ from, to {{ opacity: 0 }} }}
 @keyframes scroll {{
 {steps}
-}}
-@media (prefers-reduced-motion: reduce) {{
-.line {{ opacity: 1; animation: none }}
-.scroll {{ animation: none; transform: translateY({last:.1f}px) }}
 }}"""
 
 
@@ -184,7 +184,7 @@ def moving_picture(title: str, lines: Sequence[Line]) -> str:
     motion = MOTION.format(seconds=seconds, steps="\n".join(steps), last=last)
 
     def come_late(at: int, texts: str) -> str:
-        return f'<g class="line" style="animation-delay:{lines[at].at_s:.2f}s">{texts}</g>'
+        return f'<g class="line" style="animation-duration:{lines[at].at_s:.2f}s">{texts}</g>'
 
     return _picture(title, lines, min(ROWS, len(lines)), motion, come_late)
 
