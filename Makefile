@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures
+.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard versus-openrath clean hooks viewer viewer-test screenshots pictures
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -73,6 +73,9 @@ torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEE
 
 scoreboard: .venv/ready      ## a line for each of 24 systems that Plait is held against, kept in docs/scoreboard.json; ROWS="5 14" for some
 	@$(BIN)/python scoreboard/board.py $(ROWS)
+
+versus-openrath: .venv/ready  ## the same probes on Plait and on OpenRath, side by side; exit code 77: it cannot be installed
+	@$(BIN)/python scoreboard/versus.py
 
 viewer:                      ## the page of `plait view`, built into src/plait/view/dist; needs node 20
 	cd viewer && npm ci --no-fund --no-audit && npm run build

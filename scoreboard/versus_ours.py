@@ -1,0 +1,291 @@
+"""The same probes on Plait, from its public face; one probe per process.
+
+Reads {"probe", "step", "url", "folder"} and prints {"holds", "saw"}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ASKED = json.load(sys.stdin)
+FOLDER, URL = Path(ASKED["folder"]), ASKED["url"]
+STORE = str(FOLDER / ".plait")
+
+
+def agent(prompt: str = "Answer.", **more: Any) -> Any:
+    from plait import Agent
+
+    return Agent(prompt, model=f"{URL}/v1#any", **more)
+
+
+def user(text: str) -> Any:
+    from plait import Session
+
+    return Session(text, store=STORE)
+
+
+def plain_subclass():
+    from plait import Workflow
+
+    class Echo(Workflow):
+        def __init__(self):
+            self.agent = agent()
+
+        def forward(self, session):
+            return self.agent(session)
+
+    return True, f"answers {Echo()(user('hello')).text!r}"
+
+
+def second_process():
+    from plait import Memory
+
+    memory = Memory()
+    if ASKED["step"] == 1:
+        memory.remember(user("x"), "The staging database is read-only.", scope="global")
+        return True, ""
+    _, hits = memory.recall(user("y"), "staging database")
+    return bool(hits), f"recalls {len(hits)} memories"
+
+
+def verbs():
+    import plait
+    from plait import Session
+
+    on_session = "rewind at diff events status fork inbox checks budget".split()
+    names = {
+        "replay": hasattr(plait, "replay"),
+        "checkpoint": hasattr(Session, "fork"),  # every event is one, a label names it
+        "pending": hasattr(Session, "inbox"),
+        "approve": hasattr(Session, "inbox"),
+        "validate": hasattr(Session, "checks"),
+        "compact": hasattr(plait, "Compactor"),
+        **{name: hasattr(Session, name) for name in on_session[:5]},
+    }
+    return all(names.values()), f"{sum(names.values())} of {len(names)} verbs are there"
+
+
+def edited_fork():
+    parent = user("the original")
+    fork = parent.fork()
+    try:
+        fork.messages[0].text = "edited"
+        fork.messages[0].parts[0].text = "edited"
+    except (AttributeError, TypeError) as error:
+        said = type(error).__name__
+    else:
+        said = "no error"
+    text = parent.reload().messages[0].text
+    return text == "the original" and said != "no error", f"{said}; the parent says {text!r}"
+
+
+def merged_forks():
+    parent = user("the task")
+    left, right = agent()(parent.fork("left")), agent()(parent.fork("right"))
+    times = [message.text for message in left.merge(right).messages].count("the task")
+    return times == 1, f"the common message is there {times} times"
+
+
+def usage_of_two():
+    session = agent()(agent()(user("hello")))
+    total = session.budget.usage.input_tokens + session.budget.usage.output_tokens
+    forked = session.fork().budget.usage
+    there = forked.input_tokens + forked.output_tokens
+    return total == 20 and there == 20, f"{total} of 20 tokens; on a fork {there}"
+
+
+def forks_of_files():
+    from plait.errors import PlaitError
+    from plait.tools import read_file, write_file
+
+    repo = FOLDER / "repo"
+    repo.mkdir()
+    start = user("x").to("local", repo)
+    left = start.fork("left").use(write_file, path="a.txt", content="left")
+    try:
+        saw = str(start.fork("right").use(read_file, path="a.txt").result)
+    except PlaitError as error:
+        saw = type(error).__name__
+    kept = left.files.text("a.txt") == "left"
+    return kept and "left" not in saw, f"the other fork reads {saw[:60]!r}"
+
+
+def no_tools():
+    said = agent(tools=[])(user("what tools?")).text
+    return said == "tools: none", f"an agent with tools=[] is offered {said}"
+
+
+def outside_sandbox():
+    from plait.tools import shell
+
+    target, repo = FOLDER / "outside.txt", FOLDER / "repo"
+    repo.mkdir()
+    asked = f"tool shell {json.dumps({'command': f'echo x > {target}'})}"
+    agent(tools=[shell])(user(asked).to("local", repo))
+    return not target.exists(), "writes outside" if target.exists() else "stays inside"
+
+
+def no_match():
+    from plait import Memory
+
+    memory, session = Memory(), user("x")
+    session = memory.remember(session, "The cafeteria opens at nine.")
+    _, hits = memory.recall(session, "quantum chromodynamics")
+    return not hits, f"{len(hits)} hits for a query that matches nothing"
+
+
+def chinese():
+    from plait import Memory
+
+    memory, session = Memory(), user("x")
+    session = memory.remember(session, "数据库是只读的")
+    session = memory.remember(session, "The cafeteria opens at nine.")
+    _, hits = memory.recall(session, "数据库", k=1)
+    found = bool(hits) and "只读" in hits[0].text
+    return found, "finds it" if found else "does not find it"
+
+
+def odd_lines():
+    from plait import Session
+
+    session = user("a\u2028b\u2029c\u0085d")
+    text = Session.open(session.id, store=STORE).messages[0].text
+    return text == "a\u2028b\u2029c\u0085d", "reads it back"
+
+
+def closed_writer():
+    from plait.errors import PlaitError
+
+    session = user("first").close()
+    try:
+        session.say("second")
+    except PlaitError as error:
+        said = f"refused: {type(error).__name__}"
+    else:
+        said = "accepted"
+    kept = session.reload().messages[0].text == "first"
+    return kept and said != "accepted", f"{said}; the first message is kept"
+
+
+def lone_surrogate():
+    from plait.errors import PlaitError
+
+    session = user("one")
+    try:
+        session = session.say("a\ud800b")
+        return True, "written and read"
+    except PlaitError as error:
+        after = session.say("two").reload()
+        said = f"refused: {type(error).__name__}, and the session goes on"
+        return len(after.messages) == 2, said
+
+
+def reloaded():
+    from plait import Session
+
+    parent = user("hello")
+    session = agent()(parent.fork())
+    again = Session.open(session.id, store=STORE)
+    same = again.id == session.id
+    parents = again.lineage.parent is not None and again.lineage.parent.id == parent.id
+    usage = again.budget.usage == session.budget.usage and again.budget.usage.input_tokens > 0
+    return same and parents and usage, f"same id {same}, parents {parents}, usage {usage}"
+
+
+def provider_error():
+    from plait.errors import ModelFailed
+
+    session = user("fail with 400")
+    try:
+        agent()(session)
+    except ModelFailed as error:
+        marks = [e for e in session.reload().events if e.kind == "ModelFailed"]
+        return bool(marks), f"{type(error).__name__}; {len(marks)} marks on the session"
+    return False, "no error"
+
+
+def unknown_backend():
+    from plait.errors import PlaitError
+
+    try:
+        user("hello").to("no-such-backend", FOLDER)
+    except PlaitError as error:
+        return True, f"refused: {type(error).__name__}"
+    return False, "accepted"
+
+
+def odd_choice():
+    from plait import Selector
+    from plait.errors import PlaitError
+
+    session = user("choose oddly")
+    choose = Selector({"first": agent(), "second": agent()}, model=f"{URL}/v1#any")
+    try:
+        done = choose(session).done
+    except PlaitError as error:
+        marks = len(session.reload().events.where("ModelReplied"))
+        return marks > 0, f"{type(error).__name__}, with {marks} replies on record"
+    return not done, "decides that it is done" if done else "chooses one"
+
+
+def kept_after_kill():
+    from plait import Session
+
+    if ASKED["step"] == 1:
+        session = user("one")
+        (FOLDER / "id").write_text(session.id)
+        for index in range(1000):
+            session = session.fact(f"line {index}", index)
+        os.kill(os.getpid(), 9)
+    facts = len(Session.open((FOLDER / "id").read_text(), store=STORE).facts)
+    return facts == 1000, f"{facts} of 1,000 kept"
+
+
+def import_cost():
+    before = len(sys.modules)
+    begun = time.process_time()
+    from plait import Agent, Session, Workflow  # noqa: F401
+
+    return True, {"cpu_s": time.process_time() - begun, "modules": len(sys.modules) - before}
+
+
+def list_500():
+    from plait import Session
+
+    for number in range(500):
+        session = Session(f"{number}", store=STORE, durability="async")
+        for index in range(20):
+            session = session.say(f"{number} {index} " + "word " * 40)
+    begun = time.process_time()
+    count = len(Session.list(store=STORE, limit=1000))
+    return count == 500, {"cpu_s": time.process_time() - begun}
+
+
+def recall_1000():
+    from plait import Memory
+
+    memory, session = Memory(), user("x")
+    for number in range(1000):
+        text = f"Service number {number} listens at port {number + 2000}."
+        session = memory.remember(session, text)
+    begun = time.process_time()
+    for number in range(20):
+        session, _ = memory.recall(session, f"port of service number {number * 37}")
+    return True, {"cpu_s": (time.process_time() - begun) / 20}
+
+
+def main() -> None:
+    try:
+        holds, saw = globals()[ASKED["probe"]]()
+    except Exception as error:
+        holds, saw = None, f"the probe itself failed: {type(error).__name__}: {error}"[:200]
+    print(json.dumps({"holds": holds, "saw": saw, "rss": resource.getrusage(0).ru_maxrss}))
+
+
+main()
