@@ -1,8 +1,8 @@
-"""Plait beside OpenRath 2.0.0: the same probes on both, each from its public face, in a process and a
-folder of its own. Both ask one chat server on loopback.
+"""Plait beside OpenRath 2.0.0: the same probes on both, each from its public face, in a process and
+a folder of its own. Both ask one chat server on loopback. Names of probes choose some.
 
-A probe that Plait fails is printed as loudly as one that OpenRath fails. The exit code is 1 if Plait
-fails one, and 77 if OpenRath cannot be installed.
+A probe that Plait fails is printed as loudly as one that OpenRath fails. The exit code is 1 if
+Plait fails one, and 77 if OpenRath cannot be installed.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ def run_probe(python: Path, script: str, probe: str, steps: int, url: str) -> di
                 return {"holds": False, "saw": f"no answer within {PROBE_S_MAX} s"}
             if done.stdout.strip():
                 found = json.loads(done.stdout.splitlines()[-1])
+                if found["holds"] is not True:  # a later step would hide it
+                    return found
             elif step == steps:
                 found = {"holds": None, "saw": f"no answer: {done.stderr[-150:]}"}
     return found
@@ -128,7 +130,7 @@ def shown(found: dict[str, Any]) -> str:
     return f"{word:3} {' '.join(str(found['saw']).split())}"
 
 
-def main() -> int:
+def main(names: list[str]) -> int:
     try:
         theirs = guest_programs("openrath") / "python"
     except CannotTry as error:
@@ -138,24 +140,32 @@ def main() -> int:
     scores = {"Plait": 0, "OpenRath": 0}
     with Faulty(reply) as server:
         for probe, steps, question in PROBES:
+            if names and probe not in names:
+                continue
             mine = run_probe(ours, "versus_ours.py", probe, steps, server.url)
             other = run_probe(theirs, "versus_theirs.py", probe, steps, server.url)
             failed += mine["holds"] is not True
             scores["Plait"] += mine["holds"] is True
             scores["OpenRath"] += other["holds"] is True
-            print(f"{question}\n    Plait     {shown(mine)}\n    OpenRath  {shown(other)}", flush=True)
+            print(
+                f"{question}\n    Plait     {shown(mine)}\n    OpenRath  {shown(other)}", flush=True
+            )
         for probe, what in SPEEDS:
+            if names and probe not in names:
+                continue
             mine = run_probe(ours, "versus_ours.py", probe, 1, server.url)
             other = run_probe(theirs, "versus_theirs.py", probe, 1, server.url)
             print(f"{what}\n    Plait     {mine['saw']}\n    OpenRath  {other['saw']}")
             if isinstance(mine["saw"], dict) and isinstance(other["saw"], dict):
-                print(f"    ratio     {other['saw']['cpu_s'] / mine['saw']['cpu_s']:.1f}", flush=True)
+                print(
+                    f"    ratio     {other['saw']['cpu_s'] / mine['saw']['cpu_s']:.1f}", flush=True
+                )
     for rows, what in NOT_PROBED.items():
         print(f"{rows} {what}: NOT PROBED")
-    total = len(PROBES)
+    total = len([probe for probe, _, _ in PROBES if not names or probe in names])
     print(f"Plait {scores['Plait']} of {total}, OpenRath 2.0.0 {scores['OpenRath']} of {total}")
     return int(failed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -44,13 +44,14 @@ def plain_subclass():
 
 
 def second_process():
-    from plait import Memory
+    from plait import Memory, Session
 
-    memory = Memory()
+    memory, session = Memory(), Session("x", user="ann", store=STORE)
     if ASKED["step"] == 1:
-        memory.remember(user("x"), "The staging database is read-only.", scope="global")
+        text = "The staging database is read-only."
+        memory.remember(session, text, scope="user", evidence=session)
         return True, ""
-    _, hits = memory.recall(user("y"), "staging database")
+    _, hits = memory.recall(session, "staging database")
     return bool(hits), f"recalls {len(hits)} memories"
 
 

@@ -65,7 +65,9 @@ def second_process():
 def verbs():
     from rath.session import Session
 
-    names = "replay rewind at checkpoint diff events status pending approve validate compact".split()
+    names = (
+        "replay rewind at checkpoint diff events status pending approve validate compact".split()
+    )
     there = [name for name in names if hasattr(Session, name)]
     return len(there) > len(names) / 2, f"{len(there)} of {len(names)} verbs are there"
 
@@ -115,7 +117,7 @@ def no_tools():
 
 def outside_sandbox():
     target = FOLDER / "outside.txt"
-    session = user(f"tool run_shell_command {json.dumps({'command': f'echo x > {target}'})}")
+    session = user(f"tool run_shell_command {json.dumps({'cmd': f'echo x > {target}'})}")
     agent()(session.to("local")).text()
     return not target.exists(), "writes outside" if target.exists() else "stays inside"
 
@@ -260,7 +262,9 @@ def list_500():
 def recall_1000():
     with agent(memory="local") as made:
         for number in range(1000):
-            made.remember_memory(f"Service number {number} listens at port {number + 2000}.", wait=True)
+            made.remember_memory(
+                f"Service number {number} listens at port {number + 2000}.", wait=True
+            )
         begun = time.process_time()
         for number in range(20):
             made.recall_memory(f"port of service number {number * 37}")
