@@ -24,6 +24,7 @@ from plait.cli.finding import find
 from plait.cli.history import log
 from plait.cli.inbox import answer, approve, cancel, deny, inbox, resolve, send, signal
 from plait.cli.listing import ls, runs
+from plait.cli.mcp_serving import mcp_command
 from plait.cli.memory import memory
 from plait.cli.migrating import migrate_command
 from plait.cli.places import gc, sandbox, to_command
@@ -82,7 +83,7 @@ SECTIONS: dict[str, list[click.Command]] = {
         grant,
     ],
     "Cluster": [submit_command, worker_command, cluster, deploy],
-    "Look": [view_command, serve_command, ls, runs, show, log, tail, find, cost],
+    "Look": [view_command, serve_command, mcp_command, ls, runs, show, log, tail, find, cost],
     "Ask": [why, influence, graph, diff_command, bisect_command],
     "Memory": [memory],
     "Files": [to_command, files_command, cat, blame_command, checkout, apply, sandbox],
