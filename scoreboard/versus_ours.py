@@ -248,6 +248,197 @@ def kept_after_kill():
     return facts == 1000, f"{facts} of 1,000 kept"
 
 
+def second_hop():
+    from plait import Agent
+
+    os.environ["PLAIT_MODEL"] = f"{URL}/v1#any"
+    made = Agent("Answer.")
+    session = made(made(user("hello")))
+    return len(session.events.where("ModelReplied")) == 2, "answers twice"
+
+
+def evidence_of_edit():
+    from plait.tools import write_file
+
+    repo = FOLDER / "repo"
+    repo.mkdir()
+    (repo / "a.txt").write_text("old text\n")
+    session = user("x").to("local", repo).use(write_file, path="a.txt", content="new text\n")
+    delta = json.dumps(session.effects[-1].delta)
+    kept = "+new text" in delta and "-old text" in delta
+    return kept, f"keeps {delta[:90]}"
+
+
+def steps_workflow(fails_at: int = 0, killed_at: int = 0) -> Any:
+    """A workflow of ten steps that leave a line each."""
+    from plait import Workflow, tool
+
+    @tool(effect="idempotent")
+    def act(number: int, idempotency_key: str) -> int:
+        """Leave a line."""
+        with (FOLDER / "lines").open("a") as lines:
+            lines.write(f"{number}\n")
+        if number == fails_at and not (FOLDER / "failed").exists():
+            (FOLDER / "failed").touch()
+            raise OSError("no network")
+        return number
+
+    class Ten(Workflow):
+        def forward(self, session):
+            for number in range(1, 11):
+                session = session.use(act, number=number)
+                if number == killed_at and ASKED["step"] == 1:
+                    os.kill(os.getpid(), 9)
+            return session
+
+    return Ten()
+
+
+def lines_left() -> list[int]:
+    return [int(line) for line in (FOLDER / "lines").read_text().split()]
+
+
+def forward_is_durable():
+    from plait import resume
+    from plait.errors import PlaitError
+
+    session = user("x")
+    try:
+        steps_workflow(fails_at=5)(session)
+    except PlaitError:
+        pass
+    done = resume(session.reload(), steps_workflow(fails_at=5))
+    return done.status == "finished", f"forward is resumed, and {done.status}"
+
+
+def failed_step():
+    from plait import resume
+    from plait.errors import PlaitError
+
+    session = user("x")
+    try:
+        steps_workflow(fails_at=8)(session)
+    except PlaitError:
+        pass
+    done = resume(session.reload(), steps_workflow(fails_at=8))
+    lines = lines_left()
+    once = all(lines.count(number) == 1 for number in (1, 2, 3, 4, 5, 6, 7, 9, 10))
+    return done.status == "finished" and once, f"{done.status}; the steps before are not repeated"
+
+
+def stopped_worker():
+    from plait import Session, resume
+
+    if ASKED["step"] == 1:
+        session = user("x")
+        (FOLDER / "id").write_text(session.id)
+        steps_workflow(killed_at=3)(session)
+    session = Session.open((FOLDER / "id").read_text(), store=STORE)
+    done = resume(session, steps_workflow())
+    return lines_left() == [*range(1, 11)], f"at once: {done.status}"
+
+
+def unknown_program():
+    import threading
+
+    from plait import Cluster, Session, open_store
+    from plait.cluster import Worker
+
+    (FOLDER / "known.py").write_text(
+        "from plait import Workflow\nclass Known(Workflow):\n"
+        "    def forward(self, session):\n        return session.fact('done', 1)\n"
+    )
+    (FOLDER / "other.py").write_text((FOLDER / "known.py").read_text().replace("Known", "Other"))
+    sys.path.insert(0, str(FOLDER))
+    from known import Known  # pyright: ignore
+
+    store = open_store(STORE)
+    task = Cluster(store).submit(Known(), Session("x", store=store))
+
+    def serve(module: str) -> None:
+        worker = Worker(store, [module], slots=1)
+        thread = threading.Thread(target=worker.serve)
+        thread.start()
+        time.sleep(3)
+        worker.drain()
+        thread.join()
+
+    serve("other")
+    before = task.session.reload().status
+    serve("known")
+    done = task.result(30)
+    kept = before != "failed" and done.facts["done"] == 1
+    return kept, f"left alone ({before}), then done by a worker that knows it"
+
+
+def two_questions():
+    from plait import Parked, Workflow, resume
+
+    asked = list[str]()
+
+    class Twice(Workflow):
+        def forward(self, session):
+            for what in ("read the file?", "wire $1M?"):
+                session = session.ask(what, ("yes", "no"))
+                asked.append(what)
+            return session
+
+    try:
+        Twice()(user("x"))
+    except Parked as parked:
+        session = parked.session
+    session.inbox.answer(session.inbox.waiting[0], "yes", actor="human:ann")
+    try:
+        resume(session.reload(), Twice())
+    except Parked as parked:
+        waiting = parked.session.inbox.waiting
+        return "wire" in str(waiting[0]), "each is asked for"
+    return False, "one approval approves both"
+
+
+def forged_records():
+    import sqlite3
+
+    from plait import Session, open_store
+    from plait.session import verify
+
+    session = Session("pay 10", store=STORE).say("pay 20").say("pay 30")
+    open_store(STORE).close()
+    (database,) = [path for path in Path(STORE).rglob("*.db")] or [*Path(STORE).glob("*.sqlite*")][
+        :1
+    ]
+    with sqlite3.connect(database) as connection:
+        where = "number = (SELECT max(number) FROM event WHERE body IS NOT NULL)"
+        connection.execute(f"UPDATE event SET body = CAST(body || x'00' AS BLOB) WHERE {where}")
+        connection.execute("DELETE FROM event WHERE seq = 3")
+    connection.close()
+    store = open_store(STORE)
+    faults = list(verify(store, state=True))
+    return len(faults) >= 2, f"verify names {len(faults)} faults in {session.short}"
+
+
+def twenty_hops():
+    from plait import open_store
+
+    def size() -> int:
+        open_store(STORE).close()
+        return sum(path.stat().st_size for path in Path(STORE).rglob("*") if path.is_file())
+
+    session = agent()(user("word " * 4200))
+    before = size()
+    session = opened(session.id)
+    for _ in range(19):
+        session = agent()(session)
+    per_hop = (size() - before) // 19
+    return per_hop < 10_500, f"a hop adds {per_hop:,} bytes to a talk of 21,000"
+
+
+def opened(id: str) -> Any:
+    from plait import Session
+
+    return Session.open(id, store=STORE)
+
+
 def import_cost():
     before = len(sys.modules)
     begun = time.process_time()

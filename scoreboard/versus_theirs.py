@@ -238,6 +238,177 @@ def kept_after_kill():
     return rows == 1000, f"{rows} of 1,000 kept"
 
 
+def second_hop():
+    from rath.session import Session, run_session_loop
+
+    prompt = Session.from_agent_prompt("Answer.")
+    session = user("hello").to(provider())
+    try:
+        for _ in range(2):
+            session = run_session_loop(session, prompt, tools=[], lazy=False)
+        return True, "answers twice"
+    except Exception as error:
+        return False, f"{type(error).__name__} at a hop: {str(error)[:80]}"
+
+
+def evidence_of_edit():
+    arguments = json.dumps({"path": "a.txt", "content": "new text", "data": "new text"})
+    out = agent()(user(f"tool write_workspace_file {arguments}").to("local"))
+    rows = [row.payload for row in out.chunk_table.rows if row.kind.value == "tool_result"]
+    rows = rows or [row.payload for row in out.chunk_table.rows][-2:]
+    text = str(rows)
+    return "new text" in text and "+" in text, f"keeps {text[-90:]}"
+
+
+def forward_is_durable():
+    from uuid import uuid4
+
+    from rath import flow
+    from rath.runtime import LocalRuntime, SQLiteRunStore
+
+    class Plain(flow.Workflow):
+        def forward(self, session):
+            return session
+
+    runtime = LocalRuntime(SQLiteRunStore(FOLDER / "runs.db"))
+    try:
+        runtime.register(Plain(), revision_id=uuid4())
+        return True, "accepted"
+    except Exception as error:
+        return False, f"refused: {type(error).__name__}: {str(error)[:60]}"
+
+
+def ten_steps(fails_at=0):
+    """A workflow of ten steps that leave a line each."""
+    from rath import flow
+
+    def made(number):
+        name = f"s{number}"
+        following = (f"s{number + 1}",) if number < 10 else ()
+
+        @flow.step(entry=number == 1, successors=following)
+        def act(self, state, context):
+            with (FOLDER / "lines").open("a") as lines:
+                lines.write(f"{number}\n")
+            if number == fails_at and not (FOLDER / "failed").exists():
+                (FOLDER / "failed").touch()
+                raise OSError("no network")
+            return {**state, name: number}
+
+        act.__name__ = name
+        return act
+
+    steps = {f"s{number}": made(number) for number in range(1, 11)}
+    return type("Ten", (flow.Workflow,), steps)()
+
+
+def start_ten(fails_at=0):
+    from uuid import UUID, uuid4
+
+    from rath.context import RunContext
+    from rath.runtime import LocalRuntime, SQLiteRunStore
+
+    runtime = LocalRuntime(SQLiteRunStore(FOLDER / "runs.db"))
+    workflow, revision = ten_steps(fails_at), UUID(int=7)
+    context = RunContext.local(revision_id=revision)
+    run = runtime.submit(workflow, session_id=uuid4(), context=context, state={})
+    return runtime, run
+
+
+def failed_step():
+    runtime, run = start_ten(8)
+    runtime.work_once(worker_id="a")
+    again = runtime.work_once(worker_id="b")
+    status = runtime.store.get_run(run.id).status.value
+    kept = len(runtime.store.list_checkpoints(run.id))
+    return status == "succeeded" and again is not None, f"{status}, with {kept} checkpoints"
+
+
+def stopped_worker():
+    runtime, run = start_ten()
+    runtime.work_once(worker_id="a", max_steps=3)
+    runtime.work_once(worker_id="b")
+    status = runtime.store.get_run(run.id).status.value
+    return status in ("succeeded", "completed"), f"at once: {status}"
+
+
+def unknown_program():
+    from rath.runtime import LocalRuntime
+
+    runtime, run = start_ten()
+    LocalRuntime(runtime.store).work_once(worker_id="of another revision")
+    status = runtime.store.get_run(run.id).status.value
+    return status not in ("failed",), f"the run is {status}"
+
+
+def two_questions():
+    from uuid import UUID, uuid4
+
+    from rath import flow
+    from rath.context import RunContext
+    from rath.runtime import (
+        ApprovalDecision,
+        ApprovalDecisionKind,
+        InterruptKind,
+        LocalRuntime,
+        SQLiteRunStore,
+    )
+
+    asked = []
+
+    class Twice(flow.Workflow):
+        @flow.step(entry=True)
+        def act(self, state, context):
+            for what in ("read the file?", "wire $1M?"):
+                decision = context.interrupt(InterruptKind.APPROVAL, {"what": what})
+                asked.append((what, decision.kind.value))
+            return state
+
+    runtime = LocalRuntime(SQLiteRunStore(FOLDER / "runs.db"))
+    context = RunContext.local(revision_id=UUID(int=8))
+    run = runtime.submit(Twice(), session_id=uuid4(), context=context, state={})
+    runtime.work_once(worker_id="a")
+    (waiting,) = runtime.store.list_interrupts(tenant_id=run.tenant_id, pending_only=True)
+    yes = ApprovalDecision(ApprovalDecisionKind.APPROVE, "ann", "fine")
+    now = runtime.store.get_run(run.id).version
+    runtime.store.decide_interrupt(waiting.id, decision=yes, expected_run_version=now)
+    runtime.work_once(worker_id="a")
+    wired = ("wire $1M?", "approve") in asked
+    return not wired, "one approval approves both" if wired else "each is asked for"
+
+
+def forged_records():
+    from rath.session import SessionWriter, load_session, user_text_chunk
+
+    session = user("one")
+    with SessionWriter(session) as writer:
+        for index, text in enumerate(("pay 10", "pay 20", "pay 30")):
+            writer.write_chunk(index, user_text_chunk(text))
+    lines = writer.path.read_text().splitlines()
+    forged = [line.replace("pay 10", "pay 99") for line in lines if "pay 20" not in line]
+    writer.path.write_text("\n".join(forged) + "\n")
+    try:
+        rows = [row.payload["content"] for row in load_session(session.id).chunk_table.rows]
+    except Exception as error:
+        return True, f"found: {type(error).__name__}"
+    return False, f"reads back {rows}"
+
+
+def twenty_hops():
+    from rath.session import Session, run_session_loop
+
+    session = user("word " * 4200)
+    for _ in range(20):
+        prompt = Session.from_agent_prompt("Answer.")
+        session = run_session_loop(
+            session, prompt, agent_provider=provider(), tools=[], persist=True, lazy=False
+        )
+    files = [path for path in (FOLDER / "sessions").rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    per_hop = size // len(files)
+    return per_hop < 10_500, f"a hop adds {per_hop:,} bytes to a talk of 21,000, in a file"
+
+
 def import_cost():
     before = len(sys.modules)
     begun = time.process_time()
