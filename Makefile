@@ -8,9 +8,8 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures
 
-demo: .venv/ready            ## the main job, on the embedded default: no key, no service
-	$(BIN)/python examples/payment.py
-	$(BIN)/python examples/demo.py
+demo: .venv/plait            ## a run to watch, with the package alone: no key, no service
+	$(BIN)/plait demo --again
 
 quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
@@ -90,8 +89,17 @@ pictures: .venv/ready        ## the two pictures of the page that the README sho
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install
 
+# a Python without venv leaves half an environment behind
+VENV = test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
+  { rm -rf .venv; echo "$(PYTHON) cannot make an environment: install its venv (apt install python3-venv), or name another one: make PYTHON=python3.12" >&2; exit 1; }
+
+.venv/plait: pyproject.toml
+	@$(VENV)
+	test -e .venv/ready || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
 .venv/ready: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
