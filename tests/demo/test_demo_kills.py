@@ -33,7 +33,6 @@ from tests.support import (
 )
 
 EVENTS = 80  # of the run, before it waits for consent
-SAME = re.compile(r"resumed at event \d+")
 
 
 def check_killed(run: DemoRun, reference: dict[str, tuple[str, str]]) -> None:
@@ -147,7 +146,7 @@ def goes_on(folder: Path, command: str) -> None:
 
 
 def test_a_demo_that_is_interrupted_at_a_random_moment(tmp_path: Path) -> None:
-    interrupt_often(tmp_path, dose("DEMO_INTERRUPTS", short=3, ci=5, long=20), seed())
+    interrupt_often(tmp_path, dose("DEMO_INTERRUPTS", short=2, ci=5, long=20), seed())
 
 
 @pytest.mark.slow
