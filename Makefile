@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures
+.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures docs claims
 
 demo: .venv/plait            ## a run to watch, with the package alone: no key, no service
 	$(BIN)/plait demo --again
@@ -14,8 +14,9 @@ demo: .venv/plait            ## a run to watch, with the package alone: no key, 
 quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
 
-test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI
-	$(PYTEST) -m "not slow"
+test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI, COVER=1 traces them: coverage may not fall
+	$(PYTEST) -m "not slow" $(if $(COVER),--cov --cov-report=)
+	$(if $(COVER),$(BIN)/python tools/ratchet.py)
 
 test-postgres: .venv/ready   ## the laws and the tests of sessions, runs, memories and commands, on PostgreSQL
 	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" tests/laws tests/session tests/memory tests/runtime tests/cluster tests/cli
@@ -27,9 +28,8 @@ HEART = tests/laws tests/session $(patsubst %,tests/runtime/test_%.py,approvals_
 test-postgres-heart: .venv/ready  ## of these what a store can break: the laws, sessions, and runs that end, wait and meet
 	PLAIT_TEST_STORE=postgres $(PYTEST) -m "not slow" $(HEART)
 
-cover: .venv/ready           ## the same tests traced, and the ratchet: coverage may not fall
-	COVER=1 $(PYTEST) -m "not slow" --cov --cov-report=
-	$(BIN)/python tools/ratchet.py
+cover:                       ## the same tests traced
+	COVER=1 $(MAKE) test
 
 test-all: .venv/ready        ## the slow ones too
 	$(PYTEST)
@@ -71,8 +71,8 @@ bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside th
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
 	TORTURE=1 HYPOTHESIS_PROFILE=torture $(PYTEST) -q tests/laws tests/faults
 
-scoreboard: .venv/ready      ## a line for each system that Plait is held against; exit code 77: it cannot be tried here
-	@for row in scoreboard/[0-9]*; do $(BIN)/python $$row || test $$? = 77 || failed=1; done; test -z "$$failed"
+scoreboard: .venv/ready      ## a line for each of 24 systems that Plait is held against, kept in docs/scoreboard.json; ROWS="5 14" for some
+	@$(BIN)/python scoreboard/board.py $(ROWS)
 
 viewer:                      ## the page of `plait view`, built into src/plait/view/dist; needs node 20
 	cd viewer && npm ci --no-fund --no-audit && npm run build
@@ -84,8 +84,16 @@ TO ?= build/screenshots
 screenshots: .venv/ready     ## every screen of the page in both themes and widths, into TO=FOLDER; needs chromium and `make viewer`
 	$(BIN)/python -m tests.viewer.pictures "$(TO)"
 
-pictures: .venv/ready        ## the two pictures of the page that the README shows
+pictures: .venv/ready        ## the pictures of the page and the recordings of a terminal that README and docs show
 	$(BIN)/python -m tests.viewer.pictures
+	$(BIN)/python -m tests.viewer.recordings
+
+docs: .venv/ready            ## the site of the documentation, into build/docs; it loads nothing from elsewhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/python tools/check_site.py build/docs
+
+claims: .venv/ready          ## runs the command behind each claim of the README, and writes docs/claims.md
+	$(BIN)/python tools/claims.py
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install

@@ -117,7 +117,9 @@ def test_the_log_leads_to_branches(shell: Shell, worked: Session) -> None:
     assert result.stdout == "" and "8 more in branches: plait log writer" in result.stderr
     # without a search the lines of a pipe are all there is
     assert shell.run("log", worked.short).stderr == ""
-    told = on_a_terminal("log", worked.short, "--store", str(shell.folder), NO_COLOR="1")
+    told = on_a_terminal(
+        "log", worked.short, "--events", "--store", str(shell.folder), NO_COLOR="1"
+    )
     assert "more in branches: plait log reader, plait log writer" in told
     branch = shell("log", "writer")
     assert "called lead/writer" in branch and "handed off" not in branch

@@ -55,6 +55,8 @@ KNOWN = {
     "make quick",
     "make check",
     "make test-outside",
+    "make scoreboard",
+    "make versus-openrath",
     "pip install .",
     "pip install 'plait[postgres]'",
 }
@@ -72,7 +74,7 @@ PROGRAMS = {
 }  # they load a program
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))  # no store is looked for above it

@@ -34,6 +34,7 @@ from plait import errors, secrets
 from plait.errors import PlaitError
 from plait.session import ABSENT
 from plait.session.safe_text import clean
+from plait_shell.groups import SectionedGroup
 
 FAILED, USAGE, NOT_FOUND, WAITING, NO_BUDGET, UNVERIFIED, DIVERGED, CONFLICT = (
     1,
@@ -119,31 +120,8 @@ def code_of(error: BaseException) -> int:
     return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), FAILED)
 
 
-class CommandGroup(click.Group):
-    """The group of all commands: lists them in sections, and turns errors into a message and an
-    exit code.
-    """
-
-    sections: Mapping[str, Sequence[str]] = {}
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for names in self.sections.values() for name in names]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(len(name) for name in self.list_commands(ctx))
-        for title, names in self.sections.items():
-            with formatter.section(title):
-                rows = [
-                    (name.ljust(width), self.commands[name].get_short_help_str(80))
-                    for name in names
-                ]
-                formatter.write_dl(rows)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:
-            click.echo(ctx.get_help(), err=True)
-            ctx.exit(USAGE)
-        return super().parse_args(ctx, args)
+class CommandGroup(SectionedGroup):
+    """The group of all commands. It turns errors into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

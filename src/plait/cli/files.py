@@ -200,7 +200,10 @@ def expand_tabs(line: str) -> str:
 @click.argument("path", metavar="[PATH]", required=False)
 @listing
 def files_command(given: Options, session: str, path: str | None) -> None:
-    """List the files of a session, with mode and size, at its last event or at S@k."""
+    """List the files of a session, with mode and size.
+
+    At its last event, or at S@k.
+    """
     named = SessionPath.of(given, session, path)
     with named.shell_errors():
         found = _entries_below(TreeReader(store_of(named.session)), named.tree, named.path)
@@ -310,7 +313,10 @@ def print_changes(out: Out, changes: Changes, indent: str = "") -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @listing
 def checkout(given: Options, session: str, folder: Path) -> None:
-    """Write the files of a session, or of S@k, into a folder that is empty or not there yet."""
+    """Write the files of a session into an empty folder.
+
+    S@k: as they were then. The folder may be missing: it is made.
+    """
     named = SessionPath.of(given, session)
     if named.path:
         raise click.UsageError(

@@ -261,7 +261,7 @@ class _SessionTree:
 def diff_command(
     given: Options, left: str, right: str | None, as_patch: bool, as_list: bool
 ) -> None:
-    """Compare two values: messages, tool calls, facts, verdicts, files, cost.
+    """Compare two values: messages, facts, verdicts, files, cost.
 
     A alone is compared with where it began, and its files with those it was first placed with.
     """

@@ -77,6 +77,7 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── PageMissing          the page of the viewer is not built into the package
     │   ├── FileUnwritten        a file that was asked for could not be written
+    │   ├── ForeignFile          a file of somebody else stands where one was to be written
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
     │   ├── MissingSetting       an address or a version that a model needs is not set
@@ -141,6 +142,7 @@
         ├── StoreFailed          the disk or the system refused
         │   └── OutcomeUnknown   it refused at the commit itself: the append may or may not stand
         ├── StoreCorrupt         the records contradict each other
+        │   └── ContentGone      the content of an event is not there any more; its header is
         ├── StaleHead            another append came first
         ├── StaleEpoch           the run this belongs to was taken by another process, or ended
         ├── StaleReading         an event came first that bears on what is written
@@ -288,6 +290,7 @@ from plait.errors.setup import (
     BadSettings,
     BadTool,
     FileUnwritten,
+    ForeignFile,
     MissingExtra,
     MissingKey,
     MissingSetting,
@@ -308,6 +311,7 @@ from plait.errors.store_servers import (
 )
 from plait.errors.stores import (
     BadAddress,
+    ContentGone,
     DiskFull,
     LogExists,
     LogsDiffer,
@@ -394,6 +398,7 @@ __all__ = (
     "MissingExtra",
     "PageMissing",
     "FileUnwritten",
+    "ForeignFile",
     "MissingKey",
     "MissingSetting",
     "MissingWeights",
@@ -455,6 +460,7 @@ __all__ = (
     "StillArriving",
     "StoreBusy",
     "StoreClosed",
+    "ContentGone",
     "StoreCorrupt",
     "StoreDenied",
     "StoreError",

@@ -14,6 +14,7 @@ import msgspec
 from plait.errors import PlaitError
 from plait.event import Event
 from plait.event.kinds import Trees
+from plait.outline.standing import Standing, StandingReader
 from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
 from plait.session.branching import durability_of
@@ -41,7 +42,7 @@ def session_document(session: Session) -> Document:
         "head": session.head,
         "title": session.title,
         "label": session.lineage.label,
-        "status": session.status,
+        **_standing_document(session),
         "user": session.user,
         "project": session.project,
         "tags": session.tags,
@@ -50,6 +51,13 @@ def session_document(session: Session) -> Document:
         "queued": len(session.inbox.queued),
         "store": session.store,
     }
+
+
+def _standing_document(session: Session) -> Document:
+    store, status = store_at(session.store), session.status
+    is_tip = status == "waiting" and store.log(session.id).head == session.head
+    standing = StandingReader(store).of_status(session.id, status) if is_tip else Standing(status)
+    return {"status": standing.status, "standing": standing.text, "due": standing.is_due}
 
 
 def listed_document(session: Session, row: Row) -> Document:
@@ -63,6 +71,7 @@ def listed_document(session: Session, row: Row) -> Document:
         "title": row["title"],
         "label": row["label"],
         "status": row["status"],
+        "standing": row["standing"],
         "user": row["user"],
         "project": row["project"],
         "tags": json.loads(str(row["tags"])),

@@ -92,6 +92,25 @@ def margins(family: FamilyShape, *, plain: bool = False) -> Iterator[MarginLine]
             yield MarginLine(row.translate(_PLAIN) if plain else row, at, step)
 
 
+class LaneRow(NamedTuple):
+    """A row of a picture: the steps of a stretch, or a bend above them."""
+
+    stretch: int
+    lanes: dict[int, int]  # branch by lane, of the lines that pass beside it
+    # of a bend: the branches by lane that fork from the trunk, or meet in it. {}: it is no bend
+    bend: dict[int, int] = {}
+    trunk: int = 0
+    is_fork: bool = False
+
+
+def lane_rows(family: FamilyShape) -> Iterator[LaneRow]:
+    """Yield the rows of a picture from top to bottom: each stretch, after the bends above it."""
+    drawing = _Margin(family)
+    for at in range(len(family.stretches)):
+        yield from drawing.bend_rows(at)
+        yield LaneRow(at, drawing.branches_beside(at))
+
+
 class _Margin:
     """The lanes of a family, beside each of its stretches."""
 
@@ -121,11 +140,38 @@ class _Margin:
         """Return the lanes that have a line beside the steps of a stretch. A branch that a merge
         took in, and that has no step after it, has none beside the merge.
         """
+        return {*self.branches_beside(at)}
+
+    def branches_beside(self, at: int) -> dict[int, int]:
+        """Return the same lanes, with the branch that has each."""
         return {
-            lane
+            lane: branch
             for branch, lane in self._lane.items()
             if self._begin[branch] <= at and (at < self._end[branch] or at <= self._last[branch])
         }
+
+    def bend_rows(self, at: int) -> Iterator[LaneRow]:
+        """Yield the bends above a stretch, each with the lines that pass it straight."""
+        beside, bends = self.branches_beside(at), self._bends(at)
+        merged = {self._lane[branch]: branch for branch in self._merged_in(at)}
+        begun = {lane for bend in bends if bend.is_fork for lane in bend.others}
+        passing = {lane: branch for lane, branch in beside.items() if lane not in begun} | merged
+        for bend in bends:
+            if bend.is_fork:
+                others = {lane: self._begun_in(lane, at) for lane in bend.others}
+                yield LaneRow(at, dict(passing), others, bend.trunk, True)
+                passing |= others
+            else:
+                straight = {lane: each for lane, each in passing.items() if lane in beside}
+                yield LaneRow(at, straight, merged, bend.trunk, False)
+
+    def _begun_in(self, lane: int, at: int) -> int:
+        """Return the branch whose line begins in a lane above a stretch."""
+        return next(
+            branch
+            for branch, begin in self._begin.items()
+            if begin == at and self._lane[branch] == lane
+        )
 
     def row(self, at: int) -> str:
         """Return the margin of the steps of a stretch."""

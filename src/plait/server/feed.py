@@ -167,6 +167,7 @@ class Feed:
             return False, last
         try:
             while rows := self._read_rows(last):
+                self.error = ""  # before a listener wakes, and asks
                 last = rows[-1].number
                 kinds.update(row.kind for row in rows)
                 with self._guard:

@@ -233,6 +233,8 @@ class NewRun(Params, frozen=True):
     model: Line | None = None
     instruction: Text | None = None
     replace: dict[str, Json] = {}  # by seq: other words for a message, a reply, a result, a fact
+    # by agent: the names of the tools that it keeps
+    tools: dict[str, tuple[Line, ...]] = {}
     effects: Literal["ask", "live"] = "ask"
     label: Line | None = None
 

@@ -30,6 +30,8 @@ export class Model {
   readonly cursor = signal<Place | null>(null);
   /** True: the address names no place, so the cursor goes with the end of the session. */
   readonly isFollowing = signal(false);
+  /** How many forms are filled in: while there is one, the cursor stays. */
+  #holds = 0;
   /** The row under the pointer, in the list or on the strip; -1: none. */
   readonly hovered = signal(-1);
   /** True while the cursor is dragged or a key is held: panels ask later. */
@@ -172,6 +174,22 @@ export class Model {
   #put(place: Place): void {
     const now = this.cursor.peek();
     if (now?.log !== place.log || now.seq !== place.seq) this.cursor.value = place;
+  }
+
+  /** Go with the end of the session, unless somebody fills a form in at the place. */
+  #follow(): void {
+    const log = this.cursor.peek()?.log;
+    const branch = this.family.peek()?.branches.find((each) => each.log === log);
+    if (this.#holds === 0 && this.isFollowing.peek() && branch) this.#put({ log: branch.log, seq: branch.tip });
+  }
+
+  /** Keep the cursor from following. Return the function that lets it go on. */
+  hold(): () => void {
+    this.#holds += 1;
+    return () => {
+      this.#holds -= 1;
+      this.#follow();
+    };
   }
 
   /** Go to a place: a click. It becomes an entry of the history. */
@@ -362,9 +380,7 @@ export class Model {
         this.family.value = fresh;
         this.outlineVersion.value += 1;
         this.version.value += 1;
-        const log = this.cursor.peek()?.log;
-        const branch = fresh.branches.find((each) => each.log === log);
-        if (this.isFollowing.peek() && branch) this.#put({ log: branch.log, seq: branch.tip });
+        this.#follow();
       });
     } catch {
       // The server is away: the feed says so, and news follow when it is back.

@@ -42,10 +42,10 @@ export function Erased({ children }: { children: ComponentChildren }) {
 
 /** Draw an answer: its value, and the line that runs while it is on its way. */
 export function Shows<T>({ shown, children }: { shown: Shown<T>; children: (value: T) => ComponentChildren }) {
-  if (shown.error) return <Broken failure={shown.error} retry={shown.retry} />;
   return (
     <>
-      {shown.isStale && <LoadingLine />}
+      {shown.error && <Broken failure={shown.error} retry={shown.retry} />}
+      {shown.isStale && !shown.error && <LoadingLine />}
       {shown.value !== undefined && children(shown.value)}
     </>
   );

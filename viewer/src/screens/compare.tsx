@@ -11,6 +11,7 @@ import { go, hrefOf, route, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
 import { JsonView } from "../parts/json";
 import { Empty, Shows } from "../parts/states";
+import { StatusWord } from "../parts/status";
 import { Line, Text } from "../parts/text";
 import type { AlignedStep, BranchShape, ComparisonShape, FamilyShape, Json, SeqRef, SpentShape, StepShape, ValueSides } from "../shapes";
 import { FileDiffView } from "../workbench/diff";
@@ -112,8 +113,8 @@ function Head({ place, family, onChoose, words }: HeadProps) {
         <b><Line text={nameIn(family, place)} /></b>
       )}
       <a class="link mono" href={hrefOf(sessionRoute(branch?.short ?? place.log, place.seq))}>{`@${place.seq}`}</a>
-      {branch && <span class={`status is-${run ? "running" : branch.status}`}>{run ? "running" : branch.status}</span>}
-      {branch?.status === "waiting" && !run && <a class="link" href={hrefOf({ screen: "inbox", session: branch.short })}>Answer it</a>}
+      {branch && <StatusWord of={run ? { status: "running", standing: "running", is_due: false } : branch} />}
+      {branch?.status === "waiting" && !branch.is_due && !run && <a class="link" href={hrefOf({ screen: "inbox", session: branch.short })}>Answer it</a>}
       {run && <RunLine run={run} />}
     </div>
   );
