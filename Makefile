@@ -8,9 +8,8 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .PHONY: demo quick test test-long test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard versus-openrath clean hooks viewer viewer-test screenshots pictures docs claims
 
-demo: .venv/ready            ## the main job, on the embedded default: no key, no service
-	$(BIN)/python examples/payment.py
-	$(BIN)/python examples/demo.py
+demo: .venv/plait            ## a run to watch, with the package alone: no key, no service
+	$(BIN)/plait demo --again
 
 quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
@@ -61,6 +60,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/postgres.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/first.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 
@@ -104,8 +104,17 @@ claims: .venv/ready          ## runs the command behind each claim of the README
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install
 
+# a Python without venv leaves half an environment behind
+VENV = test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
+  { rm -rf .venv; echo "$(PYTHON) cannot make an environment: install its venv (apt install python3-venv), or name another one: make PYTHON=python3.12" >&2; exit 1; }
+
+.venv/plait: pyproject.toml
+	@$(VENV)
+	test -e .venv/ready || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
 .venv/ready: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
