@@ -87,6 +87,12 @@ def _rows_at(
     return [(log, step) for log, step in rows if step < ends[log]]
 
 
+def steps_by_place(outlines: Outlines, family: FamilyShape) -> dict[tuple[LogId, int], StepShape]:
+    """Return all steps of a family, by log and index."""
+    rows = _rows(family)
+    return dict(zip(rows, _steps(outlines, rows), strict=True))
+
+
 def _steps(outlines: Outlines, rows: list[tuple[LogId, int]]) -> Iterator[StepShape]:
     """Yield the steps of rows, with their words."""
     for at in range(0, len(rows), _BATCH):
