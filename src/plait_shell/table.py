@@ -77,6 +77,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "viewing:serve_command",
             "Serve the sessions of a store as a page, to this machine.",
         ),
+        Entry(
+            "mcp",
+            "mcp_serving:mcp_command",
+            "Serve the sessions of a store to an MCP client, over standard input and output.",
+        ),
         Entry("ls", "listing:ls", "List sessions, the latest opened first."),
         Entry("runs", "listing:runs", "List runs, the latest begun first."),
         Entry("show", "sessions:show", "Show a session, at its last event or at S@k."),
