@@ -38,6 +38,55 @@ CASES: dict[str, dict[str, Any]] = {
         "choices": ["writer", "nobody", "researcher"],
         "workers": WORKERS,
     },
+    "the last one alone": {"choices": ["writer", "writer", "writer"], "workers": WORKERS},
+    "nobody who is there": {"choices": ["nobody"], "workers": WORKERS},
+    "nobody, again and again": {
+        "choices": ["nobody", "nobody", "writer", "nobody"],
+        "workers": WORKERS,
+    },
+    "three workers in a row": {
+        "choices": ["planner", "coder", "tester"],
+        "workers": {"planner": ["a plan"], "coder": ["a patch"], "tester": ["it passes"]},
+    },
+    "back to the one before": {
+        "choices": ["coder", "tester", "coder", "tester"],
+        "workers": {
+            "planner": ["never"],
+            "coder": ["a patch", "a better patch"],
+            "tester": ["it fails", "it passes"],
+        },
+    },
+    "a ring": {
+        "choices": ["a", "b", "c", "a", "b", "c"],
+        "workers": {"a": ["1", "4"], "b": ["2", "5"], "c": ["3", "6"]},
+    },
+    "five workers, one of them used": {
+        "choices": ["e"],
+        "workers": {name: [f"I am {name}"] for name in "abcde"},
+    },
+    "a tool between two texts": {
+        "choices": ["doubler", "writer", "doubler"],
+        "workers": {"doubler": [3, "6", 6, "12"], "writer": ["go on"]},
+    },
+    "two who use the tool": {
+        "choices": ["left", "right"],
+        "workers": {"left": [5, "10"], "right": [7, 14, "28"]},
+    },
+    "other scripts": {
+        "choices": ["forscher", "schreiber"],
+        "workers": {"forscher": ["Größe: 4 806 m"], "schreiber": ["高さは4806メートル"]},
+    },
+    "long texts": {
+        "choices": ["writer", "researcher"],
+        "workers": {"writer": ["word " * 500 + "end"], "researcher": ["line\n" * 200 + "end"]},
+    },
+    "ten handoffs": {
+        "choices": ["researcher", "writer"] * 5,
+        "workers": {
+            "researcher": [f"finding {number}" for number in range(5)],
+            "writer": [f"draft {number}" for number in range(5)],
+        },
+    },
 }
 for number, made in enumerate(CASES.values()):
     made.update(task=f"Question {number}?", answer=f"Answer {number}.")

@@ -35,7 +35,7 @@ from plait.store import canonical_address, locate
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 @click.pass_context
 def doctor(context: click.Context, address: str | None, as_json: bool) -> None:
-    """Check the store, the disk or server it is on, this installation, and where tools can run.
+    """Check store, disk, installation, keys and sandboxes.
 
     It changes nothing in the store. Without --store it looks where
     `open_store()` would: PLAIT_STORE, else .plait in the nearest folder upward, else here. The exit

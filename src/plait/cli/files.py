@@ -22,6 +22,7 @@ import click
 from plait.cli.common import Options, listing, names_of, store_of
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import ShellError
+from plait.cli.pager import paging
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.errors import NoSuchFile, NotAFile, NotPlaced
 from plait.event.kinds import Placement
@@ -200,7 +201,10 @@ def expand_tabs(line: str) -> str:
 @click.argument("path", metavar="[PATH]", required=False)
 @listing
 def files_command(given: Options, session: str, path: str | None) -> None:
-    """List the files of a session, with mode and size, at its last event or at S@k."""
+    """List the files of a session, with mode and size.
+
+    At its last event, or at S@k.
+    """
     named = SessionPath.of(given, session, path)
     with named.shell_errors():
         found = _entries_below(TreeReader(store_of(named.session)), named.tree, named.path)
@@ -310,7 +314,10 @@ def print_changes(out: Out, changes: Changes, indent: str = "") -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @listing
 def checkout(given: Options, session: str, folder: Path) -> None:
-    """Write the files of a session, or of S@k, into a folder that is empty or not there yet."""
+    """Write the files of a session into an empty folder.
+
+    S@k: as they were then. The folder may be missing: it is made.
+    """
     named = SessionPath.of(given, session)
     if named.path:
         raise click.UsageError(
@@ -359,6 +366,7 @@ def _print_document(given: Options, document: Document) -> None:
 @click.command("blame")
 @click.argument("file", metavar="S:PATH")
 @click.argument("path", metavar="[PATH]", required=False)
+@paging
 @listing
 def blame_command(given: Options, file: str, path: str | None) -> None:
     """Tell which event wrote each line of a file."""

@@ -69,7 +69,8 @@ def demands_of(placement: Placement | None) -> frozenset[str]:
         return frozenset()
     detail = detail_of(placement)
     found = {ISOLATION + str(detail.get("isolation") or DEFAULT[-1])}
-    if detail.get("in_place") and detail.get("host"):
+    is_bound = detail.get("in_place") or (detail.get("needs_heavy") and detail.get("heavy"))
+    if is_bound and detail.get("host"):
         found.add(host_label(str(detail["host"])))
     return frozenset(found)
 

@@ -212,6 +212,14 @@ class EventStore(Protocol):
         """Let reads of these events need no question of their own until the context ends."""
         ...
 
+    def look_ahead(
+        self, logs: Sequence[LogId], limit: int
+    ) -> AbstractContextManager[Mapping[LogId, Log]]:
+        """Ask how these logs stand, and read the own events of the first one ahead, unless they are
+        more than `limit`.
+        """
+        ...
+
     def event(self, id: Digest) -> Event: ...
 
     def events_at(self, places: Sequence[tuple[LogId, int]]) -> list[Event]:
