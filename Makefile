@@ -6,16 +6,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard versus-openrath clean hooks viewer viewer-test screenshots pictures
+.PHONY: demo quick test test-long test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard versus-openrath clean hooks viewer viewer-test screenshots pictures docs claims
 
-demo: .venv/ready            ## the main job, on the embedded default: no key, no service
-	$(BIN)/python examples/payment.py
-	$(BIN)/python examples/demo.py
+demo: .venv/plait            ## a run to watch, with the package alone: no key, no service
+	$(BIN)/plait demo --again
 
 quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
 
-test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI, COVER=1 traces them: coverage may not fall
+test: .venv/ready            ## all tests but the slow ones; COVER=1 takes those left to CI too, and traces them: coverage may not fall
 	$(PYTEST) -m "not slow" $(if $(COVER),--cov --cov-report=)
 	$(if $(COVER),$(BIN)/python tools/ratchet.py)
 
@@ -31,6 +30,9 @@ test-postgres-heart: .venv/ready  ## of these what a store can break: the laws, 
 
 cover:                       ## the same tests traced
 	COVER=1 $(MAKE) test
+
+test-long: .venv/ready       ## the laws and the faults, with the doses of CI
+	LONG=1 $(PYTEST) -m "not slow" tests/laws tests/faults
 
 test-all: .venv/ready        ## the slow ones too
 	$(PYTEST)
@@ -58,6 +60,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/postgres.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/first.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 
@@ -87,14 +90,31 @@ TO ?= build/screenshots
 screenshots: .venv/ready     ## every screen of the page in both themes and widths, into TO=FOLDER; needs chromium and `make viewer`
 	$(BIN)/python -m tests.viewer.pictures "$(TO)"
 
-pictures: .venv/ready        ## the two pictures of the page that the README shows
+pictures: .venv/ready        ## the pictures of the page and the recordings of a terminal that README and docs show
 	$(BIN)/python -m tests.viewer.pictures
+	$(BIN)/python -m tests.viewer.recordings
+
+docs: .venv/ready            ## the site of the documentation, into build/docs; it loads nothing from elsewhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/python tools/check_site.py build/docs
+
+claims: .venv/ready          ## runs the command behind each claim of the README, and writes docs/claims.md
+	$(BIN)/python tools/claims.py
 
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install
 
+# a Python without venv leaves half an environment behind
+VENV = test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
+  { rm -rf .venv; echo "$(PYTHON) cannot make an environment: install its venv (apt install python3-venv), or name another one: make PYTHON=python3.12" >&2; exit 1; }
+
+.venv/plait: pyproject.toml
+	@$(VENV)
+	test -e .venv/ready || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
 .venv/ready: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 

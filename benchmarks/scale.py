@@ -168,7 +168,7 @@ class Point:
         )
 
     def loads(self) -> dict[str, float]:
-        """What is used of each thing that there is an end of, as a part of it."""
+        """The used part of each thing that there is an end of."""
         return {
             "CPU of the primary": self.rate * self.costs.cpu_s / CORES / 0.7,
             "connections": self.workers * self.costs.connections / CONNECTIONS_MAX,

@@ -27,7 +27,7 @@ LONG_S = 600.0
 
 @dataclass
 class Times:
-    """What was measured or simulated of many runs."""
+    """Figures of many runs, measured or simulated."""
 
     waits_s: list[float]
     services_s: list[float]
@@ -97,7 +97,7 @@ def _span_of(task: Task) -> tuple[str, float, float]:
 
 @dataclass
 class ServerCosts:
-    """What a primary does for a run of so many steps, and keeps for a session."""
+    """The work of a primary for a run of so many steps, and the bytes that it keeps."""
 
     steps: int
     cpu_s: float  # for a run: submitted, claimed, executed, ended

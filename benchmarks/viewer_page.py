@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -235,13 +236,19 @@ def live(window: BenchPage, base: str, store: Store, log: str, rate: int, second
     before = window.note("counts")[-1][1]
     heap = window.weight()[0]
     window.forget()
-    ended = subprocess.run(
+    writer = subprocess.Popen(
         [sys.executable, "-c", _WRITER, store.address, log, str(rate), str(seconds)],
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        check=True,
     )
-    written: list[float] = json.loads(ended.stdout)
+    assert writer.stdout is not None
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(writer.stdout.read)
+        while not told.done():  # the browser's own reports are to be read, or it waits for us
+            page.wait_for_timeout(100)
+    if writer.wait() != 0:
+        raise RuntimeError("the writer failed")
+    written: list[float] = json.loads(told.result())
     end = time.monotonic() + 60
     while window.note("counts")[-1][1] < before + len(written) and time.monotonic() < end:
         page.wait_for_timeout(100)

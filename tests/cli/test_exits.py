@@ -122,7 +122,8 @@ def test_failed(shell: Shell) -> None:
 def test_usage(shell: Shell) -> None:
     session = shell.new("x")
     assert lines(shell.error(2, "say"))[-1] == "plait: Missing argument 'S'."
-    assert lines(shell.error(2, "sya", "x"))[-1].startswith("plait: No such command 'sya'.")
+    unknown = lines(shell.error(2, "sya", "x"))[-1]
+    assert unknown == "plait: no such command: 'sya'. Did you mean say?"
     assert "plait: No such option" in shell.error(2, "ls", "--lable", "x")
     assert "plait: key: '' is not a name" in shell.error(2, "fact", session, "", "1")
     assert "exclude each other" in shell.error(2, "ls", "--json", "--jsonl")

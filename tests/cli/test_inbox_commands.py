@@ -74,7 +74,7 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
     )
     text = shell("inbox")
     for part in (
-        f"approval {session.inbox.waiting[0].event[:12]}  {session.short}@5",
+        f"approval    {session.inbox.waiting[0].event[:12]}  {session.short}@5",
         "by agent:coder for human:ana",
         "delete",
         "v-17",
@@ -85,6 +85,7 @@ def test_an_approval_shows_all_that_is_bound(shell: Shell) -> None:
         "2033-05-18 03:33:20 UTC",
     ):
         assert part in text
+    assert text.startswith('coder wants to run delete path="a.txt"\n  reason      it is old\n')
     assert text == shell("inbox", session.short)
     [document] = shell.json("inbox")["waiting"]
     assert (
@@ -367,9 +368,13 @@ def test_a_session_that_has_its_answer_is_listed_as_due(shell: Shell) -> None:
     session = ask(held(shell), {"path": "a.txt"})
     assert "waiting" in shell("ls") and "due" not in shell("ls")
     assert [each["due"] for each in shell.json("ls")["sessions"]] == [False]
+    assert "resume --due" not in on_a_terminal("inbox")
     shell("approve", session.inbox.waiting[0].event[:8])
     assert "waiting, due" in shell("ls")
-    assert [each["due"] for each in shell.json("ls")["sessions"]] == [True]
+    (listed,) = shell.json("ls")["sessions"]
+    assert listed["due"] and (listed["status"], listed["standing"]) == ("waiting", "waiting, due")
+    hint = "one session has its answer; go on with: plait resume --due"
+    assert hint in on_a_terminal("inbox")
 
 
 def test_a_run_that_no_process_has_is_paused_at_once(shell: Shell) -> None:

@@ -290,3 +290,14 @@ class Writes(Workflow):
         session = session.use(write_file, path="first.txt", content="written")
         session = session.ask("Go on?")
         return session.use(write_file, path="second.txt", content="written")
+
+
+class WritesInBranch(Workflow):
+    """Writes a file in a branch and one in itself, waits for a person, and writes another one."""
+
+    def forward(self, session: Session) -> Session:
+        side = session.fork("side").use(write_file, path="side.txt", content="written")
+        session = session.use(write_file, path="first.txt", content="written")
+        session = session.ask("Go on?")
+        session = session.use(write_file, path="second.txt", content="written")
+        return session.fact("side", side.id)

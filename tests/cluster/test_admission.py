@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from plait import Session, open_store
-from plait.cluster import Cluster, ProjectShare, Worker
-from plait.errors import BadSettings, InvalidValue, QueueFull
+from plait import Session, migrate_store, open_store
+from plait.cluster import Cluster, ProjectShare, Worker, shares
+from plait.errors import BadSettings, InvalidValue, QueueFull, StoreBusy
 from plait.model.settings import parse_settings
+from plait.session.ask_rows import InboxRows
 from plait.store import Store
+from plait.testing.store.processes import fork_all
+from plait.testing.writing import run_threads
 from tests.cli.shell import Shell, shell
 from tests.cluster.flows import Count
 
@@ -61,6 +65,55 @@ def test_a_command_that_is_refused_opens_no_session(
     before = store.number
     assert "submit it again in" in shell.error(75, "submit", f"{FLOWS}:Count", "-i", "Hi")
     assert store.number == before
+
+
+def submit_many(address: str, count: int) -> int:
+    """Submit so many runs of one project, which may have 5 in the queue; return how many were."""
+    store, done = open_store(address), 0
+    cluster = Cluster(store, shares={"*": ProjectShare(queued_max=5)})
+    for _ in range(count):
+        with suppress(QueueFull):
+            cluster.submit(Count(), Session("Hi", store=store, project="shop"))
+            done += 1
+    return done
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "many")
+    found: str = request.getfixturevalue("postgres_address")
+    migrate_store(found)
+    return found
+
+
+def test_threads_that_submit_at_once_do_not_exceed_the_queue(address: str) -> None:
+    counts = list[int]()
+    run_threads([lambda: counts.append(submit_many(address, 4))] * 6)
+    assert sum(counts) == 5
+    queues = open_store(address).rows(InboxRows.name, "queue")
+    assert [row["queued"] for row in queues] == [5]
+
+
+def test_processes_that_submit_at_once_do_not_exceed_the_queue(address: str) -> None:
+    open_store(address).close()
+    with fork_all(4, lambda: str(submit_many(address, 4))) as answers:
+        assert sum(map(int, answers)) == 5
+
+
+def test_a_submit_of_another_process_that_does_not_end_is_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "_TURN_S", 0.05)
+    cluster = Cluster(store, shares={"*": ProjectShare(queued_max=5)})
+    session = Session("Hi", store=store, project="shop")
+    lock = store.lock("admission/shop", "")
+    with pytest.raises(StoreBusy, match="submit of project 'shop', by this process"):
+        cluster.submit(Count(), session)
+    assert session.reload().head == session.head
+    Cluster(store).submit(Count(), Session("Hi", store=store, project="shop"))  # without a limit
+    lock.release()
+    cluster.submit(Count(), session)
 
 
 @pytest.mark.parametrize(

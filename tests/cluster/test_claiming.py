@@ -9,7 +9,7 @@ import pytest
 from plait import Session
 from plait.cluster import Cluster, ProjectShare, drive
 from plait.cluster.choosing import Ability, Shares
-from plait.cluster.claiming import ClaimedWork, Claims
+from plait.cluster.claiming import ClaimedWork, Claims, Look
 from plait.cluster.driving import drive_claimed
 from plait.cluster.submitting import now_in
 from plait.cluster.sweeping import sweep
@@ -17,6 +17,7 @@ from plait.cluster.workers import WorkerNotice, all_workers, note_let_go, put_wo
 from plait.errors import TaskFailed
 from plait.store import Store
 from tests.cluster.flows import Count
+from tests.faults.postgres_aftermath import made_store
 
 PROGRAM = "tests.cluster.flows:Count"
 
@@ -113,3 +114,77 @@ def test_a_sweep_takes_no_more_runs_than_there_is_room_for(store: Store) -> None
     assert [work.run.run for work in taken] == runs and all_workers(store) == []
     for work in taken:
         work.lock.release()
+
+
+# ── runs that a look has left ────────────────────────────────────────────────────────────────
+
+
+def finish(store: Store, claims: Claims, now: int) -> str:
+    """Claim the next run, execute it, and return its id."""
+    work, _ = claims.claim(now)
+    assert work is not None
+    claims.own.add(work.run.run)
+    assert drive_claimed(store, work).how == "finished"
+    claims.own.discard(work.run.run)
+    return work.run.run
+
+
+def count_looks(claims: Claims) -> list[int]:
+    """Return a list that grows with each look of these claims."""
+    looks, look = list[int](), claims.look
+
+    def counted(now: int) -> Look:
+        looks.append(now)
+        return look(now)
+
+    claims.look = counted  # type: ignore[method-assign]
+    return looks
+
+
+def test_the_runs_of_one_look_are_taken_one_after_another(postgres_address: str) -> None:
+    store = made_store(postgres_address)
+    runs, claims, now = [submit(store) for _ in range(5)], claims_in(store), now_in(store)
+    looks = count_looks(claims)
+    assert [finish(store, claims, now) for _ in runs] == runs
+    assert len(looks) == 1
+    assert claims.claim(now)[0] is None and len(looks) == 2, "there may be new ones"
+
+
+def test_a_run_that_another_worker_has_executed_is_passed_over(postgres_address: str) -> None:
+    store = made_store(postgres_address)
+    runs, now = [submit(store) for _ in range(6)], now_in(store)
+    first, second = claims_in(store), claims_in(store)
+    looks = count_looks(first), count_looks(second)
+    taken = [finish(store, each, now) for each in (first, second) * 3]
+    assert taken == runs
+    assert [len(each) for each in looks] == [1, 1]
+
+
+def test_a_project_that_is_behind_comes_before_runs_that_a_look_has_left(
+    postgres_address: str,
+) -> None:
+    store = made_store(postgres_address)
+    large = [submit(store, "large") for _ in range(20)]
+    small = [submit(store, "small") for _ in range(3)]
+    claims, now = claims_in(store), now_in(store)
+    taken = [finish(store, claims, now) for _ in range(7)]
+    assert {*small} < {*taken} and len({*taken} & {*large}) == 4
+
+
+def test_runs_that_were_left_a_while_ago_are_looked_at_again(postgres_address: str) -> None:
+    store = made_store(postgres_address)
+    low, claims, now = [submit(store) for _ in range(4)], claims_in(store), now_in(store)
+    looks = count_looks(claims)
+    assert finish(store, claims, now) == low[0]
+    session = Session("Hi", store=store, project="p")
+    urgent = Cluster(store).submit(Count(), session, priority=5).run
+    assert finish(store, claims, now + 300_000) == urgent
+    assert finish(store, claims, now + 300_000) == low[1] and len(looks) == 2
+
+
+def test_limits_are_looked_at_for_each_claim(postgres_address: str) -> None:
+    store = made_store(postgres_address)
+    runs = [submit(store) for _ in range(3)]
+    claims, now = claims_in(store, p=ProjectShare(running_max=1)), now_in(store)
+    looks = count_looks(claims)
+    assert [finish(store, claims, now) for _ in runs] == runs and len(looks) == 3

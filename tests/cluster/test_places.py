@@ -71,6 +71,37 @@ def test_sessions_without_files_and_with_less_isolation_need_less(
     assert [task.result(LONG_S).text for task in tasks] == ["counted"] * 2
 
 
+def test_a_run_that_needs_its_heavy_folders_waits_for_their_host(
+    store: Store, serve: Serve, folder: Path
+) -> None:
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "tool").write_text("x")
+    free = Session("Count.", store=store).to("local", str(folder), isolation="host")
+    Cluster(store).submit(Count(), free)
+    assert need_of(store, free) == ("isolation:host",), "else they are left out, on record"
+    session = Session("Count.", store=store)
+    session = session.to("local", str(folder), needs_heavy=True, isolation="host")
+    session = session.to("local", network="on")  # the files stay, and so does the need
+    task = Cluster(store).submit(Count(), session)
+    assert need_of(store, session) == (host_label(HERE), "isolation:host")
+    serve(host="elsewhere")
+    wait_until(lambda: "1 worker" in task.why)
+    assert f"bound to host {HERE}; 1 worker is there, none on that host" in task.why
+    here = serve()
+    assert task.result(LONG_S).text == "counted"
+    assert [claim.worker for claim in claims_of(task.session)] == [here.name]
+
+
+def test_a_need_for_heavy_folders_that_are_not_there_is_refused(store: Store, folder: Path) -> None:
+    session = Session("Count.", store=store)
+    for odd in (True, "yes", 1):
+        with pytest.raises(InvalidValue, match="needs_heavy"):
+            session.to("local", str(folder), needs_heavy=odd)
+    with pytest.raises(InvalidValue, match="no heavy folder"):
+        session.to("local", needs_heavy=True)
+    assert session.reload().head == session.head
+
+
 def test_a_run_in_place_waits_for_its_host(store: Store, serve: Serve, folder: Path) -> None:
     session = Session("Count.", store=store)
     session = session.to("local", str(folder), in_place=True, isolation="host")

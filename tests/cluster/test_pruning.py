@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plait import Session, migrate_store, open_store
+from plait import Session, Workflow, migrate_store, open_store
 from plait.cluster import Cluster, Worker, drive
 from plait.cluster import pruning as cluster_pruning
 from plait.cluster.pruning import CopyPruner
@@ -25,7 +25,7 @@ from plait.testing.store.processes import fork_process
 from plait.workspace.copy_state import cache_folder, list_copies
 from plait.workspace.locks import Lock
 from plait.workspace.pruning import prune_copy
-from tests.cluster.flows import Writes
+from tests.cluster.flows import Writes, WritesInBranch, write_file
 
 LONG_S = 120
 
@@ -53,6 +53,11 @@ def copies_on(caches: Path, name: str) -> list[str]:
 @pytest.fixture
 def moved(postgres_address: str, tmp_path: Path) -> tuple[str, Session, Path]:
     """A session that wrote a file on host one, and then on host two."""
+    return move(postgres_address, tmp_path, Writes())
+
+
+def move(postgres_address: str, tmp_path: Path, program: Workflow) -> tuple[str, Session, Path]:
+    """Have a run work on host one until it waits, and end on host two."""
     migrate_store(postgres_address)
     store = open_store(postgres_address)
     (tmp_path / "repo").mkdir()
@@ -64,7 +69,7 @@ def moved(postgres_address: str, tmp_path: Path) -> tuple[str, Session, Path]:
         placed = Session.open(session.id, store=open_store(postgres_address)).to(
             "local", str(tmp_path / "repo"), isolation="host"
         )
-        Cluster(placed.store).submit(Writes(), placed)
+        Cluster(placed.store).submit(program, placed)
         return drive(placed.id, store=placed.store).how
 
     def go_on() -> str:
@@ -93,6 +98,40 @@ def test_a_copy_that_a_session_left_behind_is_removed(
     assert (caches.parent / "repo" / "a.txt").read_text() == "one\n"
     assert session.reload().files.read("first.txt") == b"written"
     assert list(verify(open_store(address))) == []
+
+
+def test_copies_of_branches_are_removed_with_that_of_their_session(
+    postgres_address: str, tmp_path: Path
+) -> None:
+    address, session, caches = move(postgres_address, tmp_path, WritesInBranch())
+    side = str(session.facts["side"])
+    assert copies_on(caches, "one") == sorted([session.id, side])
+
+    def prune(*own: str) -> str:
+        def work() -> str:
+            return ",".join(sorted(CopyPruner(open_store(address)).prune(own)))
+
+        return on_host("one", caches, work)
+
+    assert prune(session.id) == "", "the run is at work here again"
+    assert prune() == ",".join(sorted([session.id, side]))
+    assert copies_on(caches, "one") == []
+
+
+def test_the_copy_of_a_fork_that_a_person_made_stays(moved: tuple[str, Session, Path]) -> None:
+    address, session, caches = moved
+
+    def fork() -> str:
+        at = Session.open(session.id, store=open_store(address))
+        return at.fork("mine").use(write_file, path="third.txt", content="written").id
+
+    other = on_host("one", caches, fork)
+
+    def prune() -> str:
+        return ",".join(CopyPruner(open_store(address)).prune())
+
+    assert on_host("one", caches, prune) == session.id
+    assert copies_on(caches, "one") == [other]
 
 
 def test_a_worker_prunes_when_it_looks_around(moved: tuple[str, Session, Path]) -> None:

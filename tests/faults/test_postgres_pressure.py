@@ -308,10 +308,10 @@ def test_a_transaction_that_somebody_left_open_holds_back_numbers_and_nothing_el
 _FOLDER = """
 import os, signal, sys
 from plait import open_store
-from plait.store.postgres import connections
+from plait.store.postgres import connections, fold, server_facts
 from plait.testing.projections import Tally
 
-connections.IDLE_S = float(sys.argv[2])
+connections.IDLE_S = fold.IDLE_S = server_facts.IDLE_S = float(sys.argv[2])
 is_stopped = False
 
 class Stops(Tally):
@@ -349,6 +349,69 @@ def test_a_client_that_stops_in_the_middle_of_a_fold_does_not_stop_others(
         finally:
             folder.kill()
     judge(store, Told())
+
+
+_HALF = """
+import os, signal, sys
+from plait import open_store
+from plait.store.postgres import pipeline
+from plait.store.records import to_bytes
+
+store = open_store(sys.argv[1])
+db = store._connections.connect()
+db.run_script(f"SET transaction_timeout = {sys.argv[3]}")
+db.pgconn.enter_pipeline_mode()
+sql = store._sql("UPDATE {s}.log SET tip = tip WHERE id = $1::bytea").encode()
+db.pgconn.send_query_params(sql, [to_bytes(sys.argv[2])], None, [1], 1)
+db.pgconn.send_flush_request()
+db.pgconn.flush()
+pipeline._next_result(db)  # the server has executed it, and waits for the end of the message
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_client_that_stops_with_half_a_message_does_not_keep_its_lock(
+    postgres_address: str,
+) -> None:
+    """The statement has the lock of a log, and its transaction has no end."""
+    store = made_store(postgres_address)
+    if postgres_server().version < 17:
+        pytest.skip("this server has no limit on transactions")
+    log = begin(store, ScratchSet("a", 1))
+    with ForkedProgram(
+        [sys.executable, "-c", _HALF, postgres_address, log, "1500"], env=child_environment()
+    ) as half:
+        try:
+            wait_until(lambda: _is_stopped(half.pid))
+            writer = threading.Thread(target=extend, args=(store, log, ScratchSet("a", 2)))
+            writer.daemon = True
+            writer.start()
+            wait_until(lambda: not writer.is_alive())
+            assert store.log(log).tip == 3
+        finally:
+            half.kill()
+    judge(store, Told())
+
+
+def test_transactions_have_a_limit_unless_others_have_set_one(
+    postgres_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = made_store(postgres_address)
+    assert isinstance(store, PostgresStore)
+    if postgres_server().version < 17:
+        pytest.skip("this server has no limit on transactions")
+    ask = "SELECT current_setting('transaction_timeout')"
+    db = store._connections.connect()  # pyright: ignore[reportPrivateUsage]
+    assert db.get(ask) == "3min"
+    with db.transaction():
+        assert db.get(ask) == "1h"
+    assert db.get(ask) == "3min"
+    db.close()
+    monkeypatch.setenv("PGOPTIONS", "-c transaction_timeout=7s")
+    db = store._connections.connect()  # pyright: ignore[reportPrivateUsage]
+    with db.transaction():
+        assert db.get(ask) == "7s"
+    db.close()
 
 
 def _is_stopped(process: int) -> bool:

@@ -40,4 +40,6 @@ def test_the_kept_results_are_those_of_the_rows() -> None:
 
 def test_the_page_is_made_of_the_results() -> None:
     page = (ROOT / "docs" / "scoreboard.md").read_text()
-    assert page == BOARD["render_page"](results()), "run `make scoreboard`, and edit no page by hand"
+    assert page == BOARD["render_page"](results()), (
+        "run `make scoreboard`, and edit no page by hand"
+    )

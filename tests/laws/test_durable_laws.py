@@ -139,7 +139,7 @@ def _dies(seed: int, simulation: Simulation, expected: Ending, asked: int) -> No
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_kill_anywhere_and_resume(chunk: int, tmp_path: Path) -> None:
-    programs = dose("DURABLE_PROGRAMS", 1, 400, ci=20)
+    programs = dose("DURABLE_PROGRAMS", 1, 400, ci=4)
     for seed in range(chunk * programs, (chunk + 1) * programs):
         expected, asked = _undisturbed(seed)
         for life in range(DEATHS):
@@ -191,7 +191,7 @@ def _disturbed(simulation: Simulation, seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_others_between_a_death_and_the_next_life(chunk: int, tmp_path: Path) -> None:
-    histories = dose("DURABLE_OTHERS", 2, 2000, ci=60)
+    histories = dose("DURABLE_OTHERS", 2, 2000, ci=20)
     for seed in range(10**6 + chunk * histories, 10**6 + (chunk + 1) * histories):
         Simulation.check(
             lambda simulation, seed=seed: _disturbed(simulation, seed),
@@ -247,7 +247,7 @@ def _accepts(simulation: Simulation, seed: int, before: Ending, after: Ending) -
 def test_cut_change_accept_and_cut_again(chunk: int, tmp_path: Path) -> None:
     # Threads of a program may die elsewhere than the last time: of four histories, one is too few
     # to count on for an accepted change.
-    histories = dose("DURABLE_CHANGES", 8, 4000, ci=120)
+    histories = dose("DURABLE_CHANGES", 8, 4000, ci=40)
     accepted = 0
     for seed in range(2 * 10**6 + chunk * histories, 2 * 10**6 + (chunk + 1) * histories):
         chance = Random(seed)
@@ -289,7 +289,7 @@ def _patches(simulation: Simulation, seed: int, allowed: Counter[Effect]) -> str
 
 @pytest.mark.parametrize("chunk", range(5))
 def test_cut_patch_and_cut_again(chunk: int, tmp_path: Path) -> None:
-    histories = dose("DURABLE_PATCHES", 5, 1000, ci=60)
+    histories = dose("DURABLE_PATCHES", 5, 1000, ci=20)
     came_to = Counter[str]()
     for seed in range(3 * 10**6 + chunk * histories, 3 * 10**6 + (chunk + 1) * histories):
         before, moments = _ending_of(seed, program)
@@ -310,7 +310,7 @@ def test_cut_patch_and_cut_again(chunk: int, tmp_path: Path) -> None:
 
 
 def test_the_same_seed_dies_at_the_same_moments_and_ends_on_the_same_head() -> None:
-    died, seeds = 0, dose("DURABLE_TWINS", 10, 200, ci=40)
+    died, seeds = 0, dose("DURABLE_TWINS", 10, 200, ci=20)
     for seed in range(seeds):
         # whose turn it is among the program's own threads is not for the seed to say
         if not traits(seed, WORLD).threads:

@@ -105,7 +105,7 @@ def _act_between(simulation: Simulation, session: Session) -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_histories_of_runs(chunk: int) -> None:
-    programs = dose("ROW_ORDER_RUNS", 6, 100, ci=20)
+    programs = dose("ROW_ORDER_RUNS", 6, 100, ci=10)
     for seed in range(chunk * programs, (chunk + 1) * programs):
         WORLD.renew()
         simulation = Simulation(seed, crash_rate=0.06)
@@ -327,7 +327,7 @@ class _Crowd:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_histories_of_a_crowd(chunk: int) -> None:
-    histories = dose("ROW_ORDER_CROWDS", 25, 2000, ci=200)
+    histories = dose("ROW_ORDER_CROWDS", 25, 2000, ci=60)
     for seed in range(chunk * histories, (chunk + 1) * histories):
         crowd = _Crowd(seed)
         crowd.write(50)

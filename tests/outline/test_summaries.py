@@ -32,6 +32,11 @@ def test_costs_are_those_of_the_ledger(view: ViewStore, rows: dict[LogId, Sessio
         assert msgspec.to_builtins(row.spent) == spent_document(found.total)
         assert found.not_merged is not None
         assert msgspec.to_builtins(row.spent_unmerged) == spent_document(found.not_merged)
+        family = family_shape(Outlines(view.store), log)  # the workbench shows its root's
+        assert (family.spent, family.spent_unmerged) == (
+            rows[family.root].spent,
+            rows[family.root].spent_unmerged,
+        )
     repair = rows[view.sessions["repair"]]
     assert (repair.spent.cost_usd, repair.spent_unmerged.cost_usd) == (0.00158, 0.00054)
     assert rows[view.sessions["resumed"]].spent.cost_usd is None  # not known, not nothing

@@ -224,6 +224,24 @@ def test_tools_are_others() -> None:
     assert RAN[:3] == ["blind"] * 3 and other.effects[0].result == "saw nothing"
 
 
+def test_tools_are_kept_by_name_and_the_branch_is_resumed() -> None:
+    session = trip()
+    at = events_of(session, RunStarted)[0].seq
+    RAN.clear()
+    other = parked_session(
+        lambda: whatif(session, Trip(), at=at, tools={"scout": [], "payer": ["pay"]})
+    )
+    assert RAN == [] and [call.result for call in other.effects] == [None] * 3  # it is refused
+    (branched,) = [event.body for event in events_of(other, RunBranched)]
+    assert isinstance(branched, RunBranched) and isinstance(branched.overrides, dict)
+    assert branched.overrides["tools_kept"] == {"scout": [], "payer": ["pay"]}
+    other.inbox.answer(other.inbox.waiting[0], "no")
+    paid = parked_session(lambda: resume(other, Trip()))
+    assert [ask.tool for ask in paid.inbox.waiting] == ["pay"]
+    with pytest.raises(InvalidValue, match="there are: look, pay"):
+        whatif(session, Trip(), at=at, tools=["lok"])
+
+
 # ── other words in the past ──────────────────────────────────────────────────────────────────
 
 

@@ -170,13 +170,29 @@ def test_an_answer_that_no_run_has_taken_is_told(client: TestClient, store: Stor
     ask = session.inbox.waiting[0]
     query = {"session": session.id, "all": "true"}
     assert client.get("/api/inbox", params=query).json()["asks"][0]["answered"] is None
+    assert standings(client, session) == [("waiting", "waiting", False)] * 3
     act(client, session, "approve", ask=ask.event)
     (found,) = client.get("/api/inbox", params=query).json()["asks"]
     assert found["id"] == ask.event and found["resume"] == session.short
     assert found["answered"]["kind"] == "ApprovalGranted"
     assert found["answered"]["actor"] == "human:ana"
+    assert standings(client, session) == [("waiting", "waiting, due", True)] * 3
+    (due,) = client.get("/api/sessions", params={"q": "is:due"}).json()["sessions"]
+    assert due["log"] == session.id
     resume(session)
     assert client.get("/api/inbox", params=query).json()["asks"] == []
+    assert standings(client, session) == [("finished", "finished", False)] * 3
+
+
+def standings(client: TestClient, session: Session) -> list[tuple[str, str, bool]]:
+    """Return how a session stands by its row in the list, in its family and in its head."""
+    row = client.get("/api/sessions").json()["sessions"][0]
+    branch = client.get(f"/api/sessions/{session.id}/family").json()["branches"][0]
+    head = client.get(f"/api/sessions/{session.id}").json()
+    return [
+        *[(each["status"], each["standing"], each["is_due"]) for each in (row, branch)],
+        (head["status"], head["standing"], head["due"]),
+    ]
 
 
 def test_why_shows_a_word_of_an_inbox_at_its_session(client: TestClient, store: Store) -> None:

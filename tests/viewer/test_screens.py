@@ -13,9 +13,12 @@ pytest.importorskip("playwright")
 from playwright.sync_api import Browser, expect
 
 from plait import Session, open_store
+from plait.event.kinds import ApprovalGranted
 from plait.session.inbox import all_waiting
+from tests.outline import programs
 from tests.outline.sessions import ViewStore
 from tests.server.clients import LiveServer, live_server
+from tests.support import parked_session
 from tests.support.processes import wait_until
 from tests.viewer.browsers import Viewer, opened_viewer
 
@@ -173,6 +176,39 @@ def test_a_call_is_corrected_from_a_telephone_and_resumed(
     assert session.runs[-1].status == "finished"
 
 
+def test_a_call_is_granted_and_denied_by_keys_where_it_waits(
+    viewer: Viewer, made: ViewStore
+) -> None:
+    """The step and the inbox answer alike, and ask once more."""
+    paid, left = [parked_session(lambda: programs.Pay()(new_payment(made))) for _ in range(2)]
+    page = viewer.open(f"/s/{paid.short}")
+    expect(page.get_by_role("button", name="Grant…")).to_be_visible()
+    page.keyboard.press("a")
+    expect(page.get_by_label("Note (on record)")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Grant…")).to_be_visible()
+    assert paid.inbox.waiting
+    page.keyboard.press("a")
+    expect(page.get_by_label("Note (on record)")).to_be_focused()
+    page.keyboard.type("as agreed")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Your word is on record.")).to_be_visible()
+    (granted,) = [event.body for event in paid.inbox.events]
+    assert isinstance(granted, ApprovalGranted) and granted.note == "as agreed"
+    page = viewer.open(f"/inbox/{left.short}")
+    expect(page.get_by_role("button", name="Deny…")).to_be_visible()
+    page.keyboard.press("d")
+    expect(page.get_by_label("Reason")).to_be_focused()
+    page.keyboard.type("too dear")
+    page.get_by_role("button", name="Deny it").click()
+    expect(page.get_by_text("Your word is on record.")).to_be_visible()
+    assert [event.kind for event in left.inbox.events] == ["ApprovalDenied"]
+
+
+def new_payment(made: ViewStore) -> Session:
+    return Session("Pay ACME once more.", store=made.store)
+
+
 def test_the_second_answer_is_told_and_kept(
     viewer: Viewer, browser: Browser, server: LiveServer, made: ViewStore
 ) -> None:
@@ -185,6 +221,12 @@ def test_the_second_answer_is_told_and_kept(
     page.get_by_role("button", name="Hamburg").click()
     expect(page.get_by_role("alert").filter(has_text="answered already")).to_contain_text("bo")
     page.unroute("**/api/inbox*")
+    standing = viewer.open(f"/s/{session.short}").get_by_role("banner").get_by_text("waiting, due")
+    expect(standing).to_have_attribute(
+        "title", "Its answer is there: it goes on when it is resumed"
+    )
+    row = viewer.open("/?q=is:due").get_by_role("link", name="Ship it.")
+    expect(row.get_by_text("waiting, due")).to_be_visible()
 
 
 def test_an_outcome_is_resolved_with_how_one_knows(viewer: Viewer, made: ViewStore) -> None:
@@ -273,6 +315,20 @@ def test_a_what_if_runs_and_is_compared(viewer: Viewer, made: ViewStore) -> None
     assert made.session("repair") == session
 
 
+def test_a_tool_is_taken_from_an_agent(viewer: Viewer, made: ViewStore) -> None:
+    session = programs.Count()(Session("How many rows?", store=made.store))
+    (reply, *_) = [event for event in session.events if event.kind == "ModelReplied"]
+    page = viewer.open(f"/whatif/{session.short}@{reply.seq - 1}")
+    expect(page.get_by_text("Other tools are code")).to_be_visible()
+    page.get_by_role("checkbox", name="count_rows").uncheck()
+    page.get_by_role("button", name="Run it in a branch").click()
+    expect(page.get_by_role("table", name="Steps side by side")).to_be_visible(timeout=120_000)
+    (branch,) = branches_of(session)
+    wait_until(lambda: branch.reload().status == "finished", within_s=120)
+    assert session.effects[0].result is not None
+    assert {call.result for call in branch.reload().effects} == {None}  # it is refused
+
+
 def test_another_first_message_is_run_in_a_branch(viewer: Viewer, made: ViewStore) -> None:
     session = made.session("answered")
     page = viewer.open(f"/whatif/{session.short}@2")
@@ -283,6 +339,41 @@ def test_another_first_message_is_run_in_a_branch(viewer: Viewer, made: ViewStor
     (branch,) = branches_of(session)
     assert [each.text for each in branch.messages] == ["Ship nothing at all."]
     wait_until(lambda: bool(branch.reload().inbox.waiting), within_s=120)
+
+
+def test_long_branches_are_compared_in_a_window(viewer: Viewer, made: ViewStore) -> None:
+    base = Session("How many facts?", store=made.store)
+    branch = base.fork("long")
+    for number in range(400):
+        branch = branch.fact(f"fact-{number}", number)
+    page = viewer.open(f"/compare/{base.short}..{branch.short}")
+    table = page.get_by_role("table", name="Steps side by side")
+    expect(table.get_by_text("fact-0", exact=True)).to_be_visible()
+    assert int(table.get_attribute("aria-rowcount") or 0) >= 400
+    assert table.get_by_role("row").count() < 60
+    table.focus()
+    page.keyboard.press("End")
+    expect(table.get_by_text("fact-399", exact=True)).to_be_visible()
+    assert table.get_by_role("row").count() < 60
+
+
+def test_a_wrong_program_leaves_one_branch(viewer: Viewer, made: ViewStore) -> None:
+    session = programs.Count()(Session("How many rows?", store=made.store))
+
+    def run_with(program: str) -> None:
+        page.get_by_label("The message").fill("How many carts?")
+        page.get_by_label("Program").fill(program)
+        page.get_by_role("button", name="Fork before it, and say it anew").click()
+        expect(page.get_by_role("table", name="Steps side by side")).to_be_visible()
+
+    page = viewer.open(f"/whatif/{session.short}@2")
+    run_with("nowhere.py:Nothing")
+    expect(page.get_by_text("the run failed").first).to_be_visible(timeout=120_000)
+    page.go_back()
+    run_with("tests.outline.programs:Count")
+    (branch,) = branches_of(session)
+    wait_until(lambda: branch.reload().status == "finished", within_s=120)
+    assert branch.reload().messages[0].text == "How many carts?"
 
 
 def test_a_server_that_only_reads_offers_no_acts(

@@ -73,7 +73,7 @@ root.add({ type: "ended", events: 1, says: "run finished", actor: "program" });
 
 const logs = new Map([root, reject, clamp].map((each) => [each.log, each]));
 const branch = (log: FakeLog, name: string, color: number, extra: Partial<BranchShape>): BranchShape => ({
-  log: log.log, short: log.log.slice(0, 8), name, status: "finished", parent: null, place: 0,
+  log: log.log, short: log.log.slice(0, 8), name, status: "finished", standing: "finished", is_due: false, parent: null, place: 0,
   tip: log.seq, color, step_count: log.steps.length, merged_into: [], spent: spent(120), ...extra,
 });
 const MERGE = root.steps[5]!.seq;
@@ -81,7 +81,7 @@ const stretch = (branch: number, lane: number, log: FakeLog, from: number, count
   branch, lane, first: log.steps[from]!.first, last: log.steps[from + count - 1]!.seq, first_step: from, step_count: count, parents,
 });
 const family: FamilyShape = {
-  root: ROOT, title: "negative total", lane_count: 3, number: 1,
+  root: ROOT, title: "negative total", lane_count: 3, number: 1, spent: spent(0), spent_unmerged: spent(0),
   branches: [
     branch(root, "negative total", 0, {}),
     branch(reject, "reject", 1, { parent: { log: ROOT, seq: FORK_AT }, place: FORK_AT }),
@@ -137,7 +137,7 @@ function big(): FamilyShape {
     branches.push(branch(log, `try-${b + 1}`, b + 1, { parent: { log: BIG, seq: trunk.seq }, place: trunk.seq }));
   }
   bigFamily = {
-    root: BIG, title: "large", lane_count: 7, number: 1,
+    root: BIG, title: "large", lane_count: 7, number: 1, spent: spent(0), spent_unmerged: spent(0),
     branches: [branch(trunk, "large", 0, {}), ...branches], stretches,
   };
   return bigFamily;

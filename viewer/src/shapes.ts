@@ -47,6 +47,8 @@ export interface SessionSummary {
   title: string;
   label: string | null;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  is_due: boolean; // it waits, and goes on if it is resumed
   workflow: string;
   user: string | null;
   project: string | null;
@@ -77,6 +79,8 @@ export interface BranchShape {
   short: string;
   name: string;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  is_due: boolean; // it waits, and goes on if it is resumed
   parent: SeqRef | null;
   place: number; // the last seq inherited; its own events begin after it
   tip: number;
@@ -102,12 +106,14 @@ export interface FamilyShape {
   root: string;
   title: string;
   branches: BranchShape[]; // the root first
+  spent: SpentShape; // of the root, as its summary has it: with the branches of its runs
+  spent_unmerged: SpentShape; // of that: in branches that are not merged into it
   stretches: StretchShape[];
   lane_count: number;
   number: number; // the commit number up to which it is new
 }
 
-/** What a person calls one thing that happened: some events of one log, as one line. */
+/** One thing that happened, as a person would tell it: some events of one log, as one line. */
 export interface StepShape {
   index: number; // among the steps of its log
   log: string;
@@ -388,6 +394,8 @@ export interface SessionHead {
   title: string;
   label: string | null;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  due: boolean; // it waits, and goes on if it is resumed
   user: string | null;
   project: string | null;
   tags: { [key: string]: string };
@@ -464,6 +472,8 @@ export interface SessionShape {
   title: string;
   label: string | null;
   status: Status;
+  standing: string; // the status for people: `waiting, due` if it has its answer
+  due: boolean; // it waits, and goes on if it is resumed
   user: string | null;
   project: string | null;
   tags: { [key: string]: string };
@@ -863,6 +873,7 @@ export interface StepParams {
 export interface TrackParams {
   log: string;
   seq: number;
+  after?: number; // the piece is known up to here: only what comes then is wanted
 }
 
 export interface EventsParams {
@@ -1010,6 +1021,7 @@ export interface NewRun {
   model?: string | null;
   instruction?: string | null;
   replace?: { [key: string]: Json }; // by seq: other words for a message, a reply, a result, a fact
+  tools?: { [key: string]: string[] };
   effects?: "ask" | "live";
   label?: string | null;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answeredWords, isForActor, standingWords, verdictReason, waitsFor } from "../src/base/asks";
+import { answeredWords, isForActor, verdictReason, waitsFor } from "../src/base/asks";
 import { runAfter } from "../src/screens/ahead";
 import type { EventShape, RunRow } from "../src/shapes";
 
@@ -20,10 +20,6 @@ describe("an ask in words", () => {
     expect(answeredWords({ answered: null })).toBe("");
     expect(answeredWords({ answered: event("ApprovalGranted", "human:ana") })).toBe("granted by ana, not resumed yet");
     expect(answeredWords({ answered: event("ApprovalDenied", "human:ana") })).toBe("denied by ana, not resumed yet");
-    const answered = { answered: event("QuestionAnswered", "human:ana") };
-    expect(standingWords("waiting", [answered])).toBe("answered, not resumed yet");
-    expect(standingWords("waiting", [answered, { answered: null }])).toBe("waiting");
-    expect([standingWords("waiting", []), standingWords("paused", [answered])]).toEqual(["waiting", "paused"]);
   });
 });
 

@@ -7,9 +7,11 @@ const NOTHING: SpentShape = {
   cost_usd: 0, unpriced: 0, model_calls: 0, tool_calls: 0,
 };
 
+export const NOTHING_SPENT = { spent: NOTHING, spent_unmerged: NOTHING };
+
 export function branch(log: string, color: number, extra: Partial<BranchShape> = {}): BranchShape {
   return {
-    log, short: log, name: log, status: "finished", parent: null, place: 0, tip: 100, color,
+    log, short: log, name: log, status: "finished", standing: "finished", is_due: false, parent: null, place: 0, tip: 100, color,
     step_count: 0, merged_into: [], spent: NOTHING, ...extra,
   };
 }
@@ -21,7 +23,7 @@ export function stretch(branch: number, lane: number, first_step: number, step_c
 /** A trunk of 3 + 2 steps with a branch of 4 that is merged, and an empty one. */
 export function smallFamily(): FamilyShape {
   return {
-    root: "root", title: "", lane_count: 2, number: 1,
+    root: "root", title: "", lane_count: 2, number: 1, ...NOTHING_SPENT,
     branches: [
       branch("root", 0),
       branch("side", 1, { parent: { log: "root", seq: 6 }, place: 6 }),

@@ -1,3 +1,5 @@
+import { spentText } from "../src/base/format";
+import { NOTHING_SPENT } from "./family";
 import { describe, expect, it } from "vitest";
 import { burnLines } from "../src/screens/burndown";
 import { countedWords, lookAhead } from "../src/screens/ahead";
@@ -144,5 +146,15 @@ describe("what lies behind a place", () => {
 
   it("is told in few words", () => {
     expect(countedWords(["shell", "wire", "shell"])).toBe("shell ×2, wire");
+  });
+});
+
+describe("the cost of a session", () => {
+  const amount = (cost_usd: number | null, model_calls: number) => ({ ...NOTHING_SPENT.spent, cost_usd, model_calls });
+
+  it("names what was spent in branches that were not merged", () => {
+    expect(spentText(amount(0.42, 3), amount(0.1, 1))).toBe("$0.42, $0.10 of it in branches that were not merged");
+    expect(spentText(amount(0.42, 3), amount(0, 0))).toBe("$0.42");
+    expect(spentText(amount(0.42, 3), null)).toBe("$0.42");
   });
 });

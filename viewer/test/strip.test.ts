@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { markBit, Rows, type RowOutline } from "../src/base/rows";
 import { branchLines, denseMarks, markColumns, rowAtX, stripLayout, xOfRow } from "../src/workbench/strip_layout";
-import { branch, smallFamily, stretch } from "./family";
+import { branch, NOTHING_SPENT, smallFamily, stretch } from "./family";
 
 function outlineWith(count: number, marked: ReadonlyMap<number, number>): RowOutline {
   const marks = new Uint16Array(count);
@@ -24,7 +24,7 @@ describe("the strip", () => {
 
   it("loses no mark when it gathers 100,000 steps", () => {
     const count = 100_000;
-    const large = new Rows({ root: "r", title: "", lane_count: 1, number: 1, branches: [branch("r", 0)], stretches: [stretch(0, 0, 0, count, [])] });
+    const large = new Rows({ root: "r", title: "", lane_count: 1, number: 1, ...NOTHING_SPENT, branches: [branch("r", 0)], stretches: [stretch(0, 0, 0, count, [])] });
     const marked = new Map([[3, markBit("kill")], [4, markBit("passed")], [50_000, markBit("failed")], [99_999, markBit("merge") | markBit("files")]]);
     const layout = stripLayout(large, outlineWith(count, marked), 1000, "step");
     const columns = markColumns(layout, outlineWith(count, marked).marks);
@@ -45,7 +45,7 @@ describe("the strip", () => {
   it("has a row for each branch, and shares rows if there are many", () => {
     expect(branchLines(rows).lineCount).toBe(3);
     const many = Array.from({ length: 61 }, (_, index) => branch(`b${index}`, index));
-    const shared = new Rows({ root: "b0", title: "", lane_count: 7, number: 1, branches: many, stretches: many.map((_, index) => stretch(index, index % 7, 0, 1, [])) });
+    const shared = new Rows({ root: "b0", title: "", lane_count: 7, number: 1, ...NOTHING_SPENT, branches: many, stretches: many.map((_, index) => stretch(index, index % 7, 0, 1, [])) });
     expect(branchLines(shared).lineCount).toBe(7);
   });
 });

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from plait.cli.render import BAD, DIM, STRONG, Cell, Out, count_text
+from plait.cli.ask_lines import ask_headline, request_of, words_before
+from plait.cli.render import ACCENT, BAD, DIM, STRONG, Cell, Out, count_text
 from plait.cli.terminal import when
 from plait.event import Event, Json
 from plait.event.kinds import ToolRequested
@@ -36,7 +37,9 @@ FOLDED = 600  # characters that are shown of it
 PATCH_LINES = 60  # of a patch, likewise
 PATCH = "patch"
 _BOUND = ("tool", "version", "arguments")
-_DETAILS = ("version", "effect", "binding")
+# below the others: a person may need them, and does not decide by them
+_DETAILS = ("tool", "version", "effect", "source", "path", "origins", "binding")
+_REASONS = ("CAUTION", "said", "reason", "why", "rule")  # above the others
 
 
 def recorded_ask(store: Store, ask: Waiting) -> Waiting:
@@ -51,17 +54,20 @@ def recorded_ask(store: Store, ask: Waiting) -> Waiting:
 def print_ask(
     out: Out, store: Store, ask: Waiting, full: bool, hints: bool = True, *, brief: bool = False
 ) -> None:
-    """Print one ask for people: every value it binds, and the commands that answer it.
+    """Print one ask for people: who wants to do what and why, every value it binds, and the
+    commands that answer it.
 
     `brief` leaves out the values that say nothing to a person: the digests and the effect class.
     """
-    behalf = f" for {visible(ask.behalf)}" if ask.behalf and not brief else ""
-    who = f"{visible(ask.actor)}{behalf}, {out.time(ask.since)}"
-    out.line(
-        Cell(f"{ask.kind} {ask.event[:12]}", STRONG),
-        Cell(f"  {ask.session}@{ask.seq}  by {who}", DIM),
-    )
+    out.line(Cell(ask_headline(store, ask), STRONG))
     print_fields(out, store, ask, full, brief=brief)
+    behalf = f" for {visible(ask.behalf)}" if ask.behalf and not brief else ""
+    who = f"by {visible(ask.actor)}{behalf}, {out.time(ask.since)}"
+    out.line(
+        Cell(f"  {ask.kind:<10}  ", DIM),
+        Cell(ask.event[:12], ACCENT),
+        Cell(f"  {ask.session}@{ask.seq}  {who}", DIM),
+    )
     for hint in hints_of(ask) if hints else ():
         out.hint(f"  {hint}")
 
@@ -75,7 +81,8 @@ def _lapses(store: Store, ask: Waiting) -> list[Lapse]:
 
 
 def print_fields(out: Out, store: Store, ask: Waiting, full: bool, *, brief: bool = False) -> None:
-    for name, value, style in _ask_fields(store, ask, out.now):
+    fields = sorted(_ask_fields(store, ask, out.now), key=_field_rank)
+    for name, value, style in fields:
         if brief and name in _DETAILS:
             continue
         if value in ("", "[]", "null", '""') and name not in ("arguments",):
@@ -88,7 +95,14 @@ def print_fields(out: Out, store: Store, ask: Waiting, full: bool, *, brief: boo
             )
             continue
         text = value if full or len(value) <= FOLD_AT else _fold_text(value)
-        out.line(Cell(f"  {name:<10}  ", DIM), Cell(text, style))
+        out.line(Cell(f"  {name:<10}  ", DIM), Cell(text, DIM if name in _DETAILS else style))
+
+
+def _field_rank(field: tuple[str, str, str]) -> int:
+    """Return the part in which a field stands: the reasons, what is to happen, the details."""
+    if field[0] in _DETAILS:
+        return 2
+    return 0 if field[0] in _REASONS else 1
 
 
 def _executable_line_count(shown: Json) -> int:
@@ -128,6 +142,7 @@ def _ask_fields(store: Store, ask: Waiting, now: int) -> Iterator[tuple[str, str
         said = f"[m:{memory[:8]}] {text}"
         yield "CAUTION", visible(f"it was recalled before this, and is {change}: {said}"), BAD
     if ask.kind == "approval":
+        yield "said", visible(words_before(store, ask)), ""
         yield from _approval_fields(request_of(store, ask), _shown_below(ask))
         yield "binding", ask.binding or "", DIM
         if ask.expires is not None:
@@ -257,16 +272,6 @@ def _publishing_fields(
 # A person reads down to the line where the answer is typed: the most important fields stand last.
 _LAST = ("publishes", "changes", "unpublished", PATCH, "patch is cut", "cannot tell", "executable")
 _FIELD_NAMES = {"executable": "CAUTION", "unpublished": "kept back"}
-
-
-def request_of(store: Store, ask: Waiting) -> Event | None:
-    """Return the tool call that an approval is about; None if it is about something else."""
-    if not ask.call:
-        return None
-    before = store.read(
-        ask.log, store.log(ask.log).place + 1, ask.seq, kinds={ToolRequested.__name__}, reverse=True
-    )
-    return next((event for event in before if event.header.call == ask.call), None)
 
 
 def _visible_json(value: Json) -> str:

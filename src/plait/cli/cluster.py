@@ -28,7 +28,7 @@ _STATES = get_args(WorkState)
 
 @click.group("cluster", no_args_is_help=False)
 def cluster() -> None:
-    """Workers and submitted runs: ls, top, runs, why, check, drain, adopt, jobs, job, kept."""
+    """Workers and submitted runs: ls, top, runs, why, drain, jobs, …"""
 
 
 for command in (cluster_jobs, cluster_job, cluster_kept):

@@ -21,6 +21,7 @@ from plait.cli.machine_checks import (
 )
 from plait.cli.report import Report, print_report, to_json
 from plait.cli.store_checks import check_store
+from plait.cli.user_checks import key_check, local_model_check, terminal_check, viewer_check
 from plait.errors import BadAddress
 from plait.store import canonical_address, locate
 
@@ -35,7 +36,7 @@ from plait.store import canonical_address, locate
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 @click.pass_context
 def doctor(context: click.Context, address: str | None, as_json: bool) -> None:
-    """Check the store, the disk or server it is on, this installation, and where tools can run.
+    """Check store, disk, installation, keys and sandboxes.
 
     It changes nothing in the store. Without --store it looks where
     `open_store()` would: PLAIT_STORE, else .plait in the nearest folder upward, else here. The exit
@@ -57,6 +58,10 @@ def diagnose(address: str) -> Report:
         *installation_checks(),
         isolation_check(),
         backend_check(),
+        key_check(),
+        local_model_check(),
+        viewer_check(),
+        terminal_check(),
     ]
     return Report(installed_version("plait") or "unknown", checks, store)
 

@@ -25,6 +25,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Any, TextIO, cast
 
@@ -34,6 +35,7 @@ from plait import errors, secrets
 from plait.errors import PlaitError
 from plait.session import ABSENT
 from plait.session.safe_text import clean
+from plait_shell.groups import COMPLETE_VARIABLE, SectionedGroup
 
 FAILED, USAGE, NOT_FOUND, WAITING, NO_BUDGET, UNVERIFIED, DIVERGED, CONFLICT = (
     1,
@@ -119,31 +121,18 @@ def code_of(error: BaseException) -> int:
     return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), FAILED)
 
 
-class CommandGroup(click.Group):
-    """The group of all commands: lists them in sections, and turns errors into a message and an
-    exit code.
-    """
+class CommandGroup(SectionedGroup):
+    """The group of all commands. It turns errors into a message and an exit code."""
 
-    sections: Mapping[str, Sequence[str]] = {}
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and COMPLETE_VARIABLE in os.environ:
+            from plait.cli.completion import add_names
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for names in self.sections.values() for name in names]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(len(name) for name in self.list_commands(ctx))
-        for title, names in self.sections.items():
-            with formatter.section(title):
-                rows = [
-                    (name.ljust(width), self.commands[name].get_short_help_str(80))
-                    for name in names
-                ]
-                formatter.write_dl(rows)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:
-            click.echo(ctx.get_help(), err=True)
-            ctx.exit(USAGE)
-        return super().parse_args(ctx, args)
+            within = command.commands.values() if isinstance(command, click.Group) else [command]
+            for each in within:
+                add_names(each)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -161,6 +150,8 @@ class CommandGroup(click.Group):
         **extra: Any,
     ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
+        if COMPLETE_VARIABLE in os.environ:
+            import_module("plait.cli.completion")  # it has the shells that we know
         group: Any = super()
 
         def call() -> Any:

@@ -15,9 +15,10 @@ from plait.cli.writing import print_written
 @click.option("--bad", is_flag=True, help="It did not.")
 @writing
 def feedback(given: Options, session: str, text: str, good: bool, bad: bool) -> None:
-    """Say how the run that ended last in S did, with --good or --bad, and TEXT to say why.
+    """Say how the last run of a session did.
 
-    It is a verdict by the name of feedback, about that run. As TEXT, - reads standard input.
+    With --good or --bad, and TEXT to say why. It is a verdict by the name of feedback, about
+    that run. As TEXT, - reads standard input.
     """
     if good == bad:
         raise click.UsageError("say how it did: --good or --bad, one of them.")

@@ -12,6 +12,7 @@ import click
 
 from plait.cli.common import Options, filters, listing, names_of, store_of
 from plait.cli.documents import print_json, print_jsonl
+from plait.cli.pager import paging
 from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.cli.steps import print_steps
@@ -108,10 +109,12 @@ class Filter(NamedTuple):
     is_flag=True,
     help="What happened, a line for each step, in the whole family, the oldest first.",
 )
+@click.option("--events", "in_events", is_flag=True, help="All events, also on a terminal.")
 @click.option(
     "--house", "of_house", is_flag=True, help="The log of the store itself, instead of a session's."
 )
 @filters
+@paging
 @listing
 def log(
     given: Options,
@@ -124,11 +127,15 @@ def log(
     on_path: bool,
     as_steps: bool,
     in_steps: bool,
+    in_events: bool,
     **which: Any,
 ) -> None:
-    """Show events, the newest first unless --reverse. A..B are those of B that A does not have.
+    """Tell what happened in a session, step by step.
 
-    In the picture ● is an event, ○ the first of a fork, ◆ a merge and ↺ a rewind.
+    On a terminal a step is a line, the oldest first, in the whole family of S: see --steps. With
+    --events, with an option that is about events, and in a pipe: events, the newest first unless
+    --reverse. A..B are those of B that A does not have. In the picture ● is an event, ○ the first
+    of a fork, ◆ a merge and ↺ a rewind.
     """
     if of_house:
         if session != "@" or as_graph or on_path or as_steps or in_steps:
@@ -148,9 +155,13 @@ def log(
         raise click.UsageError(
             "--react tells the steps of one session, S or S@k: leave out --graph, --kind and A..B."
         )
+    others = (as_graph, as_steps, on_path, reverse, oneline, ".." in session, *which.values())
+    if in_steps and in_events:
+        raise click.UsageError("--steps and --events exclude each other.")
+    if not in_events and given.form == "text" and Out().tty and not any(others):
+        in_steps = True
     if in_steps:
-        others = (as_graph, as_steps, on_path, reverse, oneline, ".." in session)
-        if any((*others, which["kinds"], which["by"], which["since"], which["until"])):
+        if any(others):
             raise click.UsageError(
                 "--steps shows the whole family of S: use it with -n, --json or --jsonl alone."
             )
@@ -241,7 +252,8 @@ def _print_log(
     rows = (_log_row(out, name, event, gone, oneline) for event, gone in marked)
     out.table(columns, reversed(list(rows)) if reverse else rows)
     if next(left, None) is not None:
-        out.hint(f"… and older ones: plait log {asked} -n 1000")
+        more = "" if asked == "--house" else " --events"
+        out.hint(f"… and older ones: plait log {asked}{more} -n 1000")
 
 
 def _print_branches(session: Session, wanted: Filter) -> None:

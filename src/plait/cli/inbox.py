@@ -20,6 +20,7 @@ from plait.errors import InvalidValue, PlaitError, UnknownAsk, WrongAskKind
 from plait.event import Json, parse
 from plait.ids import short
 from plait.outline.documents import event_document
+from plait.outline.standing import due_now
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, find_ask, root_of
@@ -44,10 +45,10 @@ from plait.store import Store
 @click.option("--full", is_flag=True, help="Fold nothing, however long it is.")
 @listing
 def inbox(given: Options, session: str | None, everything: bool, full: bool) -> None:
-    """Show what waits for people: approvals, questions, verdicts, effects of unknown outcome.
+    """Show what waits for people.
 
-    Without S, in all sessions; with S, in that one and the branches of its run. With S and --all,
-    its inbox as it stands.
+    Approvals, questions, verdicts, and effects of unknown outcome. Without S, in all sessions; with
+    S, in that one and the branches of its run. With S and --all, its inbox as it stands.
     """
     if session is not None and everything:
         _print_log(given, given.open(session))
@@ -60,6 +61,7 @@ def inbox(given: Options, session: str | None, everything: bool, full: bool) -> 
     asks = [ask for ask in asks if everything or ask.kind != "timer"]
     if given.form == "text":
         _print_asks(store, asks, full)
+        _print_due(store, session)
     elif given.form == "jsonl":
         print_jsonl(waiting_document(store, ask) for ask in asks)
     else:
@@ -90,6 +92,16 @@ def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
         print_ask(out, store, ask, full)
     if not asks:
         out.hint("nothing waits for anybody")
+
+
+def _print_due(store: Store, session: str | None) -> None:
+    """Say what has its answer: it waits for nobody, and stands still until it is resumed."""
+    count = len(set(due_now(store)))
+    if session is None and count:
+        what = (
+            "one session has its answer" if count == 1 else f"{count} sessions have their answers"
+        )
+        Out().hint(f"{what}; go on with: plait resume --due")
 
 
 # ── answering ────────────────────────────────────────────────────────────────────────────────
@@ -331,7 +343,9 @@ def _hearing_text(given: Options, session: Session) -> str:
 @click.argument("value", metavar="[JSON]", required=False)
 @writing
 def signal(given: Options, session: str, name: str, value: str | None) -> None:
-    """Say that something has happened which a session may wait for.
+    """Tell a session that something has happened.
+
+    A run may wait for it.
 
     The value is JSON, or a text.
     """

@@ -16,10 +16,9 @@ from plait.event import Event
 from plait.event.kinds import MessageSaid, RunFailed
 from plait.ids import LogId, short
 from plait.outline.documents import Document, listed_document
-from plait.runtime.live import Live
+from plait.outline.standing import StandingReader
 from plait.session import Session
 from plait.session.event_text import event_text
-from plait.session.inbox import due_roots, due_sessions
 from plait.session.life import OPEN_RUN_STATUSES, RUN_STATUS, STATUSES, Status
 from plait.session.listing import list_rows
 from plait.session.ports import Position, store_at
@@ -71,8 +70,10 @@ def ls(
     everything: bool,
     **where: Any,
 ) -> None:
-    """List sessions: first those that are no branches, then branches; of each, the latest opened
-    first.
+    """List sessions, the latest opened first.
+
+    On a terminal each branch stands below the session it was forked from. In a pipe, and with
+    options that choose, branches come after the sessions that are none.
     """
     if interrupted and status is not None:
         raise click.UsageError("--interrupted is --status interrupted: leave out one of them.")
@@ -84,17 +85,21 @@ def ls(
         columns["parent"] = given.open(parent).id
     store = store_at(given.store)
     wanted: Status | None = "interrupted" if interrupted else status
-    rows = _list_rows(store, columns, pairs("--tag", tags), wanted)
+    is_chosen = bool(columns or tags or wanted or revision)
+    if given.form == "text" and Out().tty and not is_chosen:
+        rows = _rows_in_families(store, limit)
+    else:
+        rows = _list_rows(store, columns, pairs("--tag", tags), wanted)
     if revision is not None:
         logs = {run["log"] for run in _run_rows(store, {}) if _has_revision(run, revision)}
         rows = (row for row in rows if row["log"] in logs)
     found = islice(rows, limit)
-    reader, due = StatusReader(store), _due_logs(store)
+    reader = StandingReader(store)
 
     def with_status(row: Row) -> Row:
-        now = reader.of_session(row)
-        is_due = now == "waiting" and row["log"] in due
-        return {**row, "status": now, "queued": reader.queued_count(row), "due": is_due}
+        now, queued = reader.of_session(row), reader.statuses.queued_count(row)
+        words: Row = {"status": now.status, "standing": now.text, "due": now.is_due}
+        return {**row, **words, "queued": queued}
 
     sessions = ((session, with_status(row)) for session, row in _open_rows(store, found))
     if given.form == "jsonl":
@@ -104,12 +109,6 @@ def ls(
         print_json({"store": given.store, "sessions": documents})
     else:
         _print_list(store, sessions, limit)
-
-
-def _due_logs(store: Store) -> set[LogId]:
-    """Return the sessions that wait and have their answer: they go on when they are resumed."""
-    now = Live().now(LogId(""), 0)
-    return {*due_sessions(store, now), *due_roots(store, now)}
 
 
 def _list_rows(
@@ -126,6 +125,17 @@ def _list_rows(
         return rows({})
     branches = (row for row in rows({}) if row["parent"] is not None)
     return chain(rows({"parent": None}), branches)
+
+
+def _rows_in_families(store: Store, limit: int | None) -> Iterator[Row]:
+    """Yield rows of roots, each followed by its branches. `depth` is 0 for a root."""
+    for root in islice(list_rows(store, {"parent": None}, None, None, PAGE), limit):
+        left: list[tuple[Row, int]] = [(root, 0)]
+        while left:
+            row, depth = left.pop()
+            yield {**row, "depth": depth}
+            branches = list(list_rows(store, {"parent": row["log"]}, None, None, PAGE))
+            left += [(branch, depth + 1) for branch in branches]
 
 
 def _open_rows(store: Store, rows: Iterator[Row]) -> Iterator[tuple[Session, Row]]:
@@ -178,24 +188,21 @@ class _Labels:
 
 
 def _list_row(out: Out, store: Store, labels: _Labels, session: Session, row: Row) -> list[Cell]:
-    title = str(row["title"])
+    title, depth = str(row["title"]), int(str(row.get("depth", 0)))
     return [
-        Cell(session.short, ACCENT),
+        Cell(f"{'  ' * (depth - 1)}└ {session.short}" if depth else session.short, ACCENT),
         Cell(labels.text(row)),
         Cell(title) if title else Cell(first_words(store, session), DIM),
-        status_cell(str(row["status"]), int(str(row["queued"])), is_due=bool(row["due"])),
+        status_cell(str(row["status"]), int(str(row["queued"])), str(row["standing"])),
         Cell(out.time(store.event(session.head).time), DIM),
         Cell(f"{session.seq:,}"),
         Cell(dollars_figure(session.budget.used)),
     ]
 
 
-def status_cell(status: str, queued: int = 0, *, is_due: bool = False) -> Cell:
-    """Return a status, with the number of messages that wait for an answer.
-
-    `is_due`: its answer is there, and a resume goes on with it.
-    """
-    text = ", ".join([status, *(["due"] if is_due else []), *([f"{queued} queued"] * bool(queued))])
+def status_cell(status: str, queued: int = 0, standing: str = "") -> Cell:
+    """Return a status in its words for people, with the number of messages that wait."""
+    text = ", ".join([standing or status, *([f"{queued} queued"] * bool(queued))])
     return Cell(text, _STYLES.get(status, DIM))
 
 
@@ -221,8 +228,9 @@ def first_words(store: Store, session: Session) -> str:
 def runs(
     given: Options, session: str | None, status: str | None, revision: str | None, limit: int | None
 ) -> None:
-    """List runs, the latest begun first: of all sessions, or those that began on S.
+    """List runs, the latest begun first.
 
+    Of all sessions, or those that began on S.
     `plait check` compares the revisions of open runs with the code at hand.
     """
     if limit is None and given.form == "text" and Out().tty:

@@ -25,7 +25,7 @@ from plait.cli.memory_reading import (
 
 @click.group("memory", no_args_is_help=False)
 def memory() -> None:
-    """Memories, their evidence and history: ls, show, search, pending, rollback and others.
+    """Memories, their evidence and history: ls, show, search, …
 
     M is a memory: the start of its id, with or without m: before it.
     """

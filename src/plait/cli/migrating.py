@@ -47,7 +47,7 @@ def migrate_command(
     targets: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Make the tables of a PostgreSQL store, or bring them up to date.
+    """Make or upgrade the tables of a PostgreSQL store.
 
     No other command changes them, so only the user of this one needs the right to create tables.
     Doing it again changes nothing. A store in a folder needs no migration: it is brought up to date

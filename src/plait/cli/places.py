@@ -315,7 +315,10 @@ def sandbox_prune(given: Options) -> None:
 )
 @acting_command
 def gc(given: Options, now: bool) -> None:
-    """Remove blobs that no event leads to: files of snapshots that were never recorded."""
+    """Remove blobs that no event leads to.
+
+    They are files of snapshots that were never recorded.
+    """
     store = store_at(given.store)
     found = collect(store, before=store.number if now else None)
     if given.form == "json":

@@ -7,14 +7,22 @@ is an item. Every cell is cleaned when it is printed, so that no command can for
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
-from plait.cli.terminal import age, console, cut_text, when
+from plait.cli.terminal import (
+    age,
+    cut_text,
+    has_colors,
+    screen_width,
+    styled,
+    text_stream,
+    when,
+    wrap_text,
+)
 from plait.event import Json
 from plait.ids import LogId, Micros
 from plait.runtime.live import Live
@@ -49,22 +57,19 @@ class Out:
     """Prints the output for people, to stdout or stderr."""
 
     def __init__(self, stderr: bool = False) -> None:
-        self._console = console(stderr)
-        self.tty = (sys.stderr if stderr else sys.stdout).isatty()
-        self.width = self._console.width
+        self._stream = text_stream(stderr)
+        self._has_colors = has_colors(self._stream)
+        self.tty = self._stream.isatty()
+        self.width = screen_width(self._stream)
 
     def line(self, *cells: Cell | str) -> None:
         known = [Cell(clean(cell.text), cell.style) for cell in map(_cell, cells)]
-        if self._console.color_system is None:
-            print("".join(cell.text for cell in known).rstrip(), file=self._console.file)
-            return
-        from rich.text import Text
-
-        text = Text.assemble(*known)
-        text.rstrip()
-        with self._console.capture() as drawn:  # rich has an answer of its own to a closed pipe
-            self._console.print(text)
-        print(drawn.get(), end="", file=self._console.file)
+        while known and not known[-1].text.strip():
+            known.pop()
+        if known:
+            known[-1] = Cell(known[-1].text.rstrip(), known[-1].style)
+        told = [styled(*cell) if self._has_colors else cell.text for cell in known]
+        print("".join(told), file=self._stream)
 
     @property
     def now(self) -> Micros:
@@ -157,14 +162,7 @@ class Out:
         """
         if not self.tty:
             return [clean(text)]
-        from rich.text import Text
-
-        lines = [
-            line.plain
-            for line in Text(clean(text, lines=True)).wrap(
-                self._console, max(width, 20), no_wrap=False, overflow="fold"
-            )
-        ]
+        lines = wrap_text(clean(text, lines=True), max(width, 20))
         if len(lines) <= lines_max:
             return lines
         return [*lines[: lines_max - 1], f"… {len(lines) - lines_max + 1:,} more lines"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
@@ -15,6 +17,7 @@ from plait.outline.documents import session_document
 from plait.outline.family import family_shape
 from plait.outline.lanes import MarginLine, margins
 from plait.outline.outlines import Outlines
+from plait.outline.records import LogRecord
 from plait.outline.shapes import FamilyShape, StepShape
 from plait.outline.steps import step_shapes
 from plait.session import Session
@@ -34,7 +37,7 @@ def print_steps(given: Options, session: Session, number: int | None, limit: int
     """
     outlines = Outlines(store_at(given.store))
     family = family_shape(outlines, session.id)
-    rows = _rows(family)
+    rows = _rows_at(outlines, session, _rows(family))
     shown = rows[-number:] if number is not None else rows
     if given.form == "jsonl":
         print_jsonl(msgspec.to_builtins(step) for step in _steps(outlines, shown))
@@ -63,6 +66,33 @@ def _rows(family: FamilyShape) -> list[tuple[LogId, int]]:
     ]
 
 
+def _rows_at(
+    outlines: Outlines, session: Session, rows: list[tuple[LogId, int]]
+) -> list[tuple[LogId, int]]:
+    """Return the rows of steps that had begun when an event was written."""
+    store = outlines.store
+    if session.seq >= store.log(session.id).tip:
+        return rows
+    number = store.number_of(session.head) or 0
+
+    def is_later(record: LogRecord, step: int) -> bool:
+        first = next(store.read(record.log, record.firsts[step], record.firsts[step]))
+        return (store.number_of(first.id) or 0) > number
+
+    ends = dict[LogId, int]()  # by log, the first step that had not begun
+    for log in dict.fromkeys([log for log, _ in rows]):
+        record = outlines.record(log)
+        steps = range(record.step_count)
+        ends[log] = bisect_left(steps, True, key=partial(is_later, record))
+    return [(log, step) for log, step in rows if step < ends[log]]
+
+
+def steps_by_place(outlines: Outlines, family: FamilyShape) -> dict[tuple[LogId, int], StepShape]:
+    """Return all steps of a family, by log and index."""
+    rows = _rows(family)
+    return dict(zip(rows, _steps(outlines, rows), strict=True))
+
+
 def _steps(outlines: Outlines, rows: list[tuple[LogId, int]]) -> Iterator[StepShape]:
     """Yield the steps of rows, with their words."""
     for at in range(0, len(rows), _BATCH):
@@ -87,13 +117,13 @@ def _print_text(outlines: Outlines, family: FamilyShape, rows: list[tuple[LogId,
                 yield [_margin_cell(line, branch.color), Cell(""), Cell(""), Cell("")]
             elif (branch.log, line.step) in wanted:
                 step = next(steps)
-                mark = _mark(step, plain)
+                mark = mark_of(step, plain)
                 name = f"{outlines.name_of(step.log)}@{step.seq}"
                 yield [
                     _margin_cell(line, branch.color, mark),
-                    Cell(name, _color(branch.color)),
-                    Cell(step_text(step), _style(step)),
-                    Cell(_figures(step), DIM),
+                    Cell(name, color_of(branch.color)),
+                    Cell(step_text(step), style_of(step)),
+                    Cell(figures_text(step), DIM),
                 ]
 
     out.table(columns, _from_first_step(lines()))
@@ -109,21 +139,21 @@ def _from_first_step(lines: Iterator[list[Cell]]) -> Iterator[list[Cell]]:
 
 
 def _margin_cell(line: MarginLine, color: int, mark: str = "") -> Cell:
-    return Cell(line.margin.replace("{}", mark), _color(color))
+    return Cell(line.margin.replace("{}", mark), color_of(color))
 
 
-def _mark(step: StepShape, plain: bool) -> str:
+def mark_of(step: StepShape, plain: bool) -> str:
     other = "*" if plain else "●"
     if step.type == "message" and not step.actor.startswith("human:"):
         return other
     return (_PLAIN_MARKS if plain else _MARKS).get(step.type, other)
 
 
-def _color(color: int) -> str:
+def color_of(color: int) -> str:
     return _COLORS[color % len(_COLORS)]
 
 
-def _style(step: StepShape) -> str:
+def style_of(step: StepShape) -> str:
     if step.is_rewound or step.type in _QUIET and step.state == "done":
         return DIM
     return BAD if step.state in ("failed", "denied", "unknown") else ""
@@ -146,15 +176,15 @@ def step_text(step: StepShape) -> str:
     return " ".join(filter(None, words))
 
 
-def _figures(step: StepShape) -> str:
+def figures_text(step: StepShape) -> str:
     """Return what a step cost, and how long it took."""
     cost = dollars_text(step.cost_usd) if step.cost_usd else ""
     tokens = count_text(step.tokens, "token") if step.tokens else ""
-    took = _duration(step.took_us) if step.took_us is not None else ""
+    took = duration_text(step.took_us) if step.took_us is not None else ""
     return " · ".join(filter(None, [tokens, cost, took]))
 
 
-def _duration(micros: Micros) -> str:
+def duration_text(micros: Micros) -> str:
     if micros < 1000:
         return f"{micros} µs"
     return f"{micros / 1000:.0f} ms" if micros < 1_000_000 else f"{micros / 1e6:.1f} s"

@@ -6,8 +6,9 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from plait.session.safe_text import JOINERS, is_mark
 
@@ -40,6 +41,17 @@ def cut_text(text: str, width: int) -> str:
     return text
 
 
+def wrap_text(text: str, width: int) -> list[str]:
+    """Return a clean text in lines of at most so many cells, broken between words if that is
+    possible.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    lines = Text(text).wrap(Console(), width, no_wrap=False, overflow="fold")
+    return [line.plain for line in lines]
+
+
 def _characters(text: str) -> Iterator[str]:
     """Yield the text in pieces that a reader takes for one character, for half of one may look like
     another.
@@ -70,8 +82,52 @@ def _is_symbol(char: str) -> bool:
 # ── the console ──────────────────────────────────────────────────────────────────────────────
 
 
+_CODES = {"bold": "1", "dim": "2"} | {
+    name: str(30 + at)
+    for at, name in enumerate(["black", "red", "green", "yellow", "blue", "magenta", "cyan"])
+}
+
+
+def text_stream(stderr: bool = False) -> TextIO:
+    """Return stdout or stderr; it prints an escape for a character that its encoding has not."""
+    stream = sys.stderr if stderr else sys.stdout
+    if reconfigure := getattr(stream, "reconfigure", None):
+        reconfigure(errors="backslashreplace")
+    return stream
+
+
+def has_colors(stream: TextIO) -> bool:
+    """True if styles are printed: on a terminal, and in a pipe if FORCE_COLOR says so."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def screen_width(stream: TextIO) -> int:
+    """Return the cells in a line: those of the terminal, or as many as there are in a pipe."""
+    if not stream.isatty():
+        return WIDE
+    if (columns := os.environ.get("COLUMNS", "")).isdecimal():
+        return int(columns)
+    for number in (1, 2, 0):
+        with suppress(OSError):
+            if columns := os.get_terminal_size(number).columns:
+                return columns
+    return 80
+
+
+def styled(text: str, style: str) -> str:
+    """Return a text with the codes of its style, as in `bold red`."""
+    if not style or not text:
+        return text
+    codes = ";".join(_CODES[word] for word in style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m"
+
+
 def console(stderr: bool = False) -> Console:
-    """Return a console for stdout or stderr.
+    """Return a console for stdout or stderr, which redraws.
 
     It prints text as it is: no markup, no emoji names, no highlighting, and no line broken by us.
     """
@@ -83,11 +139,7 @@ def console(stderr: bool = False) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    stream = sys.stderr if stderr else sys.stdout
-    if reconfigure := getattr(stream, "reconfigure", None):
-        # a text may hold characters that the terminal's encoding has not
-        reconfigure(errors="backslashreplace")
-    tty = stream.isatty()
+    tty = text_stream(stderr).isatty()
     return PlainConsole(
         stderr=stderr,
         # rich keeps bold and dim under NO_COLOR, which asks for plain text

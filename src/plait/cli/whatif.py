@@ -23,6 +23,7 @@ from plait.cli.common import (
 from plait.cli.consent import Mode, mode_of
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, DIM, Cell, Out
+from plait.cli.run_totals import totals_of_last_run
 from plait.cli.tracing import print_diff
 from plait.errors import InvalidInput, InvalidValue
 from plait.event.strict import parse
@@ -42,6 +43,12 @@ from plait.session import Session
     metavar="SEQ=TEXT|@FILE",
     multiple=True,
     help="Let the event of this seq say something else.",
+)
+@click.option(
+    "--tools",
+    metavar="[AGENT=]NAMES",
+    multiple=True,
+    help="Let the agents, or one of them, have only these of their tools, as in read_file,grep.",
 )
 @click.option("--label", metavar="LABEL", help="Call the branch this.")
 @click.option(
@@ -65,6 +72,7 @@ def whatif_command(
     model: str | None,
     instruction: str | None,
     replaced: Sequence[str],
+    tools: Sequence[str],
     label: str | None,
     effects: Literal["ask", "live"],
     budget: str | None,
@@ -72,9 +80,10 @@ def whatif_command(
     approve: Mode | None,
     quiet: bool,
 ) -> None:
-    """Run again from an event on, with something changed, in a branch.
+    """Run again from an event on, with something changed.
 
-    Up to S@K it goes by the record, beyond that live. The session itself is not touched.
+    It runs in a branch: up to S@K by the record, beyond that live. The session itself is not
+    touched.
     """
     from plait.runs.whatif import whatif
 
@@ -90,6 +99,7 @@ def whatif_command(
         "instruction": (
             text_or_file("--instruction", instruction) if instruction is not None else None
         ),
+        "tools": _parse_tools(tools),
         "replace": _replacement_values(session, _parse_replacements(replaced)) or None,
         "effects": effects,
         "label": label,
@@ -125,7 +135,7 @@ def _print_comparison(attendant: RunAttendant, session: Session, made: Session) 
             {
                 "session": session_document(made),
                 "diff": diff_document(found, session, made),
-                "used": attendant.progress.document(),
+                "used": totals_of_last_run(made).document(),
             }
         )
         return
@@ -136,7 +146,22 @@ def _print_comparison(attendant: RunAttendant, session: Session, made: Session) 
     if found.is_same_story and not attendant.mute:
         out = attendant.progress.out
         out.line("nothing differs: the branch says, calls and leaves the same as the session.")
-        out.line(Cell("  change something: --model, --instruction or --replace", DIM))
+        out.line(Cell("  change something: --model, --instruction, --tools or --replace", DIM))
+
+
+def _parse_tools(given: Sequence[str]) -> list[str] | dict[str, list[str]] | None:
+    """Return the names of the tools that are kept: of all agents, or by agent. None: all are."""
+    if not given:
+        return None
+    if all("=" in each for each in given):
+        return {agent: _names_in(names) for agent, names in pairs("--tools", given).items()}
+    if len(given) > 1:
+        raise click.UsageError("several --tools are for one agent each: --tools AGENT=NAMES.")
+    return _names_in(given[0])
+
+
+def _names_in(text: str) -> list[str]:
+    return [name for name in (each.strip() for each in text.split(",")) if name]
 
 
 def _parse_replacements(given: Sequence[str]) -> dict[int, str]:

@@ -249,7 +249,7 @@ def retract(given: Options, session: str, key: str, reason: str) -> None:
 )
 @writing
 def require(given: Options, session: str, name: str, by: str) -> None:
-    """Require a verdict of this name before the session is merged or closed."""
+    """Require a verdict before a session is merged or closed."""
     before = given.open_last(session)
     value = before.checks.require(name, by=by, actor=given.actor_name)
     print_written(

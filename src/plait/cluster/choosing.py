@@ -52,6 +52,7 @@ class QueuedRun(NamedTuple):
     same_code: bool = False  # True: this worker's code is that of the process that submitted it
     since: Micros = 0  # the time of the event that set it free
     job: str = ""  # the log of the job that it is a part of
+    number: int = 0  # the last commit about it
 
 
 class ProjectShare(NamedTuple):

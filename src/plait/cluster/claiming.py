@@ -23,15 +23,16 @@ from plait.cluster.choosing import (
 from plait.cluster.workers import take_let_go
 from plait.event import kinds as k
 from plait.event.kinds import Chosen
-from plait.ids import Micros
+from plait.ids import LogId, Micros
 from plait.session.ask_rows import InboxRows
 from plait.session.work_rows import read_wishes
-from plait.store import Row, RunLock, Store
+from plait.store import Row, RunLock, SeenRun, Store
 
 _QUEUES_MAX = 10_000
 _TIMED = 64  # runs with a time that are looked at, the earliest first
 _TAKEN = 2_000  # runs that workers have, or had when they died
 _CROWDED_S = 0.2  # until a worker looks again at a project that has as many as it may
+_LEFT_US = 250_000  # microseconds for which a worker takes the runs that a look has left
 _need = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
@@ -50,6 +51,14 @@ class Look(NamedTuple):
     next_due: Micros | None  # when a run with a time may be taken. None: none has one
     is_busy: bool  # True: others have runs, which may become free at any time
     has_deadlines: bool
+    has_more: bool = False  # True: there may be more runs than the one that was taken
+
+
+class _LeftRuns(NamedTuple):
+    """The runs of a project that a look has found, and that are not taken yet."""
+
+    at: Micros
+    runs: list[QueuedRun]  # in the order in which to try
 
 
 class Claims:
@@ -66,9 +75,16 @@ class Claims:
         self._ability, self._shares = ability, shares
         self.unfit: dict[str, Micros] = {}  # runs that this worker leaves to others, until then
         self.own: set[str] = set()  # runs that this worker has
+        # Rows that are folded inside of appends cost nothing to look at.
+        self._keeps_left = not (store.folds_inside or shares.has_limits())
+        self._left: dict[str, _LeftRuns] = {}  # by project
+        self._waiting: frozenset[str] = frozenset()  # projects that had runs at the last look
+        self._last_look: Look | None = None
 
     def claim(self, now: Micros) -> tuple[ClaimedWork | None, Look]:
         """Take the run that is next. None: there is none for this worker."""
+        if (found := self._claim_left(now)) is not None:
+            return found
         look = self.look(now)
         if not look.runs:
             return None, look
@@ -76,7 +92,47 @@ class Claims:
         taken = self._store.lock_first([*by_id])
         if taken is None:  # others take them at this moment, and may die at any other
             return None, look._replace(is_busy=True)
-        run, lock = by_id[taken[0]], taken[1]
+        return self._take(by_id[taken[0]], taken[1], look, now)
+
+    def _claim_left(self, now: Micros) -> tuple[ClaimedWork, Look] | None:
+        """Take a run that the last look has left, if that was a moment ago, and its log has not
+        gone on since. None: look again.
+
+        It saves the fold of the rows, where they are folded by those who read them.
+        """
+        look, project = self._last_look, next(iter(self._shares.order(self._waiting)), None)
+        left = self._left.get(project) if project is not None else None
+        if look is None or left is None or not 0 <= now - left.at <= _LEFT_US:
+            return None
+        if look.next_due is not None and look.next_due <= now:
+            return None
+        runs = {each.run: each for each in left.runs if self._may_take(each.run, now)}
+        seen = {each.run: SeenRun(LogId(each.log), each.number) for each in runs.values()}
+        taken = self._store.lock_first([*runs], seen) if runs else None
+        if taken is None:
+            self._left.pop(str(project), None)
+            return None
+        work, look = self._take(runs[taken[0]], taken[1], look._replace(has_more=True), now)
+        return None if work is None else (work, look)
+
+    def _drop_left(self, run: QueuedRun) -> None:
+        """Keep the runs after one that was taken: those before it have gone on, or others have
+        them.
+        """
+        left = self._left.get(run.project)
+        tried = [each.run for each in left.runs].index(run.run) if left is not None else 0
+        if left is None or tried + 1 == len(left.runs):
+            self._left.pop(run.project, None)
+        else:
+            self._left[run.project] = left._replace(runs=left.runs[tried + 1 :])
+
+    def _may_take(self, run: str, now: Micros) -> bool:
+        return run not in self.own and self.unfit.get(run, 0) <= now
+
+    def _take(
+        self, run: QueuedRun, lock: RunLock, look: Look, now: Micros
+    ) -> tuple[ClaimedWork | None, Look]:
+        """Keep a run that was locked, unless its project has more running than it may."""
         try:
             if run.chosen == "taken over" and take_let_go(self._store, run.run):
                 run = run._replace(chosen="woken")
@@ -89,6 +145,7 @@ class Claims:
             self.unfit[run.run] = now + int(_CROWDED_S * 1e6)
             return None, look
         self._shares.charge(run.project)
+        self._drop_left(run)
         return ClaimedWork(run, lock, self._words(run, now)), look
 
     def claim_run(self, run: str, now: Micros) -> ClaimedWork | None:
@@ -105,13 +162,14 @@ class Claims:
     def look(self, now: Micros) -> Look:
         """Return the runs that may be taken now."""
         self.unfit = {run: until for run, until in self.unfit.items() if until > now}
+        own = {*self.own}  # a run that ends meanwhile is over, whatever the rows say
         queues = self._store.rows(InboxRows.name, "queue", limit=_QUEUES_MAX)
         mine = [row for row in queues if self._can_serve(row)]
         timed = self._rows_in("timed", _TIMED, "due") if _sum(mine, "timed") else ()
         due = [row for row in timed if int(str(row["due"])) <= now]
         late = [int(str(row["due"])) for row in timed if int(str(row["due"])) > now]
         taken = self._rows_in("taken", _TAKEN, "number") if _sum(mine, "taken") else ()
-        others = [row for row in taken if row["run"] not in self.own]
+        others = [row for row in taken if row["run"] not in own]
         free = self._store.free_runs([str(row["run"]) for row in others]) if others else set[str]()
         found = [*due, *[row for row in others if row["run"] in free]]
         runs = [run for row in found if (run := self._as_run(row, now)) is not None]
@@ -120,8 +178,26 @@ class Claims:
             runs = within_limits(runs, self._shares, running)
         runs += self._queued_runs(mine, now)
         ordered = order_runs(runs, self._shares, self._ability.host)
-        is_busy = len(others) > len(free)
-        return Look(ordered, late[0] if late else None, is_busy, bool(_sum(queues, "dated")))
+        look = Look(
+            ordered,
+            late[0] if late else None,
+            is_busy=len(others) > len(free),
+            has_deadlines=bool(_sum(queues, "dated")),
+            has_more=len(ordered) > 1,
+        )
+        self._keep_left(look, {str(row["project"]) for row in mine if row["queued"]}, now)
+        return look
+
+    def _keep_left(self, look: Look, projects: set[str], now: Micros) -> None:
+        """Keep the runs that were found, for the next claims. Limits are looked at each time."""
+        if not self._keeps_left:
+            return
+        found = dict[str, list[QueuedRun]]()
+        for run in look.runs:
+            found.setdefault(run.project, []).append(run)
+        self._last_look, self._waiting = look, frozenset({*projects, *found})
+        self._left = {name: left for name, left in self._left.items() if name in projects}
+        self._left |= {name: _LeftRuns(now, runs) for name, runs in found.items()}
 
     def _count_running(self, project: str) -> int:
         """Count the runs of a project that a process has. A run whose worker has just locked it is
@@ -180,7 +256,7 @@ class Claims:
         run, program = str(row["run"]), str(row["program"])
         wishes = read_wishes(str(row["wishes"]))
         code = wishes.code if wishes.same_code else ""
-        if run in self.own or self.unfit.get(run, 0) > now:
+        if not self._may_take(run, now):
             return None
         if not self._ability.can_serve(program, wishes.need, code):
             return None
@@ -195,6 +271,7 @@ class Claims:
             wishes.code == self._ability.code,
             int(str(row["since"])),
             wishes.job or "",
+            max([int(str(row[column])) for column in ("number", "woke", "took")]),
         )
 
     def _words(self, run: QueuedRun, now: Micros) -> k.Claim:

@@ -19,6 +19,7 @@ from plait.cluster.processes import WorkerProcesses
 from plait.cluster.programs import find_portable
 from plait.cluster.shares import check_room, merged_shares
 from plait.cluster.submitting import (
+    Heads,
     adopt_run,
     check_count,
     check_labels,
@@ -173,7 +174,7 @@ class Cluster:
         """
         self._check_served(session)
         program, same_code = find_portable(workflow), _is_same(revision)
-        with read_session_ahead(session):
+        with read_session_ahead(session) as heads:
             wishes = make_wishes(
                 session,
                 now=now_in(store_at(session.store)),
@@ -185,7 +186,7 @@ class Cluster:
                 same_code=same_code,
                 code=submitted_code(program),
             )
-            return self.submit_wishes(program, session, args, kwargs, wishes)
+            return self.submit_wishes(program, session, args, kwargs, wishes, heads)
 
     def submit_wishes(
         self,
@@ -194,10 +195,11 @@ class Cluster:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         wishes: k.Wishes,
+        heads: Heads | None = None,
     ) -> Task:
         """Submit a run of a portable workflow, with wishes that were made before."""
         share = self._share_of(wishes.project)
-        after, run = submit_run(session, program, args, kwargs, wishes, share)
+        after, run = submit_run(session, program, args, kwargs, wishes, share, heads)
         return Task(after, run)
 
     def check_room(self, project: str) -> None:

@@ -1,5 +1,4 @@
-"""What binds a run to certain workers by itself: the host of its folder, and the isolation that its
-commands need.
+"""Needs that a run has by itself: the host of its folder, and the isolation of its commands.
 
 Both are labels: a worker has those of its host and of the rungs that it offers, and a run needs
 those that its placement names. So the claim, the queues and `plait cluster why` treat them like
@@ -70,7 +69,8 @@ def demands_of(placement: Placement | None) -> frozenset[str]:
         return frozenset()
     detail = detail_of(placement)
     found = {ISOLATION + str(detail.get("isolation") or DEFAULT[-1])}
-    if detail.get("in_place") and detail.get("host"):
+    is_bound = detail.get("in_place") or (detail.get("needs_heavy") and detail.get("heavy"))
+    if is_bound and detail.get("host"):
         found.add(host_label(str(detail["host"])))
     return frozenset(found)
 

@@ -17,8 +17,9 @@ from plait.runtime.placement import detail_of
 from plait.runtime.sandboxes import close_idle_sandboxes
 from plait.sandbox.local import host_name
 from plait.session.ports import Position
+from plait.session.run_rows import run_around
 from plait.session.session import session_at
-from plait.store import Store
+from plait.store import Log, Store
 from plait.workspace.copy_state import cache_folder, list_copies
 from plait.workspace.pruning import prune_copy
 
@@ -27,10 +28,13 @@ _ID_SIZE = 36  # characters of a session's id, with which the name of its copy b
 
 
 class _SeenCopy(NamedTuple):
-    """A copy whose session worked here when it was last looked at, with the end of its log."""
+    """A copy whose session worked here when it was last looked at, with the end of its log, and of
+    the session that it is a branch of.
+    """
 
     name: str
     head: str
+    head_above: str
 
 
 class CopyPruner:
@@ -52,8 +56,12 @@ class CopyPruner:
             if len(log) < _ID_SIZE or log in own:
                 continue
             with suppress(UnknownLog):
-                seen = _SeenCopy(copy.name, self._store.log(log).head)
-                if seen in self._stays or not self._has_moved(log):
+                end = self._store.log(log)
+                above = self._session_above(end)
+                if above.id in own:
+                    continue
+                seen = _SeenCopy(copy.name, end.head, above.head)
+                if seen in self._stays or not (self._has_moved(end) or self._has_moved(above)):
                     stays.add(seen)
                     continue
                 close_idle_sandboxes(self._store.address, log)
@@ -62,10 +70,20 @@ class CopyPruner:
         self._stays = stays
         return removed
 
-    def _has_moved(self, log: LogId) -> bool:
+    def _session_above(self, end: Log) -> Log:
+        """Return the session whose run a log is a branch of: who has the run has its branches. Any
+        other log is its own session.
+        """
+        while end.parent is not None:
+            first = next(self._store.read(end.id, end.place + 1, end.place + 1), None)
+            if first is None or run_around(first) is None:
+                break
+            end = self._store.log(end.parent)
+        return end
+
+    def _has_moved(self, end: Log) -> bool:
         """True if the session works on another host, by its record."""
-        end = self._store.log(log)
-        session = session_at(Position(self._store.address, log, end.tip, end.head))
+        session = session_at(Position(self._store.address, end.id, end.tip, end.head))
         try:
             placement = session.files.placement
         except PlaitError:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 
 from plait.cluster.choosing import ProjectShare
-from plait.errors import InvalidValue, QueueFull
+from plait.errors import InvalidValue, QueueFull, RunHeld, StoreBusy
 from plait.ids import Micros
 from plait.model.settings import project_settings
 from plait.session.ask_rows import InboxRows
-from plait.store import Store
+from plait.store import RunLock, Store
 
 _ALL = 2**31
 _RETRY_S, _RETRY_S_MAX = 1.0, 60.0
+_TURN_S = 20.0  # for others that submit a run of the same project
 
 
 def merged_shares(given: Mapping[str, ProjectShare] | None) -> dict[str, ProjectShare]:
@@ -54,6 +57,34 @@ def check_room(store: Store, project: str, share: ProjectShare | None, now: Micr
         raise QueueFull(
             project, queued, share.queued_max, _retry_after_s(store, names, queued, now)
         )
+
+
+@contextmanager
+def admission(store: Store, project: str, share: ProjectShare, now: Micros) -> Generator[None]:
+    """Raise QueueFull if a project has as many runs in the queue as it may. Else let no other
+    thread or process submit one of the project, in this store, until the context ends.
+    """
+    lock = _lock_admission(store, project)
+    try:
+        check_room(store, project, share, now)
+        yield
+    finally:
+        lock.release()
+
+
+def _lock_admission(store: Store, project: str) -> RunLock:
+    """Wait until no other submits a run of a project."""
+    until = time.monotonic() + _TURN_S
+    pause_s = 0.001
+    while True:
+        try:
+            return store.lock(f"admission/{project}", project)
+        except RunHeld as error:
+            if time.monotonic() > until:
+                why = f"has no end of a submit of project {project!r:.60}, by {error.holder}"
+                raise StoreBusy(store.address, _TURN_S, why) from None
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.02)
 
 
 def _retry_after_s(store: Store, queues: list[str], queued: int, now: Micros) -> float:

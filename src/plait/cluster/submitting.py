@@ -7,8 +7,8 @@ after a kill, a wake-up after an answer and a retry are one operation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import msgspec
@@ -16,14 +16,14 @@ import msgspec
 from plait.cluster.choosing import ProjectShare
 from plait.cluster.places import with_demands
 from plait.cluster.programs import code_of, program_of
-from plait.cluster.shares import check_room
+from plait.cluster.shares import admission
 from plait.errors import (
     InvalidValue,
     NoRun,
     NotPortable,
 )
 from plait.event import kinds as k
-from plait.ids import LogId, Micros
+from plait.ids import LogId, Micros, house_of, inbox_of
 from plait.journal.recorded_run import last_run
 from plait.journal.writer import direct_writer
 from plait.program import check_arguments
@@ -39,10 +39,11 @@ from plait.session.ask_rows import InboxRows
 from plait.session.ports import Draft, store_at
 from plait.session.value import position_of
 from plait.session.work_rows import PRIORITY_MAX, WORK_BELL
-from plait.store import Store
+from plait.store import Log, Store
 from plait.workflow import Workflow
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}\Z")
+Heads = Mapping[LogId, Log]
 _AHEAD_MAX = 256  # events of a session that are read in one go
 
 
@@ -125,16 +126,20 @@ def submit_run(
     kwargs: Mapping[str, Any],
     wishes: k.Wishes,
     share: ProjectShare | None = None,
+    heads: Heads | None = None,
 ) -> tuple[Session, str]:
     """Write the start of a run that no process has; return the session and the id of the run.
 
     `program` is portable. Raises what `program(session)` would raise before it writes anything, and
-    NotPortable for arguments that cannot travel.
+    NotPortable for arguments that cannot travel. `heads`: as `read_session_ahead` has read them.
     """
     started = planned_start(session, program, args, kwargs)
+    started = msgspec.structs.replace(started, wishes=wishes)
+    if share is None or share.queued_max is None:
+        return begin_submitted(session, started, heads)
     store = store_at(session.store)
-    check_room(store, wishes.project, share, now_in(store))
-    return begin_submitted(session, msgspec.structs.replace(started, wishes=wishes))
+    with admission(store, wishes.project, share, now_in(store)):
+        return begin_submitted(session, started)  # it may have waited: the heads are old
 
 
 def planned_start(
@@ -174,12 +179,14 @@ def plan_of(started: k.RunStarted) -> k.PlannedRun:
     )
 
 
-def begin_submitted(session: Session, started: k.RunStarted) -> tuple[Session, str]:
+def begin_submitted(
+    session: Session, started: k.RunStarted, heads: Heads | None = None
+) -> tuple[Session, str]:
     """Write the first event of a run that no process has, after exactly this value."""
     if started.wishes is not None:
         wishes = with_demands(started.wishes, session.files.placement)
         started = msgspec.structs.replace(started, wishes=wishes)
-    run, inside = start_run(session, started, NOBODY, None, is_held=False)
+    run, inside = start_run(session, started, NOBODY, None, heads=heads, is_held=False)
     store_at(session.store).ring(WORK_BELL)
     return outside(inside), run.id
 
@@ -216,14 +223,20 @@ def submitted_code(program: Workflow) -> str:
     return code_of((program_of(program).partition(":")[0],))
 
 
-def read_session_ahead(session: Session) -> AbstractContextManager[None]:
-    """Have the events of a session read in one question, for what a submit asks about them. Those
-    of a long one are not: it has snapshots.
+@contextmanager
+def read_session_ahead(session: Session) -> Generator[Heads]:
+    """Ask how a session, its inbox and the house log stand, and have the events of the session read
+    ahead, for what a submit asks about them. Those of a long one are not: it has snapshots.
     """
     at = position_of(session)
-    if at.seq > _AHEAD_MAX:
-        return nullcontext()
-    return store_at(at.store).read_ahead(at.id, 1, at.seq)
+    store = store_at(at.store)
+    with ExitStack() as ahead:
+        logs = [at.id, inbox_of(at.id), house_of(store.id)]
+        heads = ahead.enter_context(store.look_ahead(logs, _AHEAD_MAX))
+        is_fork = at.id in heads and heads[at.id].place > 0
+        if is_fork and at.seq <= _AHEAD_MAX:
+            ahead.enter_context(store.read_ahead(at.id, 1, at.seq))
+        yield heads
 
 
 def now_in(store: Store) -> Micros:

@@ -256,7 +256,7 @@ class Worker:
             self._has_deadlines[store.address] = look.has_deadlines
             if work is not None:
                 self._begin(store, claims, work)
-            if work is None or len(look.runs) == 1:  # it was the last one
+            if work is None or not look.has_more:
                 break
         if look is None:  # every slot is used: the end of a run wakes the worker
             return self._look_s

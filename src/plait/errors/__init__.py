@@ -141,6 +141,7 @@
         ├── StoreFailed          the disk or the system refused
         │   └── OutcomeUnknown   it refused at the commit itself: the append may or may not stand
         ├── StoreCorrupt         the records contradict each other
+        │   └── ContentGone      the content of an event is not there any more; its header is
         ├── StaleHead            another append came first
         ├── StaleEpoch           the run this belongs to was taken by another process, or ended
         ├── StaleReading         an event came first that bears on what is written
@@ -308,6 +309,7 @@ from plait.errors.store_servers import (
 )
 from plait.errors.stores import (
     BadAddress,
+    ContentGone,
     DiskFull,
     LogExists,
     LogsDiffer,
@@ -455,6 +457,7 @@ __all__ = (
     "StillArriving",
     "StoreBusy",
     "StoreClosed",
+    "ContentGone",
     "StoreCorrupt",
     "StoreDenied",
     "StoreError",

@@ -179,6 +179,10 @@ class StoreCorrupt(StoreError):
         )
 
 
+class ContentGone(StoreCorrupt):
+    """The content of an event is not there any more; its header is."""
+
+
 class StaleHead(StoreError):
     """Another append came first. Reload the session, or fork it to keep both."""
 

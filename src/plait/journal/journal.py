@@ -22,7 +22,7 @@ from plait.event.codec import VOCABULARY
 from plait.event.hidden import without_secrets
 from plait.event.kinds import Place
 from plait.ids import Digest, LogId, Micros, inbox_of
-from plait.journal.brought_heads import BroughtHeads
+from plait.journal.brought_heads import AskedHeads, BroughtHeads
 from plait.journal.cursor import Cursor
 from plait.journal.deferred import append_drafts
 from plait.journal.recorded_steps import RecordedSteps, tell_steps
@@ -113,7 +113,7 @@ class Journal(RecordedSteps):
         if self.on_write is not None:
             self.on_write("before", drafts)
         fences = self.fence.fences_in(at.store)
-        asked = self._brought.ask(drafts, self._watched_logs(at.id))
+        asked = self.ask_heads(drafts, at.id)
         try:
             after, events = self.writer.write(
                 at,
@@ -135,7 +135,7 @@ class Journal(RecordedSteps):
             self.has_ended = True  # a resume is written by another writer
         written = [*held, *events] if held else events
         self.tips.move(after, written)
-        self._brought.keep(after, asked)
+        self.keep_heads(after, asked)
         if self.on_write is not None:
             self.on_write("after", drafts)
         if self.on_append is not None:
@@ -150,6 +150,14 @@ class Journal(RecordedSteps):
         at, logs = position_of(session), self._watched_logs(session.id)
         found = self._brought.take(at, logs) if brought else None
         return self.writer.store(at.store).heads(logs) if found is None else found
+
+    def ask_heads(self, drafts: Sequence[Draft], log: LogId) -> AskedHeads:
+        """Return the question that goes with an append of these drafts to a log of the run."""
+        return self._brought.ask(drafts, self._watched_logs(log))
+
+    def keep_heads(self, after: Position, asked: AskedHeads) -> None:
+        """Keep its answer for the safe point right after the append."""
+        self._brought.keep(after, asked)
 
     def _watched_logs(self, log: LogId) -> list[LogId]:
         logs = [log, inbox_of(log), inbox_of(self.root), *[each.log for each in self.fence.fences]]

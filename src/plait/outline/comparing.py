@@ -21,6 +21,7 @@ from plait.outline.shapes import (
     AlignedStep,
     ComparisonShape,
     SeqRef,
+    StepDetail,
     StepShape,
     ValueSides,
 )
@@ -37,12 +38,21 @@ STEPS_MAX = 500  # of each side
 _ALIKE = ("subject", "says", "state", "files", "exit_code")
 
 
-def comparison_shape(outlines: Outlines, left: Session, right: Session) -> ComparisonShape:
-    """Compare two sessions of one store, each at its place."""
+KnownSteps = Mapping[tuple[LogId, int], StepDetail]  # by log and index
+
+
+def comparison_shape(
+    outlines: Outlines, left: Session, right: Session, known: KnownSteps | None = None
+) -> ComparisonShape:
+    """Compare two sessions of one store, each at its place.
+
+    `known` has steps that were read before: those in it are not read again.
+    """
+    known = known or {}
     store = outlines.store
     base = common_place(store, left, right)
     after = base.seq if base is not None else 0
-    mine, theirs = (_steps_after(outlines, each, after) for each in (left, right))
+    mine, theirs = (_steps_after(outlines, each, after, known) for each in (left, right))
     common = sum([len(indexes) for _, indexes in _own_steps(outlines, left, 0, after)])
     states = core_of(left).state, core_of(right).state
     facts, verdicts = ([_values(state, name) for state in states] for name in ("facts", "verdicts"))
@@ -52,7 +62,7 @@ def comparison_shape(outlines: Outlines, left: Session, right: Session) -> Compa
         right=SeqRef(right.id, right.seq),
         base=base,
         common_steps=common,
-        rows=tuple(_Alignment(outlines).rows(mine[:STEPS_MAX], theirs[:STEPS_MAX])),
+        rows=tuple(_Alignment(outlines, known).rows(mine[:STEPS_MAX], theirs[:STEPS_MAX])),
         is_cut=max(len(mine), len(theirs)) > STEPS_MAX,
         files=files_diff(store, trees[0], trees[1]),
         facts=_differences(*facts),
@@ -92,20 +102,25 @@ def _own_steps(
             yield span.log, [at for at, seq in enumerate(firsts) if first <= seq <= last]
 
 
-def _steps_after(outlines: Outlines, session: Session, after: int) -> list[StepShape]:
+def _steps_after(
+    outlines: Outlines, session: Session, after: int, known: KnownSteps
+) -> list[StepShape]:
     """Return the steps of a session after a place, one more than are compared at most."""
     found = list[StepShape]()
     for log, indexes in _own_steps(outlines, session, after, session.seq):
         wanted = indexes[: STEPS_MAX + 1 - len(found)]
-        found += step_shapes(outlines, outlines.record(log), wanted)
+        if all((log, index) in known for index in wanted):
+            found += [known[log, index].step for index in wanted]
+        else:
+            found += step_shapes(outlines, outlines.record(log), wanted)
     return found
 
 
 class _Alignment:
     """Puts steps of two sessions side by side."""
 
-    def __init__(self, outlines: Outlines) -> None:
-        self._outlines = outlines
+    def __init__(self, outlines: Outlines, known: KnownSteps) -> None:
+        self._outlines, self._known = outlines, known
 
     def rows(self, left: Sequence[StepShape], right: Sequence[StepShape]) -> Iterator[AlignedStep]:
         """Yield the same call on both sides, or a step of one side."""
@@ -126,6 +141,8 @@ class _Alignment:
 
     def _arguments(self, step: StepShape) -> Json:
         """Return the arguments that a call was made with."""
+        if (detail := self._known.get((step.log, step.index))) is not None and detail.effect:
+            return detail.arguments
         events = self._outlines.store.read(
             step.log, step.first, step.seq, kinds={ToolRequested.__name__}, reverse=True
         )

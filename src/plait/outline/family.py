@@ -19,8 +19,9 @@ from plait.outline.lanes import LaneSpan, lanes_of
 from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
 from plait.outline.shapes import BranchShape, FamilyShape, SeqRef, StretchShape
+from plait.outline.spending import SessionSpending, run_branches
+from plait.outline.standing import SessionStanding, StandingReader
 from plait.session.listing import session_row
-from plait.session.status import StatusReader
 from plait.store import Row, Store
 
 
@@ -46,10 +47,14 @@ def family_shape(outlines: Outlines, log: LogId) -> FamilyShape:
     lanes = lanes_of(_spans(members, pieces, index_of))
     branch_of = {member: index for index, member in enumerate(members)}
     root = next(iter(members))
+    forked = run_branches(store, members, root)
+    spent, unmerged = SessionSpending(outlines).of(members[root], forked)
     return FamilyShape(
         root=root,
         title=str(rows[root].get("title") or ""),
         branches=tuple(_branches(store, members, rows)),
+        spent=spent.shape(),
+        spent_unmerged=unmerged.shape(),
         stretches=tuple(
             [
                 StretchShape(
@@ -96,7 +101,7 @@ def _root_of(store: Store, log: LogId) -> LogId:
 def _branches(
     store: Store, members: Mapping[LogId, LogRecord], rows: Mapping[LogId, Row]
 ) -> Iterator[BranchShape]:
-    reader = StatusReader(store)
+    reader = StandingReader(store)
     merged = dict[LogId, list[SeqRef]]()
     for record in members.values():
         for merge in record.merges:
@@ -106,11 +111,14 @@ def _branches(
         row, info = rows[log], store.log(log)
         parent = SeqRef(info.parent, info.place) if info.parent is not None else None
         title = row.get("title") if parent is None else ""
+        standing = reader.of_session(row) if row else SessionStanding(record.life.status)
         yield BranchShape(
             log=log,
             short=short(log),
             name=str(row.get("label") or title or short(log)),
-            status=reader.of_session(row) if row else record.life.status,
+            status=standing.status,
+            standing=standing.text,
+            is_due=standing.is_due,
             parent=parent,
             place=record.place,
             tip=record.tip,

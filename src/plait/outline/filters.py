@@ -14,7 +14,7 @@ from plait.outline.shapes import SessionSummary, SpentShape
 from plait.session.life import STATUSES
 
 _NAMES = ("status", "user", "project", "tag", "label", "cost", "events", "tokens", "is")
-_IS = ("root", "branch", "waiting")
+_IS = ("root", "branch", "waiting", "due")
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -77,6 +77,8 @@ class SessionFilter(msgspec.Struct, frozen=True):
 def _is_kind(summary: SessionSummary, kind: str) -> bool:
     if kind == "waiting":
         return summary.waiting > 0
+    if kind == "due":
+        return summary.is_due
     return (summary.parent is None) == (kind == "root")
 
 

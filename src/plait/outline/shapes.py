@@ -52,6 +52,8 @@ class SessionSummary(Shape, frozen=True):
     title: str
     label: str | None
     status: Status
+    standing: str  # the status for people: `waiting, due` if it has its answer
+    is_due: bool  # it waits, and goes on if it is resumed
     # of the last run, as `module:Class`; "": none began
     workflow: str
     user: str | None
@@ -89,6 +91,8 @@ class BranchShape(Shape, frozen=True):
     short: str
     name: str
     status: Status
+    standing: str  # the status for people: `waiting, due` if it has its answer
+    is_due: bool  # it waits, and goes on if it is resumed
     parent: SeqRef | None
     place: int  # the last seq inherited; its own events begin after it
     tip: int
@@ -120,6 +124,8 @@ class FamilyShape(Shape, frozen=True):
     root: LogId
     title: str
     branches: tuple[BranchShape, ...]  # the root first
+    spent: SpentShape  # of the root, as its summary has it: with the branches of its runs
+    spent_unmerged: SpentShape  # of that: in branches that are not merged into it
     stretches: tuple[StretchShape, ...]
     lane_count: int
     number: int  # the commit number up to which it is new
@@ -169,7 +175,7 @@ StepMark = Literal[
 
 
 class StepShape(Shape, frozen=True):
-    """What a person calls one thing that happened: some events of one log, as one line."""
+    """One thing that happened, as a person would tell it: some events of one log, as one line."""
 
     index: int  # among the steps of its log
     log: LogId

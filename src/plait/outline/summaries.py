@@ -5,25 +5,23 @@ runs really stand.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
 from plait.errors import InvalidValue, PlaitError, UnknownLog
-from plait.event import Event
-from plait.event.kinds import MessageSaid, ModelReplied, ToolRequested
+from plait.event.kinds import MessageSaid, ModelReplied
 from plait.ids import LogId, short
 from plait.outline.activity import Activities, latest_first
 from plait.outline.filters import SessionFilter
 from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
 from plait.outline.shapes import SeqRef, SessionSummary, SummaryPage
-from plait.outline.spent import SpentCount, count_of
+from plait.outline.spending import SessionSpending
+from plait.outline.standing import StandingReader
 from plait.outline.texts import parts_text
-from plait.session.grants import SPENDING, spent_by
 from plait.session.listing import session_row
 from plait.session.run_rows import INBOX, find_run_row
-from plait.session.status import StatusReader
 from plait.store import Row, Store
 
 TEXT_MAX = 200  # characters of the last words
@@ -37,6 +35,7 @@ class Summaries:
     def __init__(self, outlines: Outlines) -> None:
         self._outlines, self._store = outlines, outlines.store
         self.activities = Activities(outlines.store)
+        self._spending = SessionSpending(outlines)
         self._first_words: dict[LogId, str] = {}
 
     def page(
@@ -87,7 +86,7 @@ class Summaries:
             return None
         if wanted.cost or wanted.tokens or wanted.events:
             record = self._outlines.record(log)
-            spent, _ = self._spent(record, list(self.activities.branches_of_run(log)))
+            spent, _ = self._spending.of(record, list(self.activities.branches_of_run(log)))
             if not wanted.allows(spent.shape(), len(record.owners)):
                 return None
         summary = self._summary(log, row, reading)
@@ -99,16 +98,19 @@ class Summaries:
         activity = self.activities.of(log)
         assert activity is not None
         branches = list(self.activities.branches_of_run(log))
-        spent, unmerged = self._spent(record, branches)
+        spent, unmerged = self._spending.of(record, branches)
         parent = activity.parent
         title, label = str(row["title"] or ""), row["label"]
+        standing = reading.standings.of_session(row)
         return SessionSummary(
             log=log,
             short=short(log),
             name=str(label or title or self._first(log) or short(log)),
             title=title,
             label=str(label) if label is not None else None,
-            status=reading.status.of_session(row),
+            status=standing.status,
+            standing=standing.text,
+            is_due=standing.is_due,
             workflow=record.workflow or self._workflow(row),
             user=_text(row["user"]),
             project=_text(row["project"]),
@@ -126,47 +128,6 @@ class Summaries:
             queued=reading.status.queued_count(row),
             last_text=self._last_text(record),
         )
-
-    # ── amounts ──────────────────────────────────────────────────────────────────────────────
-
-    def _spent(self, record: LogRecord, branches: Sequence[LogId]) -> tuple[SpentCount, SpentCount]:
-        """Return the amounts spent in a session, in sessions merged into it, and in the branches of
-        its runs; and the part of it in such branches that is not merged.
-        """
-        total, unmerged = SpentCount(), SpentCount()
-        total.add(record.spent)
-        covers = self._covers(record)
-        for log, branch in self._outlines.records(branches).items():
-            total.add(branch.spent)
-            unmerged.add(self._spent_after(branch, covers.pop(log, 0)))
-        for log, merged in self._outlines.records(list(covers)).items():
-            total.add(merged.spent)
-            total.subtract(self._spent_after(merged, covers[log]))
-        return total, unmerged
-
-    def _covers(self, record: LogRecord) -> dict[LogId, int]:
-        """Return the logs that were merged into a session, each with its last place that counts.
-        Those that it was forked from are not its own.
-        """
-        found = dict[LogId, int]()
-        for merge in record.merges:
-            for log, place in merge.covers.items():
-                found[LogId(log)] = max(place, found.get(LogId(log), 0))
-        for span in self._store.lineage(record.log):
-            found.pop(span.log, None)
-        return found
-
-    def _spent_after(self, record: LogRecord, place: int) -> SpentCount:
-        """Return the amounts that a log spent after a place."""
-        if place >= record.last_spending:
-            return SpentCount()
-        if place <= record.place:
-            return record.spent
-        spent = SpentCount()
-        for event in self._store.read(record.log, place + 1, record.tip, kinds=SPENDING):
-            if not _is_refused(event):
-                spent.add(count_of(spent_by(event.body)))
-        return spent
 
     # ── words ────────────────────────────────────────────────────────────────────────────────
 
@@ -202,10 +163,11 @@ class Summaries:
 
 
 class _PageReading:
-    """What is read once for a page: how runs stand, and what waits."""
+    """The reads that a page needs once: how runs stand, and what waits."""
 
     def __init__(self, store: Store) -> None:
-        self.status = StatusReader(store)
+        self.standings = StandingReader(store)
+        self.status = self.standings.statuses
         self.waiting = Counter[str]()
         for asks in _waiting_rows(store):
             self.waiting.update(asks)
@@ -234,13 +196,6 @@ def _may_be(row: Row, wanted: SessionFilter) -> bool:
         return False
     is_root = row["parent"] is None
     return not (("root" in wanted.kind and not is_root) or ("branch" in wanted.kind and is_root))
-
-
-def _is_refused(event: Event) -> bool:
-    if event.kind != ToolRequested.__name__:
-        return False
-    body = event.body
-    return isinstance(body, ToolRequested) and body.decision == "refuse"
 
 
 def _text(value: object) -> str | None:

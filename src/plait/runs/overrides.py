@@ -12,6 +12,7 @@ from plait.journal.recorded_run import RecordedRun
 from plait.model import find
 from plait.model.fallback import ModelList, find_list, models_listed, split_names
 from plait.runtime.policy import Ask, Policy
+from plait.runtime.rule_names import HasTools
 from plait.runtime.run import Run
 from plait.runtime.settings import Overrides
 from plait.tool import as_tool
@@ -26,15 +27,18 @@ def check_overrides(program: Workflow, model: Any, instruction: Any, tools: Any)
     for change in (model, instruction, tools):
         if isinstance(change, Mapping):
             _check_agents(program, cast("Mapping[str, Any]", change))
-    return Overrides(_find_models(model), instruction, _find_tools(tools))
+    found = _find_tools(tools)
+    _check_tool_names(program, found)
+    return Overrides(_find_models(model), instruction, found)
 
 
 def describe_overrides(overrides: Overrides) -> dict[str, Any]:
     """Return the names of what is changed, for the record."""
+    tools = "tools_kept" if _is_kept_alone(overrides.tools) else "tools"
     names = {
         "model": _names_of(overrides.model),
         "instruction": _names_of(overrides.instruction),
-        "tools": _names_of(overrides.tools),
+        tools: _names_of(overrides.tools),
     }
     return {change: name for change, name in names.items() if name is not None}
 
@@ -65,7 +69,7 @@ def apply_recorded_overrides(run: Run, recorded: RecordedRun, *, is_replay: bool
         )
         missing = NeedsWorkflow(short(run.root), recorded.workflow, why, step=_ASK_AGAIN)
         raise missing from error
-    run.settings.overrides = Overrides(model, said.get("instruction"))
+    run.settings.overrides = Overrides(model, said.get("instruction"), said.get("tools_kept"))
     run.settings.policies = policies_for(said.get("effects"))
     run.settings.without = frozenset(said.get("without", ()))
 
@@ -117,7 +121,38 @@ def _find_tools(tools: Any) -> Any:
         raise InvalidValue(
             "tools", f"a {type(tools).__name__} is not a list of tools", "pass tools=[…]"
         )
-    return [as_tool(tool) for tool in cast("Iterable[Any]", tools)]
+    given = cast("Iterable[Any]", tools)
+    return [tool if isinstance(tool, str) else as_tool(tool) for tool in given]
+
+
+def _listed_tools(tools: Any) -> list[Any]:
+    """Return the tools and names of a change, of all agents."""
+    if tools is None:
+        return []
+    if isinstance(tools, Mapping):
+        by_agent = cast("Mapping[str, Any]", tools)
+        return [each for listed in by_agent.values() for each in _listed_tools(listed)]
+    return list(tools)
+
+
+def _is_kept_alone(tools: Any) -> bool:
+    """True if only tools are kept that the agents have: their names are all that is needed."""
+    return all(isinstance(each, str) for each in _listed_tools(tools))
+
+
+def _check_tool_names(program: Workflow, tools: Any) -> None:
+    """Raise for the name of a tool that no agent of the program has."""
+    named = {each for each in _listed_tools(tools) if isinstance(each, str)}
+    parts: list[object] = [program, *[part for _, part in program.named_parts()]]
+    known = set[str]()
+    for part in parts if named else ():
+        names = part.tool_names() if isinstance(part, HasTools) else ()
+        if names is None:  # of a server, which is asked when the agent is
+            return
+        known.update(names)
+    for name in sorted(named - known):
+        there = ", ".join(sorted(known)) or "none"
+        raise InvalidValue("tools", f"no agent has a tool {name!r}", f"there are: {there}")
 
 
 class _UnaskedModel(NamedTuple):
@@ -142,7 +177,8 @@ def _names_of(change: Any) -> Any:
         by_agent = cast("Mapping[str, Any]", change)
         return {name: _names_of(each) for name, each in by_agent.items()}
     if isinstance(change, (list, tuple)):
-        return [as_tool(each).name for each in cast("Sequence[Any]", change)]
+        listed = cast("Sequence[Any]", change)
+        return [each if isinstance(each, str) else as_tool(each).name for each in listed]
     if change is None or isinstance(change, str):
         return change
     return getattr(change, "name", type(change).__name__)

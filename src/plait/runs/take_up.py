@@ -254,12 +254,11 @@ def _look(session: Session, ahead: ExitStack) -> tuple[Session, Mapping[LogId, L
     store = store_at(session.store)
     while True:
         here = position_of(session)
-        heads = store.heads([here.id, inbox_of(here.id), house_of(store.id)])
+        logs = [here.id, inbox_of(here.id), house_of(store.id)]
+        heads = ahead.enter_context(store.look_ahead(logs, _AHEAD_MAX))
         log = heads.get(here.id) or store.log(here.id)  # which raises
         if log.head != here.head:
             session = next_value(session, _end_of(store, log, here.run))
-        if log.tip - log.place <= _AHEAD_MAX:
-            ahead.enter_context(store.read_ahead(log.id, log.place + 1, log.tip))
         root = root_session(session)
         if root.id == session.id:
             return session, heads
@@ -362,16 +361,19 @@ def write_resumed(
         at = _end_of(store, store.log(log), run.id)
     if run.journal.on_write is not None:
         run.journal.on_write("before", drafts)
+    asked = run.journal.ask_heads(drafts, log)
     try:
         after = append_around_run(
             msgspec.structs.replace(at, run=run.id),
             drafts,
             run.journal.fence.fences_in(store.address),
+            asked.question,
         )
     except StaleEpoch as error:
         if error.log != run.root:  # the run whose code resumes this one is lost
             raise run.journal.fence.halt_lost(error) from None
         raise
+    run.journal.keep_heads(after, asked)
     if run.journal.on_write is not None:
         run.journal.on_write("after", drafts)
     return after

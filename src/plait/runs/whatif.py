@@ -66,7 +66,8 @@ def whatif(
     """Run the same program in a new branch: as recorded up to a seq, live after it, with something
     changed.
 
-    `model=`, `instruction=` and `tools=` are for every agent, or by name: `{"coder": …}`.
+    `model=`, `instruction=` and `tools=` are for every agent, or by name: `{"coder": …}`. A name
+    among the tools keeps the one that an agent has.
     `replace={seq: value}` puts other words into a message, a reply, a tool's result or a fact; of a
     recall it keeps the hits that are named. `without=` are memories that no recall of the branch
     returns any more.

@@ -14,7 +14,7 @@ from plait.runtime.registry import run_of
 from plait.session import Session
 from plait.session.ports import Draft, Position
 from plait.session.value import advance, keep_snapshot_if_due, position_of
-from plait.store import Fence
+from plait.store import Fence, HeadsQuestion
 
 Blobs = Mapping[Digest, bytes]
 
@@ -71,7 +71,10 @@ def append_to_call(
 
 
 def append_around_run(
-    at: Position, drafts: Sequence[Draft], fences: Sequence[Fence] = ()
+    at: Position,
+    drafts: Sequence[Draft],
+    fences: Sequence[Fence] = (),
+    question: HeadsQuestion | None = None,
 ) -> Position:
     """Append where a log ends by now, around its run: for what decides which process has it.
     Returns the position after it.
@@ -79,6 +82,6 @@ def append_around_run(
     writer = direct_writer()
     while True:  # each time around another writer was first
         try:
-            return writer.write(at, drafts, fences=fences)[0]
+            return writer.write(at, drafts, fences=fences, question=question)[0]
         except StaleHead:
             at = writer.latest(at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -28,7 +28,7 @@ def override_ask(effect: AskModel, session: Session, run: Run) -> tuple[AskModel
     effect = effect._replace(model=over.model or effect.model, fresh=over.model is not None)
     if effect.aside:
         return effect, []
-    tools = effect.tools if over.tools is None else {tool.name: tool for tool in over.tools}
+    tools = effect.tools if over.tools is None else _chosen_tools(over.tools, effect.tools)
     specs = (
         before.tools
         if over.tools is None
@@ -64,7 +64,15 @@ def overridden_tools(
     if run is None or run.settings.overrides is None:
         return tools
     over = run.settings.overrides.of(path).tools
-    return tools if over is None else {**tools, **{tool.name: tool for tool in over}}
+    return tools if over is None else {**tools, **_chosen_tools(over, tools)}
+
+
+def _chosen_tools(
+    chosen: Iterable[Tool[..., Any] | str], own: Mapping[str, Tool[..., Any]]
+) -> dict[str, Tool[..., Any]]:
+    """Return the tools of a what-if by name. A name stands for a tool that the agent has."""
+    found = [own.get(each) if isinstance(each, str) else each for each in chosen]
+    return {tool.name: tool for tool in found if tool is not None}
 
 
 def setup_blob(setup: Setup) -> dict[Digest, bytes]:

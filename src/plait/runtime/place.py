@@ -39,6 +39,7 @@ _WORDS = (
     "limits",
     "env",
     "heavy",
+    "needs_heavy",
     "ignore",
     "in_place",
     "clean",
@@ -100,6 +101,10 @@ def _new_placement(
             "there is no folder to work on",
             "name one, as in to('local', './repo', in_place=True)",
         )
+    if asked.get("needs_heavy") and (name != LOCAL or not detail.get("heavy")):
+        why = "there is no heavy folder to mount" if name == LOCAL else f"{name} mounts none"
+        step = "leave it out; the folder has to have one, such as .venv or node_modules"
+        raise InvalidValue("needs_heavy", why, step)
     image = str(asked.get("image") or asked.get("template") or "")
     placement = Placement(name, image=image, network=asked.get("network", "off"), detail=detail)
     known = chosen.check(wanted_of(store, session.id, tree, placement))
@@ -121,7 +126,9 @@ def _options_before(session: Session, name: str, where: str | None) -> dict[str,
     if where is not None or before is None or before.backend != name:
         return {}
     kept = {
-        word: detail[word] for word in ("isolation", "limits", "env", "egress") if word in detail
+        word: detail[word]
+        for word in ("isolation", "limits", "env", "egress", "needs_heavy")
+        if word in detail
     }
     return {
         **kept,
@@ -178,7 +185,7 @@ def _check_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
         given = asked.get(word, ())
         if not _is_list_of_texts(given):
             raise InvalidValue(word, f"{given!r} is not a list of texts", f"pass {word}=[…]")
-    for word in ("in_place", "clean"):
+    for word in ("in_place", "clean", "needs_heavy"):
         if not isinstance(asked.get(word, False), bool):
             raise InvalidValue(word, f"{asked[word]!r} is neither True nor False", "say which")
     if asked.get("in_place") and asked.get("clean"):
@@ -244,7 +251,7 @@ def _checked_env(given: Any) -> Any:
 def _recorded_options(asked: Mapping[str, Any], seq: int) -> dict[str, Json]:
     """Return the options as they are recorded: only those that differ from the default."""
     options: dict[str, Json] = {}
-    for word in ("isolation", "egress", "in_place"):
+    for word in ("isolation", "egress", "in_place", "needs_heavy"):
         if asked.get(word):
             options[word] = list(asked[word]) if word == "egress" else asked[word]
     if asked.get("clean"):

@@ -7,8 +7,10 @@ exists that would decide otherwise than it reads.
 from __future__ import annotations
 
 import inspect
+import linecache
 import math
 from collections.abc import Iterable, Sequence
+from types import CodeType
 from typing import cast, get_args
 
 import msgspec
@@ -19,11 +21,38 @@ from plait.event.kinds import EffectClass
 from plait.event.strict import check_text, difference, explain
 
 _EFFECTS = get_args(EffectClass)
+_LAMBDA_MAX = 120  # characters of an expression that stands for its rule
 encode_json = msgspec.json.Encoder(order="deterministic").encode
 
 
 def function_name(function: object) -> str:
-    return getattr(function, "__name__", None) or type(function).__name__
+    """Return the name of a function; of a lambda, its expression in the source."""
+    name = getattr(function, "__name__", None) or type(function).__name__
+    code = getattr(function, "__code__", None)
+    if name != "<lambda>" or not isinstance(code, CodeType):
+        return name
+    return _lambda_text(code) or name
+
+
+def _lambda_text(code: CodeType) -> str:
+    """Return the expression of a lambda; "" if its source is not there, or has changed since."""
+    spans = [span for span in code.co_positions() if span[2] != span[3]]
+    if not spans:
+        return ""
+    first = min([(row or 0, column or 0) for row, _, column, _ in spans])
+    last = max([(row or 0, column or 0) for _, row, _, column in spans])
+    lines = [linecache.getline(code.co_filename, row) for row in range(first[0], last[0] + 1)]
+    data = [line.encode() for line in lines]
+    data[-1] = data[-1][: last[1]]
+    data[0] = data[0][first[1] :]
+    text = " ".join(b"".join(data).decode(errors="replace").split())
+    try:
+        again = compile(f"lambda {', '.join(code.co_varnames)}: ({text})", "", "eval").co_consts[0]
+    except (SyntaxError, ValueError):
+        return ""
+    known = {*code.co_names, *code.co_freevars}
+    is_same = isinstance(again, CodeType) and set(again.co_names) == known
+    return text if is_same and len(text) <= _LAMBDA_MAX else ""
 
 
 def plain_json(value: Json, where: str) -> Json:

@@ -30,8 +30,9 @@ from plait.outline.shapes import SpentShape
 from plait.server.desk import ServerDesk
 from plait.server.params import CostsParams, SessionParams
 from plait.server.shapes import CostRow, CostsShape, FlameNode, FlameShape
+from plait.session import Session
 from plait.session.grants import spent_by
-from plait.session.ledger import costs
+from plait.session.ledger import Costs, costs
 from plait.session.run_branches import logs_with_branches
 from plait.session.state import NOTHING, Spent
 from plait.store import Store
@@ -70,13 +71,7 @@ def read_costs(desk: ServerDesk, params: CostsParams) -> CostsShape:
         until=params.until or None,
         session=session,
     )
-    rows = [
-        CostRow(
-            {name: value or None for name, value in zip(found.by, key, strict=True)},
-            spent_shape(spent),
-        )
-        for key, spent in found.rows
-    ]
+    rows = [_cost_row(found.by, key, spent) for key, spent in found.rows]
     return CostsShape(
         found.by,
         found.since,
@@ -85,6 +80,36 @@ def read_costs(desk: ServerDesk, params: CostsParams) -> CostsShape:
         spent_shape(found.total),
         None if found.not_merged is None else spent_shape(found.not_merged),
     )
+
+
+def read_costs_by(desk: ServerDesk, session: Session, *forms: str) -> dict[str, CostsShape]:
+    """Sum up the same costs in several ways, in one pass: by each of these lists of names."""
+    names = tuple(dict.fromkeys([name for form in forms for name in form.split(",") if name]))
+    found = costs(desk.store, names, session=session)
+    return {form: _regrouped(found, tuple(filter(None, form.split(",")))) for form in forms}
+
+
+def _regrouped(found: Costs, by: tuple[str, ...]) -> CostsShape:
+    """Return sums by fewer names, in the order that `costs` gives them."""
+    at = [found.by.index(name) for name in by]
+    sums = dict[tuple[str, ...], Spent]()
+    for key, spent in found.rows:
+        part = tuple([key[index] for index in at])
+        sums[part] = sums.get(part, NOTHING) + spent
+    rows = sorted(sums.items(), key=lambda row: (-row[1].cost_usd_nano, -row[1].tokens, row[0]))
+    return CostsShape(
+        by,
+        found.since,
+        found.until,
+        tuple([_cost_row(by, key, spent) for key, spent in rows]),
+        spent_shape(found.total),
+        None if found.not_merged is None else spent_shape(found.not_merged),
+    )
+
+
+def _cost_row(by: tuple[str, ...], key: tuple[str, ...], spent: Spent) -> CostRow:
+    names = {name: value or None for name, value in zip(by, key, strict=True)}
+    return CostRow(names, spent_shape(spent))
 
 
 def read_flame(desk: ServerDesk, params: SessionParams) -> FlameShape:

@@ -74,6 +74,7 @@ class StepParams(Params, frozen=True):
 class TrackParams(Params, frozen=True):
     log: Line
     seq: Seq
+    after: Seq = 0  # the piece is known up to here: only what comes then is wanted
 
 
 class EventsParams(Params, frozen=True):
@@ -233,6 +234,8 @@ class NewRun(Params, frozen=True):
     model: Line | None = None
     instruction: Text | None = None
     replace: dict[str, Json] = {}  # by seq: other words for a message, a reply, a result, a fact
+    # by agent: the names of the tools that it keeps
+    tools: dict[str, tuple[Line, ...]] = {}
     effects: Literal["ask", "live"] = "ask"
     label: Line | None = None
 

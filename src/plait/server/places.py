@@ -59,7 +59,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 class ServerNotice(msgspec.Struct, frozen=True):
-    """How to reach a server that runs."""
+    """The address and the token of a server that runs."""
 
     pid: int
     port: int

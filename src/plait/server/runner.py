@@ -351,11 +351,11 @@ def _plain_words(wanted: NewRun, session: Session, actor: str, place: Path) -> l
     words = [f"--workflow={_checked_program(wanted.program)}"] if wanted.program else []
     match wanted.verb:
         case "resume":
-            _refuse(wanted, "model", "instruction", "replace", "label")
+            _refuse(wanted, "model", "instruction", "replace", "tools", "label")
             accept = [f"--accept={wanted.accept}"] if wanted.accept else []
             return ["resume", session.id, *consent, *words, *accept]
         case "run":
-            _refuse(wanted, "accept", "instruction", "replace", "label")
+            _refuse(wanted, "accept", "instruction", "replace", "tools", "label")
             model = [f"--model={wanted.model}"] if wanted.model else []
             program = _program(wanted, session)
             return ["run", f"--session={session.id}", *consent, *model, "--", program]
@@ -375,6 +375,7 @@ def _changes(wanted: NewRun, place: Path) -> list[str]:
     if wanted.instruction is not None:
         file = _text_file(place / "instruction.txt", wanted.instruction)
         words += [f"--instruction={file}"]
+    words += [f"--tools={agent}={','.join(names)}" for agent, names in wanted.tools.items()]
     for seq, value in wanted.replace.items():
         if not (seq.isascii() and seq.isdecimal()):
             raise InvalidValue("replace", f"{seq!r:.40} is not a seq", "name events by their seq")

@@ -61,6 +61,8 @@ class SessionHead(Shape, frozen=True):
     title: str
     label: str | None
     status: Status
+    standing: str  # the status for people: `waiting, due` if it has its answer
+    due: bool  # it waits, and goes on if it is resumed
     user: str | None
     project: str | None
     tags: dict[str, str]

@@ -92,6 +92,7 @@ class Acting(Reading):
 
         Rights there: `network="on"`, `isolation=` a rung by name, `limits=Limits(…)`, `env=`,
         `egress=` hosts for the `http` tool. Not recorded: `heavy=` folders, `ignore=` names.
+        With `needs_heavy=True` workers of a cluster run it only where the heavy folders are.
         `in_place=True` works on the folder itself, without a way back; `clean=True` is a fresh
         sandbox with the same files and nothing else.
         """

@@ -265,9 +265,9 @@ def _verify_rows(
         due = {
             key: row
             for key, row in fresh.tables[table.name].items()
-            if logs is None or row["log"] in logs
+            if logs is None or row[_log_column(table)] in logs
         }
-        for row in _rows(store, projection.name, table.name, logs):
+        for row in _rows(store, projection.name, table, logs):
             wanted = due.pop(tuple([row[column] for column in table.key]), None)
             if wanted != row:
                 yield _row_fault(table, row, wanted)
@@ -275,10 +275,18 @@ def _verify_rows(
             yield _fault_at(table, row, "is missing")
 
 
-def _rows(store: Store, projection: str, table: str, logs: Sequence[LogId] | None) -> list[Row]:
+def _log_column(table: Table) -> str:
+    """Return the column that names the log of a row: its own, or the inbox that it is about."""
+    return "log" if "log" in table.columns else table.key[0]
+
+
+def _rows(store: Store, projection: str, table: Table, logs: Sequence[LogId] | None) -> list[Row]:
     if logs is None:
-        return store.rows(projection, table, limit=_ALL)
-    return [row for log in logs for row in store.rows(projection, table, {"log": log}, limit=_ALL)]
+        return store.rows(projection, table.name, limit=_ALL)
+    column = _log_column(table)
+    return [
+        row for log in logs for row in store.rows(projection, table.name, {column: log}, limit=_ALL)
+    ]
 
 
 def _events_of(

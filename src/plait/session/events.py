@@ -135,10 +135,13 @@ def path_events(
     """Yield the events of a path in its order, each with its span."""
     stretches = path_stretches(store, path)
     for stretch in reversed(stretches) if reverse else stretches:
-        first, last = stretch[0].first, stretch[-1].last
+        first, end = stretch[0].first, stretch[-1]
+        events = store.read(end.log, first, end.last, kinds=kinds, reverse=reverse)
+        if len(stretch) == 1:  # the log of an event is known: its header need not be decoded
+            yield from ((end, event) for event in events)
+            continue
         spans = {span.log: span for span in stretch}
-        for event in store.read(stretch[-1].log, first, last, kinds=kinds, reverse=reverse):
-            yield spans.get(event.log, stretch[-1]), event
+        yield from ((spans.get(event.log, end), event) for event in events)
 
 
 def path_stretches(store: Store, path: Sequence[Span]) -> list[list[Span]]:

@@ -43,7 +43,7 @@ from plait.session.gates import is_judge
 from plait.session.ports import Act, Draft, Position, store_at, writer_of
 from plait.session.run_rows import is_run_over
 from plait.session.views import Waiting, WaitKind
-from plait.store import Store
+from plait.store import Row, Store
 
 ASK_MIN = 4  # characters of an ask's id that are enough to name it, if no other one begins so
 _ALL = 2**31
@@ -144,19 +144,26 @@ def due_sessions(store: Store, now: Micros) -> list[LogId]:
 
     These are the logs that wait; a branch goes on through the session its run began on: `root_of`.
     """
-    woken = store.rows(InboxRows.name, "ask", {"woken": 1}, order="number", limit=_ALL)
-    late = store.rows(
-        InboxRows.name, "ask", order="until", descending=True, before=now + 1, limit=_ALL
-    )
-    return list(
-        dict.fromkeys(LogId(str(row["log"])) for row in (*late[::-1], *woken) if not row["over"])
-    )
+    return list(_due_rows(store, now))
 
 
 def due_roots(store: Store, now: Micros) -> list[LogId]:
     """Return the sessions to resume, so that those which could go on do."""
-    runs = {ask.log: ask.run for ask in all_waiting(store, answered=True)}
-    return [root_of(store, runs.get(log), log) for log in due_sessions(store, now)]
+    due = _due_rows(store, now).items()
+    return [root_of(store, str(row["run"]) if row["run"] else None, log) for log, row in due]
+
+
+def _due_rows(store: Store, now: Micros) -> dict[LogId, Row]:
+    """Return one ask that is due of each log that has some, in their order."""
+    woken = store.rows(InboxRows.name, "ask", {"woken": 1}, order="number", limit=_ALL)
+    late = store.rows(
+        InboxRows.name, "ask", order="until", descending=True, before=now + 1, limit=_ALL
+    )
+    found = dict[LogId, Row]()
+    for row in (*late[::-1], *woken):
+        if not row["over"]:
+            found.setdefault(LogId(str(row["log"])), row)
+    return found
 
 
 def root_of(store: Store, run: str | None, log: LogId) -> LogId:

@@ -26,7 +26,7 @@ from plait.store.base import (
 from plait.store.epochs import Fence, ReadMark, TipsMark
 from plait.store.lineage import LineageSpan
 from plait.store.memory import MemoryStore
-from plait.store.moment import Bell, Notice, RunLock
+from plait.store.moment import Bell, Notice, RunLock, SeenRun
 from plait.store.postgres.address import (
     check_driver,
     is_postgres,
@@ -66,6 +66,7 @@ __all__ = [
     "Row",
     "Rows",
     "RunLock",
+    "SeenRun",
     "Scalar",
     "SqliteStore",
     "Store",

@@ -24,7 +24,7 @@ from plait.store.projection import Projection, Row, Scalar, Wanted
 from plait.store.search import Found, Region
 
 Durability = Literal["full", "async", "memory"]
-"""How a log is written: `full`, on disk when an append returns; `async`, at the next boundary;
+"""The durability of a log: `full`, on disk when an append returns; `async`, at the next boundary;
 `memory`, never.
 """
 
@@ -210,6 +210,14 @@ class EventStore(Protocol):
 
     def read_ahead(self, log: LogId, first: int, last: int) -> AbstractContextManager[None]:
         """Let reads of these events need no question of their own until the context ends."""
+        ...
+
+    def look_ahead(
+        self, logs: Sequence[LogId], limit: int
+    ) -> AbstractContextManager[Mapping[LogId, Log]]:
+        """Ask how these logs stand, and read the own events of the first one ahead, unless they are
+        more than `limit`.
+        """
         ...
 
     def event(self, id: Digest) -> Event: ...

@@ -13,17 +13,28 @@ import fcntl
 import os
 import struct
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from plait.errors import RunHeld, StoreFailed
-from plait.ids import digest
+from plait.ids import Digest, LogId, digest
+from plait.store.base import Log
+from plait.store.moment import RunLock, SeenRun
 from plait.store.process import STORES
 
 FILE = "runs.lock"
+L = TypeVar("L", bound=RunLock)
+
+
+class _LogEnds(Protocol):
+    """The part of a store that tells the last commit of a log."""
+
+    def heads(self, logs: Sequence[LogId]) -> dict[LogId, Log]: ...
+
+    def number_of(self, id: Digest) -> int | None: ...
 
 
 class _OpenFile(NamedTuple):
@@ -163,6 +174,34 @@ def lock_first_in(folder: Path, runs: Sequence[str]) -> tuple[str, FileLock] | N
     """Lock the first of these runs that no process has."""
     run = _process.take_first(folder, runs)
     return None if run is None else (run, FileLock(folder, run))
+
+
+def lock_unmoved(
+    store: _LogEnds,
+    runs: Sequence[str],
+    seen: Mapping[str, SeenRun],
+    lock_first: Callable[[Sequence[str]], tuple[str, L] | None],
+) -> tuple[str, L] | None:
+    """Lock the first of these runs whose log has not gone on since it was seen."""
+    left = list(runs)
+    while (taken := lock_first(left)) is not None:
+        has_moved = True
+        try:
+            mark = seen.get(taken[0])
+            has_moved = mark is not None and _has_moved(store, mark)
+        finally:
+            if has_moved:
+                taken[1].release()
+        if not has_moved:
+            return taken
+        left = left[left.index(taken[0]) + 1 :]
+    return None
+
+
+def _has_moved(store: _LogEnds, mark: SeenRun) -> bool:
+    """True if a log has events after those that were seen."""
+    end = store.heads([mark.log]).get(mark.log)
+    return end is not None and (store.number_of(end.head) or 0) > mark.number
 
 
 def free_runs_in(folder: Path, runs: Collection[str]) -> set[str]:

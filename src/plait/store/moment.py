@@ -7,12 +7,19 @@ allowances may be dropped at any time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from plait.ids import Micros
+from plait.ids import LogId, Micros
+
+
+class SeenRun(NamedTuple):
+    """A run as a caller has seen it: its log, and the last commit about it."""
+
+    log: LogId
+    number: int
 
 
 class RunLock(Protocol):
@@ -52,12 +59,14 @@ class LockStore(Protocol):
         """
         ...
 
-    def lock_first(self, runs: Sequence[str]) -> tuple[str, RunLock] | None:
+    def lock_first(
+        self, runs: Sequence[str], seen: Mapping[str, SeenRun] | None = None
+    ) -> tuple[str, RunLock] | None:
         """Take the first of these runs that no process has, and return it with its lock. None:
         each of them is taken, or being taken.
 
-        Callers at the same moment get different runs, and none waits for another longer than for
-        a commit.
+        A run in `seen` is passed over if its log has gone on since then. Callers at the same moment
+        get different runs, and none waits for another longer than for a commit.
         """
         ...
 

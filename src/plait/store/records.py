@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from plait.errors import StoreCorrupt
+from plait.errors import ContentGone, StoreCorrupt
 from plait.event import Event
 from plait.ids import Digest, LogId, parse_log_id
 from plait.store import packing
@@ -38,7 +38,7 @@ def to_event(row: Any, get_blob: Callable[[Digest], bytes], kind: str | None = N
 
 def content_of(codec: int, body: bytes | None, get_blob: Callable[[Digest], bytes]) -> bytes:
     if body is None:
-        raise StoreCorrupt("an event", "its body is gone")
+        raise ContentGone("an event", "its body is gone")
     kept = codec & ~packing.HEADER_1
     if kept == packing.BODY_1:
         return packing.unpack_body(body)

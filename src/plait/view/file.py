@@ -14,15 +14,15 @@ import msgspec
 from plait import __version__
 from plait.errors import FileUnwritten, InvalidValue, PlaitError
 from plait.ids import LogId, Micros
-from plait.outline.comparing import comparison_shape
+from plait.outline.comparing import KnownSteps, comparison_shape
 from plait.outline.family import family_shape
-from plait.outline.shapes import FamilyShape, StepShape
+from plait.outline.shapes import FamilyShape, StepDetail, StepShape
 from plait.outline.steps import outline_shape
 from plait.server.asking import read_inbox
-from plait.server.costing import read_costs, read_flame
+from plait.server.costing import read_costs_by, read_flame
 from plait.server.desk import ServerDesk
 from plait.server.feed import Feed
-from plait.server.params import CostsParams, InboxParams, SessionParams
+from plait.server.params import InboxParams, SessionParams
 from plait.server.reading import read_session, read_store, verify_session
 from plait.server.recalling import read_memory
 from plait.session import Session
@@ -73,7 +73,9 @@ def write_file(
         why = f"{other.short} and {session.short} are not connected by forks or merges"
         raise InvalidValue("session", why, "write a file for each of them")
     history, contents = FamilyHistory(desk.outlines, family, chunks), Contents(desk, family, chunks)
+    steps = dict[tuple[LogId, int], StepDetail]()
     for detail in history.add_steps():
+        steps[detail.step.log, detail.step.index] = detail
         contents.take(detail)
     history.add_tracks()
     history.add_events()
@@ -85,7 +87,7 @@ def write_file(
         contents.add_prompts()
     if "blobs" not in without:
         contents.add_blobs()
-    chunks.add("comparisons/0", _comparisons(desk, family, session, other))
+    chunks.add("comparisons/0", _comparisons(desk, family, session, other, steps))
     left_out = [*[f"all {name}" for name in SUBJECTS if name in without], *contents.left_out]
     chunks.add("head/0", _head(desk, family, session, other, made, left_out))
     about = f"This file shows the session {session.short}, opened at event {session.seq}."
@@ -121,12 +123,16 @@ def _head(
         "verify": verify_session(desk, asked),
         "memory": read_memory(desk, asked),
         "flame": read_flame(desk, asked),
-        "costs": {by: read_costs(desk, CostsParams(session=session.id, by=by)) for by in _COSTS},
+        "costs": read_costs_by(desk, desk.open(session.id), *_COSTS),
     }
 
 
 def _comparisons(
-    desk: ServerDesk, family: FamilyShape, session: Session, other: Session | None
+    desk: ServerDesk,
+    family: FamilyShape,
+    session: Session,
+    other: Session | None,
+    steps: KnownSteps,
 ) -> dict[str, Any]:
     """Return comparisons of branches with each other, by their logs; first the one asked for."""
     tips = [desk.open(branch.log) for branch in family.branches]
@@ -136,7 +142,7 @@ def _comparisons(
     found = dict[str, Any]()
     for left, right in pairs:
         try:
-            shape = comparison_shape(desk.outlines, left, right)
+            shape = comparison_shape(desk.outlines, left, right, steps)
         except PlaitError:
             continue
         document = msgspec.to_builtins(shape)

@@ -33,7 +33,8 @@ export class Answer<T> {
   #users = 0;
   #listeners = new Set<() => void>();
 
-  constructor(load: (abort: AbortSignal) => Promise<T>, value?: T) {
+  /** The same `question` asked again is another answer to it. */
+  constructor(load: (abort: AbortSignal) => Promise<T>, value?: T, readonly question = "") {
     this.#load = load;
     this.value = value;
   }
@@ -105,7 +106,7 @@ export class AnswerCache {
   get<T>(key: string, load: (abort: AbortSignal) => Promise<T>): Answer<T> {
     let answer = this.#answers.get(key) as Answer<T> | undefined;
     if (answer) this.#answers.delete(key);
-    else answer = new Answer<T>(load);
+    else answer = new Answer<T>(load, undefined, key);
     this.#answers.set(key, answer as Answer<unknown>);
     if (this.#answers.size > this.limit) {
       const oldest = this.#answers.keys().next().value;
@@ -121,7 +122,10 @@ export class AnswerCache {
 }
 
 export interface Shown<T> {
-  /** The newest value there is; of the answer before while this one is on its way. */
+  /** The newest value there is; of the answer before while this one is on its way. If the same
+   * question was asked again in vain, the value that it had stays beside the error: somebody may be
+   * at work on it.
+   */
   readonly value: T | undefined;
   readonly error: Failure | undefined;
   /** True: the value belongs to the answer before. */
@@ -135,6 +139,7 @@ export interface Shown<T> {
 export function useAnswer<T>(answer: Answer<T> | null, delay_ms = 0): Shown<T> {
   const [, redraw] = useState(0);
   const last = useRef<T | undefined>(undefined);
+  const lastQuestion = useRef("");
   useEffect(() => {
     if (!answer) return;
     if (answer.value !== undefined) {
@@ -156,9 +161,13 @@ export function useAnswer<T>(answer: Answer<T> | null, delay_ms = 0): Shown<T> {
     last.current = undefined;
     return { value: undefined, error: undefined, isStale: false, retry: () => undefined };
   }
-  if (answer.value !== undefined) last.current = answer.value;
+  if (answer.value !== undefined) {
+    last.current = answer.value;
+    lastQuestion.current = answer.question;
+  }
+  const isAgain = answer.question !== "" && answer.question === lastQuestion.current;
   return {
-    value: answer.value ?? (answer.error ? undefined : last.current),
+    value: answer.value ?? (answer.error && !isAgain ? undefined : last.current),
     error: answer.error,
     isStale: answer.value === undefined,
     retry: () => answer.retry(),

@@ -32,12 +32,6 @@ export function answeredWords(ask: Pick<AskShape, "answered">): string {
   return answer ? `${ANSWER_WORDS[answer.kind] ?? "answered"} by ${nameOf(answer.actor)}, not resumed yet` : "";
 }
 
-/** How a session stands whose status is by its events: one that waits may be answered by now. */
-export function standingWords(status: string, asks: readonly Pick<AskShape, "answered">[]): string {
-  const isAnswered = status === "waiting" && asks.length > 0 && asks.every((ask) => ask.answered);
-  return isAnswered ? "answered, not resumed yet" : status;
-}
-
 /** The words with which a verdict was given: a text, or the reason in its detail; "": none. */
 export function verdictReason({ fields }: Pick<StepDetail, "fields">): string {
   const said = fields["detail"] ?? null;

@@ -86,6 +86,17 @@ export function costText(spent: SpentShape): string {
   return unpriced > 0 ? `${dollarsText(spent.cost_usd)}, ${unpriced} without a price` : dollarsText(spent.cost_usd);
 }
 
+/** Both numbers of a session: "$0.42, $0.10 of it in branches that were not merged". */
+export function spentText(spent: SpentShape, unmerged: SpentShape | null): string {
+  const lost = unmergedText(unmerged);
+  return lost ? `${costText(spent)}, ${lost}` : costText(spent);
+}
+
+/** "$0.10 of it in branches that were not merged"; "": nothing was spent in such. */
+export function unmergedText(unmerged: SpentShape | null): string {
+  return unmerged && unmerged.model_calls > 0 ? `${costText(unmerged)} of it in branches that were not merged` : "";
+}
+
 export function baseName(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }

@@ -169,7 +169,8 @@ export class FileSource implements Source, Lines {
   sessions: Source["sessions"] = (filter) =>
     this.#get(`sessions ${filter}`, () => {
       const words = filter.toLowerCase().split(/\s+/).filter((word) => word && !word.includes(":"));
-      const rows = this.head.family.branches.map((branch, at) => summary(branch, this.head.sessions[at]!));
+      const { branches, spent, spent_unmerged } = this.head.family;
+      const rows = branches.map((branch, at) => ({ ...summary(branch, this.head.sessions[at]!), ...(at === 0 ? { spent, spent_unmerged } : {}) }));
       const found = rows.filter((row) => words.every((word) => `${row.name} ${row.title}`.toLowerCase().includes(word)));
       return { sessions: found.sort((a, b) => b.updated - a.updated), next: null, number: 0 };
     });
@@ -636,6 +637,8 @@ function summary(branch: BranchShape, session: SessionShape): SessionSummary {
     title: session.title,
     label: session.label,
     status: branch.status,
+    standing: branch.standing,
+    is_due: branch.is_due,
     workflow: session.runs[session.runs.length - 1]?.workflow ?? "",
     user: session.user,
     project: session.project,

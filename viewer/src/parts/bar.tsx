@@ -1,16 +1,14 @@
 /** The bar: where the page is, how the session stands, what one can do from here. */
 
-import { standingWords } from "../base/asks";
-import { costText, allTokens, shortNumber } from "../base/format";
+import { allTokens, shortNumber, spentText } from "../base/format";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, type Route } from "../base/router";
 import { themeChoice, type ThemeChoice } from "../base/theme";
-import type { BranchShape, SpentShape } from "../shapes";
 import { ActMenu } from "../screens/acts";
 import { waitingCount } from "../screens/live";
-import { useAsks } from "../screens/standing";
 import { Icon, type IconName } from "./icons";
 import { isHelpOpen } from "./keys_help";
+import { StatusWord } from "./status";
 import { Line } from "./text";
 
 const PLACES: readonly [IconName, string, Route][] = [
@@ -72,21 +70,12 @@ function ThemeButton() {
   );
 }
 
-function sum(all: readonly SpentShape[]): SpentShape {
-  const total = { ...all[0]! } as { -readonly [K in keyof SpentShape]: SpentShape[K] };
-  for (const each of all.slice(1))
-    for (const key of Object.keys(total) as (keyof SpentShape)[])
-      total[key] = ((total[key] ?? 0) + (each[key] ?? 0)) as never;
-  return total;
-}
-
 function SessionTitle() {
   const { model } = usePage();
   const family = model.family.value;
   if (route.value.screen !== "session" || !family) return <div class="bar-session" />;
   const root = family.branches[0]!;
   const at = model.branch.value;
-  const spent = sum(family.branches.map((branch) => branch.spent));
   void model.version.value;
   const named = family.title || (root.name === root.short ? "" : root.name);
   return (
@@ -94,8 +83,8 @@ function SessionTitle() {
       <h1 class="bar-title cut">
         <Line text={named || model.stepAt(0)?.says || root.short} />
       </h1>
-      <Standing branch={root} />
-      <span class="bar-figures faint">{`${shortNumber(allTokens(spent))} tokens · ${costText(spent)}`}</span>
+      <StatusWord of={root} />
+      <span class="bar-figures faint cut">{`${shortNumber(allTokens(family.spent))} tokens · ${spentText(family.spent, family.spent_unmerged)}`}</span>
       <span class="bar-acts">
         {family.branches.length > 1 && (
           <button type="button" class="button" onClick={() => compareFrom(at?.short ?? root.short, root.short)}>
@@ -115,12 +104,6 @@ function SessionTitle() {
       </span>
     </div>
   );
-}
-
-/** How a session stands now: one that waits may be answered, and not resumed yet. */
-export function Standing({ branch }: { branch: BranchShape }) {
-  const asks = useAsks(branch.log, branch.status);
-  return <span class={`status is-${branch.status}`}>{standingWords(branch.status, asks ?? [])}</span>;
 }
 
 export function compareFrom(here: string, root: string): void {

@@ -1,8 +1,9 @@
 /** Acts: sent, refused, done. What was typed stays until it is done. */
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { asFailure, type Failure } from "../base/answer";
+import { useHold } from "../base/hold";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
@@ -17,18 +18,25 @@ export interface Acting<T> {
   readonly clear: () => void;
 }
 
-/** Do one thing at a time, and keep its outcome. */
+/** Do one thing at a time, and keep its outcome. Where nobody looks any more, nothing follows from it:
+ * a form that was left must not close the dialog that stands there now.
+ */
 export function useActing<T>(): Acting<T> {
   const [state, set] = useState<{ isBusy: boolean; failure: Failure | null; done: T | null }>({
     isBusy: false,
     failure: null,
     done: null,
   });
+  const isShown = useRef(true);
+  useEffect(() => () => {
+    isShown.current = false;
+  }, []);
   const start = async (what: () => Promise<T>) => {
     if (state.isBusy) return null;
     set({ isBusy: true, failure: null, done: null });
     try {
       const done = await what();
+      if (!isShown.current) return null;
       set({ isBusy: false, failure: null, done });
       return done;
     } catch (error) {
@@ -83,6 +91,8 @@ interface FieldProps {
   readonly error?: string;
   readonly placeholder?: string;
   readonly list?: string;
+  /** True: it has the focus as soon as it is shown. */
+  readonly isFocused?: boolean;
 }
 
 let fieldCount = 0;
@@ -90,6 +100,12 @@ let fieldCount = 0;
 /** A labelled field: one line, or as many as `rows`. */
 export function Field(props: FieldProps) {
   const [id] = useState(() => `field-${(fieldCount += 1)}`);
+  const [first] = useState(props.value);
+  useHold(props.value !== first);
+  const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (props.isFocused) field.current?.focus();
+  }, []);
   const common = {
     id,
     class: `input ${props.isCode ? "mono" : ""}`,
@@ -98,6 +114,7 @@ export function Field(props: FieldProps) {
     spellcheck: !props.isCode,
     "aria-invalid": props.error ? true : undefined,
     "aria-describedby": props.error || props.hint ? `${id}-hint` : undefined,
+    ref: field,
     onInput: (event: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) => props.onInput(event.currentTarget.value),
   };
   return (

@@ -47,18 +47,19 @@ export function Cost() {
 function Total({ session }: { session: string }) {
   const { source } = usePage();
   const shown = useAnswer(source.costs(session, "model"));
+  const isFork = !!useAnswer(session ? source.session(session) : null).value?.parent;
   return (
     <Shows shown={shown}>
       {({ total, not_merged: lost }) => (
         <>
           <dl class="totals">
-            <Figure words="spent" value={costText(total)} isWarn={total.unpriced > 0} />
+            <Figure words={isFork ? "spent, with what it was forked from" : "spent"} value={costText(total)} isWarn={total.unpriced > 0} />
             <Figure words="tokens in" value={numberText(total.input_tokens)} />
             <Figure words="of that cached" value={`${numberText(total.cached_tokens)}${total.input_tokens ? ` (${Math.round((100 * total.cached_tokens) / total.input_tokens)}%)` : ""}`} />
             <Figure words="tokens out" value={numberText(total.output_tokens)} />
             <Figure words="model calls" value={numberText(total.model_calls)} />
             <Figure words="tool calls" value={numberText(total.tool_calls)} />
-            {lost && allTokens(lost) > 0 && <Figure words="in branches that are not merged" value={costText(lost)} />}
+            {lost && allTokens(lost) > 0 && <Figure words="of it in branches that were not merged" value={costText(lost)} />}
           </dl>
           {total.estimated_tokens > 0 && <p class="faint">{`${numberText(total.estimated_tokens)} of the tokens are estimates: the provider did not say.`}</p>}
         </>

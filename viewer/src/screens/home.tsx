@@ -3,12 +3,13 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../base/answer";
 import { isForActor } from "../base/asks";
-import { agoText, allTokens, costText, countText, dollarsText, shortNumber, timeText } from "../base/format";
+import { agoText, allTokens, costText, countText, dollarsText, shortNumber, spentText, timeText } from "../base/format";
 import { useKeys } from "../base/keys";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
 import { Broken, Empty, LoadingLine, Shows } from "../parts/states";
+import { StatusWord } from "../parts/status";
 import { Line, Pieces } from "../parts/text";
 import type { AskShape, RunShape, SearchHit, SessionSummary } from "../shapes";
 import { AskRow } from "./inbox";
@@ -209,7 +210,7 @@ function SessionsPage({ filter, before, isLast, onMore }: PageProps) {
       <Empty>
         <p class="state-head">No session is like that.</p>
         <p>
-          Filters are <code>status:</code> <code>user:</code> <code>project:</code> <code>tag:k=v</code> <code>label:</code> <code>cost:&gt;1</code> <code>events:&gt;100</code> <code>is:root</code>; other words are looked for in names.
+          Filters are <code>status:</code> <code>user:</code> <code>project:</code> <code>tag:k=v</code> <code>label:</code> <code>cost:&gt;1</code> <code>events:&gt;100</code> <code>is:root</code> <code>is:due</code>; other words are looked for in names.
         </p>
       </Empty>
     ) : (
@@ -234,16 +235,17 @@ function SessionsPage({ filter, before, isLast, onMore }: PageProps) {
 
 function SessionRow({ session, words = "" }: { session: SessionSummary; words?: string }) {
   const said = words || session.last_text;
+  const lost = session.spent_unmerged.cost_usd ?? 0;
   const about = [session.user, session.project, ...Object.entries(session.tags).map(([key, value]) => `${key}=${value}`)].filter(Boolean).join(" · ");
   return (
     <a class="session-row" data-row href={hrefOf(sessionRoute(session.short))}>
-      <span class={`status is-${session.status}`}>{session.status}</span>
+      <StatusWord of={session} />
       <span class="session-name">
         <b><Line text={session.name} /></b>
         {said && said !== session.name && <Line text={said} class="quiet" />}
       </span>
       <span class="session-about faint cut"><Line text={about} /></span>
-      <span class="session-count faint">{session.branch_count > 0 && countText(session.branch_count, "branch", "branches")}</span>
+      <span class="session-count faint cut">{session.branch_count > 0 && countText(session.branch_count, "branch", "branches")}{lost > 0 && `, ${smallDollars(lost)} not merged`}</span>
       <span class="session-tokens faint">{allTokens(session.spent) > 0 && `${shortNumber(allTokens(session.spent))} tok`}</span>
       <span class="session-cost">{session.spent.model_calls > 0 && <Cost session={session} />}</span>
       <time class="session-time faint" title={timeText(session.updated)}>{agoText(session.updated)}</time>
@@ -259,7 +261,7 @@ function smallDollars(dollars: number): string {
 
 function Cost({ session }: { session: SessionSummary }) {
   const { spent, spent_unmerged: lost } = session;
-  const title = allTokens(lost) > 0 ? `of that ${costText(lost)} in branches that are not merged` : undefined;
+  const title = `${spentText(spent, lost)}${session.parent ? ", since it was forked" : ""}`;
   if (spent.cost_usd === null || (spent.cost_usd === 0 && spent.unpriced > 0)) return <span class="faint" title={costText(spent)}>no price</span>;
   return <span title={title}>{`${smallDollars(spent.cost_usd)}${spent.unpriced ? "+" : ""}`}</span>;
 }

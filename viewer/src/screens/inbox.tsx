@@ -18,12 +18,6 @@ import { askShown } from "./opened";
 import { moveFocus } from "./rows";
 import { useActor } from "./standing";
 
-/** Press a button of the ask that is shown. */
-function press(act: "grant" | "deny"): void {
-  document.querySelector<HTMLButtonElement>(`[data-act="${act}"]`)?.focus();
-  if (act === "deny") document.querySelector<HTMLButtonElement>('[data-act="deny"]')?.click();
-}
-
 export function Inbox() {
   const { source } = usePage();
   const now = route.value;
@@ -44,8 +38,6 @@ export function Inbox() {
   useKeys([
     { key: "j", words: "next ask", act: () => moveFocus(1), group: "Inbox" },
     { key: "k", words: "ask before", act: () => moveFocus(-1), group: "Inbox" },
-    { key: "a", words: "grant (asks)", act: () => press("grant"), group: "Inbox" },
-    { key: "d", words: "deny (asks)", act: () => press("deny"), group: "Inbox" },
   ]);
   return (
     <main class={`screen inbox ${ask ? "has-ask" : ""}`}>
@@ -73,6 +65,7 @@ export function Inbox() {
       </section>
       {ask && (
         <section class="inbox-ask scroll" aria-label="The ask" tabIndex={0}>
+          {!isWide && <h1 class="unseen">Inbox</h1>}
           <a class="inbox-back button plain" href={hrefOf({ screen: "inbox", session, ask: "" })}><Icon name="left" /> All that waits</a>
           <AskView key={ask.id} ask={ask} />
         </section>
@@ -123,12 +116,13 @@ export function AskDialog() {
     kept.current = null;
     return null;
   }
+  if (kept.current?.id !== wanted.ask) kept.current = null;
   const ask = kept.current ?? shown.value?.asks.find((each) => each.id === wanted.ask) ?? null;
   kept.current = ask;
   return (
     <Dialog title={ask && !ask.answered ? `Waits for ${waitsFor(ask, actor)}` : "The ask"} class="ask-dialog" onClose={() => (askShown.value = null)}>
       <Shows shown={shown}>
-        {() => (ask ? <AskView ask={ask} /> : <p class="quiet">It waits no more: somebody answered it, or it ended.</p>)}
+        {() => (ask ? <AskView key={ask.id} ask={ask} /> : <p class="quiet">It waits no more: somebody answered it, or it ended.</p>)}
       </Shows>
     </Dialog>
   );

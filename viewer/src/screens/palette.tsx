@@ -153,7 +153,7 @@ function OpenPalette() {
   const found: Entry[] = [
     ...best(acts, wanted, wanted ? 5 : 40, true),
     ...sessions.slice(0, MOST).map((session): Entry => ({
-      group: "Sessions", icon: "words", words: session.name, more: `${session.status} · ${agoText(session.updated)}`,
+      group: "Sessions", icon: "words", words: session.name, more: `${session.standing} · ${agoText(session.updated)}`,
       act: () => go(sessionRoute(session.short)),
     })),
     ...(wanted ? best(steps, wanted, MOST) : []),

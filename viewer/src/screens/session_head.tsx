@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useAnswer } from "../base/answer";
 import { usePage } from "../base/page";
 import { hrefOf, sessionRoute, splitPlace } from "../base/router";
+import { StatusWord } from "../parts/status";
 import { Line } from "../parts/text";
 
 interface HeadProps {
@@ -25,7 +26,7 @@ export function SessionHead({ session, screen, children }: HeadProps) {
       {session && (
         <p class="sheet-session">
           <a class="link" href={hrefOf(sessionRoute(name, seq))}><Line text={found ? known || found.label || found.title || found.short : session} /></a>
-          {found && seq === null && <span class={`status is-${found.status}`}>{found.status}</span>}
+          {found && seq === null && <StatusWord of={{ ...found, is_due: found.due }} />}
         </p>
       )}
       {children}

@@ -5,10 +5,12 @@ import { useAnswer } from "../base/answer";
 import { countText } from "../base/format";
 import { usePage } from "../base/page";
 import { go, hrefOf, placeText, route, sessionRoute } from "../base/router";
+import { plainText } from "../base/text";
 import { Icon } from "../parts/icons";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 import type { EventShape, FamilyShape, Json, NewRun, PlaceShape, RunRow, RunShape, StepDetail } from "../shapes";
+import type { Source } from "../source";
 import { StepLine } from "../workbench/steps";
 import { Field, Refused, useActing, useReadOnly } from "./acting";
 import { nameOf } from "./ask";
@@ -37,6 +39,28 @@ export function replaceableOf(events: readonly EventShape[], detail: StepDetail)
   const isJson = event.kind === "FactRecorded";
   const value = isJson ? JSON.stringify(body?.["value"] ?? null, null, 2) : event.kind === "QuestionAnswered" ? String(body?.["answer"] ?? "") : detail.parts.filter((part) => part.type === "text" || part.type === "data").map((part) => part.text).join("\n");
   return { seq: event.seq, label: REPLACEABLE[event.kind]!, text: value || detail.failure, isJson };
+}
+
+/** Branches in which something was said anew, by what was asked for: their program may have been wrong. */
+const forksMade = new Map<string, string>();
+
+/** Fork at a place and say something there. Asked for once more, it is the branch that no run has begun in yet. */
+async function forkAnew(source: Source, place: string, label: string, text: string): Promise<string> {
+  const key = JSON.stringify([place, label, text]);
+  const known = forksMade.get(key);
+  const found = known ? await source.session(known).get().catch(() => null) : null;
+  if (found && found.runs.every((run) => run.first <= (found.parent?.place ?? 0))) return found.short;
+  const fork = await source.act(place, "fork", { label: label || null });
+  await source.act(fork.short, "say", { text });
+  forksMade.set(key, fork.short);
+  return fork.short;
+}
+
+function toggled(names: ReadonlySet<string>, name: string, isIn: boolean): ReadonlySet<string> {
+  const next = new Set(names);
+  if (isIn) next.add(name);
+  else next.delete(name);
+  return next;
 }
 
 export function WhatIf() {
@@ -83,6 +107,7 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
   const [words, setWords] = useState<string | null>(null);
   const [instruction, setInstruction] = useState<string | null>(null);
   const [chosen, setModel] = useState("");
+  const [left, setLeft] = useState<ReadonlySet<string>>(new Set());
   const [effects, setEffects] = useState<"ask" | "live">("ask");
   const [label, setLabel] = useState("");
   const [program, setProgram] = useState("");
@@ -103,7 +128,9 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
   const isWordsChanged = words !== null && replaceable !== null && words !== replaceable.text;
   const isInstructionChanged = !(firstRun && isWordsChanged) && instruction !== null && instruction !== prompt.value?.instruction;
   const hasNoInstruction = firstRun !== null && isWordsChanged;
-  const isChanged = isWordsChanged || isInstructionChanged || chosen !== "";
+  const tools = hasNoInstruction ? [] : (prompt.value?.tools ?? []);
+  const isToolsChanged = tools.some((tool) => left.has(tool.name));
+  const isChanged = isWordsChanged || isInstructionChanged || isToolsChanged || chosen !== "";
   const run = act.done ? (toldRuns.value.get(act.done.id) ?? act.done) : null;
   const branch = run?.branch ?? null;
   useEffect(() => {
@@ -114,12 +141,11 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
   /** Fork before the message, or before the run if something came between; say it, and run. */
   const sayAnew = async (said: Replaceable, began: RunRow) => {
     const at = isAdded ? began.first - 1 : said.seq - 1;
-    const fork = await source.act(`${log}@${at}`, "fork", { label: label || null });
-    await source.act(fork.short, "say", { text: words ?? "" });
-    const body: NewRun = { verb: "run", session: fork.short, program: program || began.workflow, ...(chosen ? { model: chosen } : {}) };
+    const fork = await forkAnew(source, `${log}@${at}`, label, words ?? "");
+    const body: NewRun = { verb: "run", session: fork, program: program || began.workflow, ...(chosen ? { model: chosen } : {}) };
     const made = await source.post<RunShape>("/api/runs", body as unknown as Json);
     noteRun(made);
-    go({ screen: "compare", left: short, right: fork.short });
+    go({ screen: "compare", left: short, right: fork });
     return made;
   };
   const start = () =>
@@ -133,6 +159,7 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
         ...(isWordsChanged && replaceable ? { replace: { [String(replaceable.seq)]: words } } : {}),
         ...(isInstructionChanged ? { instruction } : {}),
         ...(chosen ? { model: chosen } : {}),
+        ...(isToolsChanged ? { tools: { [nameOf(prompt.value!.agent)]: tools.map((tool) => tool.name).filter((name) => !left.has(name)) } } : {}),
         ...(label ? { label } : {}),
         ...(program ? { program } : {}),
       };
@@ -155,9 +182,23 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
         {replaceable ? (
           <Field label={`${replaceable.label} @${replaceable.seq}`} value={words ?? replaceable.text} onInput={setWords} rows={Math.max(3, Math.min(14, (words ?? replaceable.text).split("\n").length + 1))} isCode={replaceable.isJson || step.type === "tool"} hint={step.type === "reply" && detail.calls.length > 0 ? "With other words the reply calls no tools." : firstRun && isAdded ? "The run began later, and more came between: your words are said after it, in a branch, and the program is run anew." : firstRun ? "The run began after it: it is said anew in a branch, and the program is run on it." : undefined} />
         ) : (
-          events.value && <p class="faint">This step says nothing that can be other words: change the instruction or the model, or choose a message, a reply, a tool call or a fact.</p>
+          events.value && <p class="faint">This step says nothing that can be other words: change the instruction, the tools or the model, or choose a message, a reply, a tool call or a fact.</p>
         )}
         {!hasNoInstruction && <Field label="Instruction of the agents, from here on" value={instruction ?? prompt.value?.instruction ?? ""} onInput={setInstruction} rows={4} placeholder={prompt.error ? "No prompt was sent before this place." : ""} hint={prompt.value ? <>every agent that is asked from here on is given it; <Pieces text={nameOf(prompt.value.agent)} /> had this one</> : undefined} />}
+        {tools.length > 0 && (
+          <fieldset class="radios">
+            <legend class="label">Tools of <Pieces text={nameOf(prompt.value!.agent)} />, from here on</legend>
+            <div class="whatif-tools">
+              {tools.map(({ name, description }) => (
+                <label key={name} class="radio" title={plainText(description)}>
+                  <input type="checkbox" checked={!left.has(name)} onChange={(event) => setLeft(toggled(left, name, !event.currentTarget.checked))} />
+                  <span class="mono"><Pieces text={name} /></span>
+                </label>
+              ))}
+            </div>
+            <p class="field-hint faint">A tool that is left out is refused if the model calls it. Other tools are code: give them with <code>plait.whatif(…, tools=…)</code>. To change what a call returned, choose its step.</p>
+          </fieldset>
+        )}
         <div class="whatif-two">
           <Field label="Model, from here on" value={chosen} onInput={setModel} placeholder={prompt.value?.model ?? "as it was"} isCode />
           <Field label="Name of the branch" value={label} onInput={setLabel} placeholder="none" />
@@ -183,7 +224,7 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
           <p class="faint">{readOnly}</p>
         ) : (
           <div class="acts">
-            <button type="submit" class="button first big" disabled={!isChanged || act.isBusy || run?.state === "running"}><Icon name="play" /> {firstRun && !isInstructionChanged && !(chosen && !isWordsChanged) ? (isAdded ? "Fork before the run, and say it anew" : "Fork before it, and say it anew") : "Run it in a branch"}</button>
+            <button type="submit" class="button first big" disabled={!isChanged || act.isBusy || run?.state === "running"}><Icon name="play" /> {firstRun && !isInstructionChanged && !isToolsChanged && !(chosen && !isWordsChanged) ? (isAdded ? "Fork before the run, and say it anew" : "Fork before it, and say it anew") : "Run it in a branch"}</button>
             <a class="button plain big" href={hrefOf(sessionRoute(short, seq))}>Back</a>
             {!isChanged && <span class="faint">nothing is changed yet</span>}
           </div>

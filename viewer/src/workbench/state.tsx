@@ -8,9 +8,9 @@ import { usePage } from "../base/page";
 import { hrefOf, sessionRoute } from "../base/router";
 import { stateAt, trackSeq } from "../base/track";
 import { plainText } from "../base/text";
-import { Standing } from "../parts/bar";
 import { Icon } from "../parts/icons";
 import { Shows } from "../parts/states";
+import { StatusWord } from "../parts/status";
 import { Line, Pieces } from "../parts/text";
 import { useActor, useAsks } from "../screens/standing";
 import type { Json, TrackState } from "../shapes";
@@ -67,9 +67,9 @@ function StateLines({ state }: { state: TrackState }) {
         </dd>
         <dt>status</dt>
         <dd>
-          {branch && (model.cursor.value?.seq ?? 0) >= branch.tip ? <Standing branch={branch} /> : <span class={`status is-${state.status}`}>{state.status}</span>}
+          {branch && (model.cursor.value?.seq ?? 0) >= branch.tip ? <StatusWord of={branch} /> : <span class={`status is-${state.status}`}>{state.status}</span>}
         </dd>
-        <dt>spent</dt>
+        <dt title="on the way to this place, without branches that were not merged">spent here</dt>
         <dd>
           {`${shortNumber(allTokens(state.spent))} tokens`}
           <span class="faint">{` · ${costText(state.spent)}`}</span>

@@ -40,7 +40,7 @@ export function StepPanel() {
     );
   return (
     <div class="panel-scroll scroll" tabIndex={0}>
-      <Shows shown={shown}>{(detail) => <Detail key={`${detail.step.log}${detail.step.seq}`} detail={detail} />}</Shows>
+      <Shows shown={shown}>{(detail) => <Detail key={`${detail.step.log} ${detail.step.index}`} detail={detail} />}</Shows>
     </div>
   );
 }

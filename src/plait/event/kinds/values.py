@@ -180,7 +180,7 @@ class Carried(Value, frozen=True):
 
 
 class Wishes(Value, frozen=True):
-    """Where and when a submitted run is to be executed, by a worker of a cluster."""
+    """The wishes of a submitted run: the workers that may execute it, and when."""
 
     need: tuple[str, ...] = ()  # the labels that its worker has, sorted
     priority: int = 0  # the higher first, within its project

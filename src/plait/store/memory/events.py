@@ -232,6 +232,11 @@ class MemoryEvents(MemoryBlobs):
     def read_ahead(self, log: LogId, first: int, last: int) -> AbstractContextManager[None]:
         return nullcontext()  # a read asks no server
 
+    def look_ahead(
+        self, logs: Sequence[LogId], limit: int
+    ) -> AbstractContextManager[Mapping[LogId, Log]]:
+        return nullcontext(self.heads(logs))
+
     def events_at(self, places: Sequence[tuple[LogId, int]]) -> list[Event]:
         logs = self.heads([log for log, _ in places])
         own = [(log, seq) for log, seq in places if log in logs and logs[log].place < seq]

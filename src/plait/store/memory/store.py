@@ -21,9 +21,9 @@ from plait.store.base import Durability, Unchecked
 from plait.store.blobs import check_size
 from plait.store.lineage import cut_lineage
 from plait.store.local_bells import LocalBell, LocalBells
-from plait.store.locks import MemoryLock
+from plait.store.locks import MemoryLock, lock_unmoved
 from plait.store.memory.allowances import MemoryAllowances
-from plait.store.moment import OneMachine
+from plait.store.moment import OneMachine, SeenRun
 from plait.store.plain_rows import RowsInMemory
 from plait.store.process import STORES
 from plait.store.projection import Projection, Row, Scalar, Wanted
@@ -159,8 +159,13 @@ class MemoryStore(MemoryAllowances, OneMachine):
         with self._open():
             return run in self._locked
 
-    def lock_first(self, runs: Sequence[str]) -> tuple[str, MemoryLock] | None:
+    def lock_first(
+        self, runs: Sequence[str], seen: Mapping[str, SeenRun] | None = None
+    ) -> tuple[str, MemoryLock] | None:
         check_runs(runs)
+        return lock_unmoved(self, runs, seen or {}, self._lock_first)
+
+    def _lock_first(self, runs: Sequence[str]) -> tuple[str, MemoryLock] | None:
         with self._open():
             run = next((run for run in runs if run not in self._locked), None)
             return None if run is None else (run, MemoryLock(self._locked, run))

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import generators, pq, waiting
@@ -46,7 +46,8 @@ from plait.store.postgres.faults import (
     unknown_outcome,
 )
 from plait.store.postgres.refusals import ask_refusal
-from plait.store.postgres.server_clock import NOW_SQL, ServerClock
+from plait.store.postgres.server_clock import ServerClock
+from plait.store.postgres.server_facts import FACTS, IDLE_S, ServerFacts, long_limit
 from plait.store.process import STORES
 
 T = TypeVar("T")
@@ -59,17 +60,7 @@ LOOK_S = 0.2  # how often a thread that waits for an answer looks for signals
 _IDLE_MAX = 1  # connections that are kept when nothing happens, beside that of the heartbeat
 _IDLE_S = 30.0
 _COLLISIONS_MAX = 20  # deadlocks and the like in a row, before it is said
-IDLE_S = (
-    30.0  # the server ends a transaction of a client that says nothing for so long: it has locks
-)
 
-_FACTS = (
-    "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'),"
-    " set_config('synchronous_commit', current_setting('synchronous_commit'), false),"
-    " current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only')"
-    " = 'on', pg_backend_pid(), (SELECT system_identifier FROM pg_control_system()),"
-    f" {NOW_SQL}"
-)
 _DEFAULTS = {
     "fallback_application_name": "plait",  # PGAPPNAME says another
     "connect_timeout": "10",
@@ -81,19 +72,6 @@ _DEFAULTS = {
 
 
 _GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
-
-
-class ServerFacts(NamedTuple):
-    """Facts about the server behind a connection."""
-
-    version: int
-    encoding: str
-    synchronous_commit: str
-    fsync: str
-    is_standby: bool
-    is_read_only: bool  # it is a standby, or a setting of this user allows no writes
-    is_pooled: bool  # a pooler lends server sessions per transaction
-    identity: int  # of the cluster; a standby has that of its primary, a restored dump has another
 
 
 class ServerConnection:
@@ -163,8 +141,8 @@ class ServerConnection:
 
     @contextmanager
     def transaction(self, begin: str = "BEGIN") -> Generator[None]:
-        idle_ms = int(IDLE_S * 1000)
-        self.run_script(f"{begin}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}")
+        idle = f"SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_S * 1000)}"
+        self.run_script(f"{begin}; {idle}{long_limit(self.facts)}")
         try:
             yield
         except BaseException:
@@ -372,9 +350,10 @@ class ServerConnections:
         try:
             check_encryption(self.address, connection.pgconn)
             asked_s = time.monotonic()
-            row = connection.execute(_FACTS.encode(), prepare=False, binary=True).fetchone()
+            asked = FACTS.encode(), [connection.pgconn.backend_pid]
+            row = connection.execute(*asked, prepare=False, binary=True).fetchone()
             assert row is not None
-            *said, process, identity, now = row
+            *said, process, identity, now, _ = row
             self.clock.take(now, asked_s, time.monotonic())
             is_pooled = process != connection.pgconn.backend_pid
             facts = ServerFacts._make([*said, is_pooled, identity])

@@ -7,7 +7,7 @@ connection is lent while a caller looks at a page.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain, repeat, zip_longest
@@ -20,12 +20,13 @@ from plait.ids import Digest, LogId, parse_digest, parse_log_id
 from plait.store import packing
 from plait.store.arguments import check_kinds, check_limit, check_number, check_prefix, check_read
 from plait.store.base import Log, StoredRecord
-from plait.store.lineage import Lineage, LineageSpan, cut_lineage
+from plait.store.lineage import Lineage, LineageSpan, cut_lineage, extend_lineage
 from plait.store.postgres.ahead import EventWindow
 from plait.store.postgres.connections import ServerConnection
-from plait.store.postgres.core import SEQ_MAX
+from plait.store.postgres.core import SEQ_MAX, LogFacts
 from plait.store.postgres.heads import HEADS, heads_in, to_log
-from plait.store.postgres.wire import pack_byteas
+from plait.store.postgres.pipeline import SqlStatement, ask_together
+from plait.store.postgres.wire import pack_byteas, pack_int8
 from plait.store.postgres.writing import PostgresWriting
 from plait.store.records import COLUMNS, content_of, short_of, to_bytes, to_event, to_id
 
@@ -48,6 +49,12 @@ CROSS JOIN LATERAL (
     WHERE e.log = span.log AND e.seq BETWEEN span.first AND span.last{{only}}
     ORDER BY e.seq {{order}} LIMIT $4::int8
 ) e ORDER BY e.seq {{order}} LIMIT $4::int8"""
+_OWN = f"""
+SELECT l.key, l.lazy, e.* FROM {{s}}.log l LEFT JOIN LATERAL (
+    SELECT {_E_COLUMNS}, e.kind FROM {{s}}.event e WHERE e.log = l.key
+        AND e.seq BETWEEN l.place + 1 AND l.tip AND l.tip - l.place <= $2::int8 ORDER BY e.seq
+) e ON true WHERE l.id = $1::bytea"""
+_OWN_OIDS = (20, 16, 23, 21, 17, 17, 17, 21)  # the types of its columns
 _PLACES = f"""
 SELECT {_E_COLUMNS}, e.kind
 FROM unnest($1::bytea[], $2::int4[]) WITH ORDINALITY AS asked (id, seq, n)
@@ -199,6 +206,36 @@ class PostgresEvents(PostgresWriting):
             self._windows.add(window)
         try:
             yield
+        finally:
+            if window is not None:
+                self._windows.remove(window)
+
+    @contextmanager
+    def look_ahead(self, logs: Sequence[LogId], limit: int) -> Generator[Mapping[LogId, Log]]:
+        log = parse_log_id(logs[0])
+        names = pack_byteas([to_bytes(each) for each in dict.fromkeys(logs)])
+        asked = [
+            SqlStatement(self._bytes_of(b"heads", HEADS), [names], b"heads"),
+            SqlStatement(self._bytes_of(b"own", _OWN), [to_bytes(log), pack_int8(limit)], b"own"),
+        ]
+
+        def look(db: ServerConnection) -> tuple[dict[LogId, Log], list[Any]]:
+            ends, own = ask_together(db, asked)
+            return heads_in(ends), db.load(own, _OWN_OIDS, tuple)
+
+        heads, rows = self._run(look)
+        if rows and heads[log].parent is None:  # so its lineage is known
+            key, lazy = rows[0][:2]
+            self._remember(log, LogFacts(key, extend_lineage((), 0, log), lazy))
+        window: EventWindow | None = None
+        found = [row[2:] for row in rows if row[2] is not None]
+        if found and heads[log].place + len(found) == found[-1][0]:  # else one is missing
+            with suppress(StoreCorrupt):  # those who read the events say so
+                events = [to_event(row, self.get_blob, self._names.get(row[5])) for row in found]
+                window = EventWindow(log, events[0].seq, events)
+                self._windows.add(window)
+        try:
+            yield heads
         finally:
             if window is not None:
                 self._windows.remove(window)

@@ -26,7 +26,7 @@ from psycopg import pq
 from plait.errors import PlaitError, RowsBroken
 from plait.event import Event
 from plait.ids import Digest
-from plait.store.postgres.connections import IDLE_S, ServerConnection
+from plait.store.postgres.connections import ServerConnection
 from plait.store.postgres.core import ORDINAL_BITS
 from plait.store.postgres.faults import is_collision, is_lost
 from plait.store.postgres.fold_tables import all_names
@@ -34,6 +34,7 @@ from plait.store.postgres.pipeline import SqlStatement, ask_together
 from plait.store.postgres.row_statements import named_statement, statements_of
 from plait.store.postgres.row_writer import RowWriter
 from plait.store.postgres.schema import quote_name
+from plait.store.postgres.server_facts import IDLE_S, LONG_LIMIT
 from plait.store.postgres.wire import pack_int2s, pack_int8, pack_int8s
 from plait.store.projection import Projection
 from plait.store.records import to_event
@@ -44,7 +45,8 @@ _TRIED_MAX = 64
 
 _BEGIN = """
 SELECT set_config('synchronous_commit', 'off', true),
-    set_config('idle_in_transaction_session_timeout', '{idle_ms}', true)"""
+    set_config('idle_in_transaction_session_timeout', '{idle_ms}', true),
+    {long_limit}"""
 # names of projections are checked: they have no quotes
 _STATE = """
 SELECT high, open, pg_current_xact_id()::text::int8 + {offset} FROM {s}.projection
@@ -116,7 +118,11 @@ class Fold:
         self._statements = statements_of(schema, projection)
         self._begin = [
             SqlStatement(b"BEGIN"),
-            self._statement(_BEGIN.replace("{idle_ms}", str(int(IDLE_S * 1000)))),
+            self._statement(
+                _BEGIN.replace("{idle_ms}", str(int(IDLE_S * 1000))).replace(
+                    "{long_limit}", LONG_LIMIT
+                )
+            ),
             self._statement(_STATE.replace("{offset}", str(offset))),
         ]
         self._news = self._statement(_NEWS)

@@ -23,7 +23,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -31,104 +31,28 @@ import psycopg
 
 from plait.errors import PlaitError, RunHeld
 from plait.ids import digest
+from plait.store.moment import SeenRun
 from plait.store.postgres.connections import ServerConnection, ServerConnections
-from plait.store.postgres.server_clock import NOW_SQL
+from plait.store.postgres.hold_statements import (
+    BEAT,
+    GONE,
+    HOLDER,
+    LEAVE,
+    OWN_KEY,
+    RELEASE,
+    RENEW,
+    RUNS,
+    TAKE,
+    TAKE_FIRST,
+    TAKEN,
+)
+from plait.store.postgres.wire import pack_byteas, pack_int8s
 from plait.store.process import STORES
+from plait.store.records import to_bytes
 
 LEASE_S = 45.0  # unless PLAIT_STORE_LEASE_S says otherwise; a third of it is between heartbeats
 _LOOK_S = 1.0  # between looks if the connection of the heartbeat is cut
 _LINE_WAIT_S = 2.0  # for a heartbeat that waits for the server
-
-# The key of a holder's advisory lock, in this life of the server.
-_KEY = """hashtextextended(encode({id}, 'hex') ||
-    extract(epoch FROM pg_postmaster_start_time())::text, 0)"""
-_HOLDER_KEY = _KEY.replace("{id}", "h.id")
-_OWN_KEY = f"""
-SELECT own.key, pg_try_advisory_lock_shared(own.key) FROM (
-    SELECT {_KEY.replace("{id}", "$1::bytea")} AS key) AS own"""
-# A holder is there if its lease is not over, and its connection stands.
-_IS_THERE = f"""
-    h.until > clock_timestamp() AND (h.advisory IS DISTINCT FROM {_HOLDER_KEY} OR EXISTS (
-        SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory' AND p.granted
-            AND p.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND p.classid::int8 = (h.advisory >> 32) & 4294967295
-            AND p.objid::int8 = h.advisory & 4294967295 AND p.objsubid = 1))"""
-# The holder that has the run must be the one that this statement has seen: another may have taken
-# it meanwhile.
-_TAKE = f"""
-WITH gone AS (
-    DELETE FROM {{s}}.holder h USING {{s}}.hold old
-    WHERE old.run = $1::bytea AND h.id = old.holder AND NOT ({_IS_THERE}) RETURNING h.id
-)
-INSERT INTO {{s}}.hold AS held (run, holder) VALUES ($1::bytea, $2::bytea)
-ON CONFLICT (run) DO UPDATE SET holder = excluded.holder
-WHERE held.holder IN (SELECT id FROM gone) OR (
-    held.holder = (SELECT old.holder FROM {{s}}.hold old WHERE old.run = $1::bytea)
-    AND NOT EXISTS (SELECT 1 FROM {{s}}.holder h WHERE h.id = held.holder))
-RETURNING holder"""
-# Holders that are there, of some runs: the server's locks are listed once, for all holders.
-_THERE = f"""
-advisory AS MATERIALIZED (
-    SELECT (p.classid::int8 << 32) | p.objid::int8 AS key FROM pg_locks p
-    WHERE p.locktype = 'advisory' AND p.granted AND p.objsubid = 1
-        AND p.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-),
-there AS MATERIALIZED (
-    SELECT h.id FROM {{s}}.holder h
-    WHERE h.id IN (SELECT old.holder FROM {{s}}.hold old WHERE old.run = ANY($1::bytea[]))
-        AND h.until > clock_timestamp() AND (h.advisory IS DISTINCT FROM {_HOLDER_KEY}
-            OR h.advisory IN (SELECT key FROM advisory))
-)"""
-# A caller that is about to take a run has a lock of its transaction on it: others at the same
-# moment pass on to the next run, and do not wait. The conditions of the INSERT are those of _TAKE.
-# A run that is asked for and is this holder's own was taken before, and the answer was lost.
-_TAKE_FIRST = f"""
-WITH {_THERE},
-free AS MATERIALIZED (
-    SELECT asked.run, old.holder
-    FROM unnest($1::bytea[]) WITH ORDINALITY AS asked (run, n)
-        LEFT JOIN {{s}}.hold old ON old.run = asked.run
-    WHERE old.holder IS NULL OR old.holder = $2::bytea
-        OR old.holder NOT IN (SELECT id FROM there)
-    ORDER BY asked.n
-),
-first AS MATERIALIZED (
-    SELECT run, holder FROM free
-    WHERE pg_try_advisory_xact_lock(hashtextextended(encode(run, 'hex') || $3::text, 11)) LIMIT 1
-),
-gone AS (
-    DELETE FROM {{s}}.holder h USING first
-    WHERE h.id = first.holder AND h.id <> $2::bytea AND NOT ({_IS_THERE}) RETURNING h.id
-),
-taken AS (
-    INSERT INTO {{s}}.hold AS held (run, holder) SELECT run, $2::bytea FROM first
-    ON CONFLICT (run) DO UPDATE SET holder = excluded.holder
-    WHERE held.holder IN (SELECT id FROM gone) OR held.holder = $2::bytea OR (
-        held.holder = (SELECT holder FROM first)
-        AND NOT EXISTS (SELECT 1 FROM {{s}}.holder h WHERE h.id = held.holder))
-    RETURNING run
-)
-SELECT (SELECT run FROM taken) FROM first"""
-_TAKEN = f"""
-WITH {_THERE} SELECT old.run FROM {{s}}.hold old
-WHERE old.run = ANY($1::bytea[]) AND old.holder IN (SELECT id FROM there)"""
-_HOLDER = f"""
-SELECT h.name, h.id FROM {{s}}.hold JOIN {{s}}.holder h ON h.id = hold.holder
-WHERE hold.run = $1::bytea AND {_IS_THERE}"""
-# A holder that has lost a run has lost its row, too: the one that took the run removed it.
-_RENEW = f"""
-UPDATE {{s}}.holder SET until = clock_timestamp() + make_interval(secs => $2) WHERE id = $1::bytea
-RETURNING {NOW_SQL}"""
-_BEAT = """
-INSERT INTO {s}.holder AS old (id, name, until, advisory)
-VALUES ($1::bytea, $2::text, clock_timestamp() + make_interval(secs => $3), $4::int8)
-ON CONFLICT (id) DO UPDATE SET until = excluded.until, advisory = excluded.advisory"""
-_RELEASE = "DELETE FROM {s}.hold WHERE run = $1::bytea AND holder = $2::bytea"
-_LEAVE = "DELETE FROM {s}.holder WHERE id = $1::bytea"
-_RUNS = "SELECT run FROM {s}.hold WHERE holder = $1::bytea"
-_GONE = f"""
-DELETE FROM {{s}}.holder h WHERE h.until < clock_timestamp() - interval '1 hour' AND NOT
-({_IS_THERE})"""
 
 
 class HolderWitness(Protocol):
@@ -200,9 +124,12 @@ class RunLocks:
             if self._connections.is_closed:
                 self.close()
 
-    def take_first(self, runs: Sequence[str]) -> tuple[str, RunHold] | None:
+    def take_first(
+        self, runs: Sequence[str], seen: Mapping[str, SeenRun] | None = None
+    ) -> tuple[str, RunHold] | None:
         """Take the first of these runs that no holder has, by one statement."""
         asked = {_name_of(run): run for run in runs}
+        marks = seen or {}
         # A row says which process has a run, and not which thread: so these take turns.
         with self._turn:
             with self._guard:
@@ -210,7 +137,7 @@ class RunLocks:
                 names = [name for name in asked if name not in others]
                 self._wanted.update(names)
             try:
-                name = self._take_one_of(names) if names else None
+                name = self._take_one_of(names, [marks.get(asked[n]) for n in names])
                 if name is None:
                     return None
                 token = object()
@@ -231,16 +158,27 @@ class RunLocks:
         asked = {_name_of(run): run for run in runs}
         if not asked:
             return set()
-        sql, names = self._sql(_TAKEN), list(asked)
+        sql, names = self._sql(TAKEN), list(asked)
         taken = {name for (name,) in self._connections.run(lambda db: db.rows(sql, names))}
         return {asked[name] for name in asked.keys() - taken if self.is_lost(name)}
 
-    def _take_one_of(self, names: Sequence[bytes]) -> bytes | None:
-        holder, sql = self._standing_holder(), self._sql(_TAKE_FIRST)
+    def _take_one_of(self, names: Sequence[bytes], marks: Sequence[SeenRun | None]) -> bytes | None:
+        if not names:
+            return None
+        sql = self._sql(TAKE_FIRST).encode()
+        values = [
+            pack_byteas(names),
+            self._standing_holder(),
+            self._schema.encode(),
+            pack_byteas([None if mark is None else to_bytes(mark.log) for mark in marks]),
+            pack_int8s([0 if mark is None else mark.number for mark in marks]),
+        ]
         while True:
-            row = self._connections.run(lambda db: db.row(sql, list(names), holder, self._schema))
-            if row is None or row[0] is not None:
-                return None if row is None else row[0]
+            found = self._connections.run(lambda db: db.run_prepared(b"take_first", sql, values))
+            if not found.ntuples:
+                return None
+            if (name := found.get_value(0, 0)) is not None:
+                return name
             # Another holder has committed while the statement ran: the next one sees it.
 
     def _standing_holder(self) -> bytes:
@@ -269,7 +207,7 @@ class RunLocks:
 
     def is_taken(self, run: str) -> bool:
         name = _name_of(run)
-        sql = self._sql(_HOLDER)
+        sql = self._sql(HOLDER)
         return self._connections.run(lambda db: db.row(sql, name)) is not None
 
     def has(self, name: bytes, token: object) -> bool:
@@ -312,7 +250,7 @@ class RunLocks:
                 if self._line is None or self._line.has_news():
                     self._beat(holder)
                 assert self._line is not None
-                self._line.run(self._sql(_RELEASE), name, holder)
+                self._line.run_prepared(b"release", self._sql(RELEASE).encode(), [name, holder])
             except (PlaitError, psycopg.Error):
                 return
             with self._guard:
@@ -323,7 +261,7 @@ class RunLocks:
         if self._line is not None:
             if self._row is not None:
                 with suppress(psycopg.Error):
-                    self._line.run(self._sql(_LEAVE), self._row)
+                    self._line.run(self._sql(LEAVE), self._row)
             self._line.close()
         self._line = self._row = self._advisory = None
         with self._guard:
@@ -331,9 +269,9 @@ class RunLocks:
 
     def _take(self, db: ServerConnection, name: bytes, holder: bytes) -> str | None:
         """Take a run. Returns the name of the holder that has it; None: it is ours."""
-        if db.get(self._sql(_TAKE), name, holder) is not None:
+        if db.get(self._sql(TAKE), name, holder) is not None:
             return None
-        row = db.row(self._sql(_HOLDER), name)
+        row = db.row(self._sql(HOLDER), name)
         if row is None or row[1] == holder:  # it was let go of meanwhile, or we took it before
             return None if row is not None else self._take(db, name, holder)
         return row[0]
@@ -401,7 +339,7 @@ class RunLocks:
             return False
         asked_s = time.monotonic()
         try:
-            row = line.row(self._sql(_RENEW), holder, self._lease_s)
+            row = line.row(self._sql(RENEW), holder, self._lease_s)
         except psycopg.Error:
             self._lose_line()
             return False
@@ -418,15 +356,15 @@ class RunLocks:
         line = self._line
         try:
             if self._advisory is None and not line.facts.is_pooled:
-                row = line.row(_OWN_KEY, holder)
+                row = line.row(OWN_KEY, holder)
                 self._advisory = row[0] if row is not None and row[1] else None
                 self._witness.take_key(self._advisory)
             name = f"process {os.getpid()} on {socket.gethostname()}"
-            line.run(self._sql(_BEAT), holder, name, self._lease_s, self._advisory)
+            line.run(self._sql(BEAT), holder, name, self._lease_s, self._advisory)
             self._row = holder
             # Afterwards: who takes a run from us ends before the heartbeat, or comes too late.
-            found = {run for (run,) in line.rows(self._sql(_RUNS), holder)}
-            line.run(self._sql(_GONE))
+            found = {run for (run,) in line.rows(self._sql(RUNS), holder)}
+            line.run(self._sql(GONE))
         except psycopg.Error:
             self._lose_line()
             raise

@@ -6,7 +6,7 @@ folded behind, by those who read them (`fold.py`). The tables are made by `plait
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from plait.ids import LogId, Micros, Source
 from plait.store.arguments import check_durability, check_name, check_runs
 from plait.store.base import Durability, Unchecked
 from plait.store.local_bells import LocalBell
+from plait.store.moment import SeenRun
 from plait.store.postgres.address import check_bucket_client, parse_address
 from plait.store.postgres.allowances import PostgresAllowances
 from plait.store.postgres.bells import ServerBells
@@ -84,9 +85,11 @@ class PostgresStore(
     def is_locked(self, run: str) -> bool:
         return self._locks.is_taken(run)
 
-    def lock_first(self, runs: Sequence[str]) -> tuple[str, RunHold] | None:
+    def lock_first(
+        self, runs: Sequence[str], seen: Mapping[str, SeenRun] | None = None
+    ) -> tuple[str, RunHold] | None:
         check_runs(runs)
-        return self._locks.take_first(runs)
+        return self._locks.take_first(runs, seen)
 
     def free_runs(self, runs: Collection[str]) -> set[str]:
         check_runs(runs)

@@ -8,7 +8,7 @@ other writes of the same moment (`commit.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -29,8 +29,8 @@ from plait.store.arguments import (
     check_runs,
 )
 from plait.store.base import Durability, Unchecked
-from plait.store.locks import FileLock, free_runs_in, lock_first_in, lock_in
-from plait.store.moment import Allowance, Bell, Drawn, Notice, OneMachine
+from plait.store.locks import FileLock, free_runs_in, lock_first_in, lock_in, lock_unmoved
+from plait.store.moment import Allowance, Bell, Drawn, Notice, OneMachine, SeenRun
 from plait.store.process import STORES
 from plait.store.projection import Projection
 from plait.store.sqlite.allowances import AllowanceFiles
@@ -110,9 +110,11 @@ class SqliteStore(SqliteEvents, SqliteSnapshots, SqliteRows, OneMachine):
     def is_locked(self, run: str) -> bool:
         return not free_runs_in(self._folder, (run,))
 
-    def lock_first(self, runs: Sequence[str]) -> tuple[str, FileLock] | None:
+    def lock_first(
+        self, runs: Sequence[str], seen: Mapping[str, SeenRun] | None = None
+    ) -> tuple[str, FileLock] | None:
         check_runs(runs)
-        return lock_first_in(self._folder, runs)
+        return lock_unmoved(self, runs, seen or {}, lambda left: lock_first_in(self._folder, left))
 
     def free_runs(self, runs: Collection[str]) -> set[str]:
         check_runs(runs)

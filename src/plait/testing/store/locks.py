@@ -10,10 +10,10 @@ from threading import Event, Thread
 from typing import Any
 
 from plait.errors import InvalidValue, RunHeld
-from plait.store import Store
+from plait.store import SeenRun, Store
 from plait.testing.store.durable import DurablePart
 from plait.testing.store.processes import fork_all, fork_process
-from plait.testing.writing import Opened, check_refused
+from plait.testing.writing import Opened, begin, check_refused, extend, message, new_log
 
 _LOCKS = 300
 _RACERS = 8
@@ -148,6 +148,27 @@ class LockContract(DurablePart):
         second[1].release()
         second[1].release()
         assert not store.is_locked("run-1")
+
+    def test_a_run_whose_log_has_gone_on_is_passed_over(self, opened: Opened) -> None:
+        store = opened()
+        logs = [begin(store) for _ in range(3)]
+        seen = {
+            f"run-{n}": SeenRun(log, store.number_of(store.log(log).head) or 0)
+            for n, log in enumerate(logs)
+        }
+        extend(store, logs[0], message("more"))
+        first = store.lock_first([*seen], seen)
+        assert first is not None and first[0] == "run-1"
+        extend(store, logs[2], message("more"))
+        assert store.lock_first([*seen], seen) is None
+        assert store.free_runs([*seen]) == {"run-0", "run-2"}, "those that were passed over"
+        stale = store.lock_first([*seen])
+        assert stale is not None and stale[0] == "run-0", "without a mark it is taken"
+        unknown = SeenRun(new_log(), 0)
+        other = store.lock_first(["run-2"], {"run-2": unknown})
+        assert other is not None and other[0] == "run-2"
+        for _, lock in (first, stale, other):
+            lock.release()
 
     def test_asking_for_free_runs_takes_nothing(self, opened: Opened) -> None:
         store = opened()
