@@ -282,7 +282,7 @@ def ten_steps(fails_at=0):
     """A workflow of ten steps that leave a line each."""
     from rath import flow
 
-    def made(number):
+    def step_of(number):
         name = f"s{number}"
         following = (f"s{number + 1}",) if number < 10 else ()
 
@@ -298,7 +298,7 @@ def ten_steps(fails_at=0):
         act.__name__ = name
         return act
 
-    steps = {f"s{number}": made(number) for number in range(1, 11)}
+    steps = {f"s{number}": step_of(number) for number in range(1, 11)}
     return type("Ten", (flow.Workflow,), steps)()
 
 
