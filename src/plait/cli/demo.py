@@ -192,7 +192,7 @@ class DemoPage:
 
     def close(self) -> None:
         if self._server is not None:
-            self._server.stop()
+            self._server.stop(gently=True)
 
 
 class TerminalFace:
