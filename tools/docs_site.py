@@ -112,7 +112,8 @@ def page_uri(path: Path) -> str:
         return "index.md"
     if path.is_relative_to(DOCS):
         return path.relative_to(DOCS).as_posix()
-    name = path.relative_to(ROOT).as_posix()
+    # a README would be the first page of its section
+    name = path.relative_to(ROOT).as_posix().replace("README.md", "about.md")
     return f"repository/{name}" if path.suffix == ".md" else f"repository/{name}.md"
 
 
@@ -122,7 +123,7 @@ def repository_path(uri: str) -> Path:
         return ROOT / HOME
     if not uri.startswith("repository/"):
         return DOCS / uri
-    name = uri.removeprefix("repository/")
+    name = uri.removeprefix("repository/").replace("about.md", "README.md")
     return ROOT / name if (ROOT / name).exists() else ROOT / name.removesuffix(".md")
 
 

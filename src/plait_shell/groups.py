@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +19,7 @@ Without a command: where you are, what runs, and what waits for you.
 """
 STORE_HELP = "Without a command: look there."
 JSON_HELP = "Without a command: print one JSON document."
+COMPLETE_VARIABLE = "_PLAIT_COMPLETE"  # set by a shell that completes a line
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 _ENTRIES = {entry.name: entry for entries in SECTIONS.values() for entry in entries}
 
@@ -37,7 +37,8 @@ class SectionedGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in _ENTRIES:
+        is_unknown = args and not args[0].startswith("-") and args[0] not in _ENTRIES
+        if is_unknown and not ctx.resilient_parsing:
             ctx.fail(f"no such command: {args[0]!r}.{nearest_text(args[0], list(_ENTRIES))}")
         return super().resolve_command(ctx, args)
 
@@ -53,9 +54,16 @@ def load_command(entry: Entry) -> click.Command:
     return getattr(import_module(f"plait.cli.{module}"), name)
 
 
+def nearest_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names that may be meant, the nearest first."""
+    from difflib import get_close_matches  # after a mistake only
+
+    return get_close_matches(name, known, n=3, cutoff=0.6)
+
+
 def nearest_text(name: str, known: Sequence[str]) -> str:
     """Return a question that names what may be meant; "" if nothing is near."""
-    found = get_close_matches(name, known, n=3, cutoff=0.6)
+    found = nearest_names(name, known)
     return f" Did you mean {' or '.join(found)}?" if found else ""
 
 

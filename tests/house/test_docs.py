@@ -47,6 +47,7 @@ EXITS = re.compile(r"# exits with (\d+)")
 # What the shell blocks may say, besides `plait …`, which is run. These run this very suite, or
 # install.
 SERVER = re.compile(r"(?:\w+=\S+ )*uvicorn (.*)")
+COMMANDS = re.compile(r"(?:\w+=\S+ )*plait ")
 SETTING = re.compile(r"export (\w+)=(\S+)")
 SERVED = "@db/agents"  # the database of pages that use one
 KNOWN = {
@@ -60,7 +61,10 @@ KNOWN = {
     "pip install .",
     "pip install 'plait[postgres]'",
 }
+# commands of the system that pages show; they are run
+SHOWN = re.compile(r"(cat|ls|sort) [\w./| -]+")
 PROGRAMS = {
+    "demo",
     "run",
     "resume",
     "replay",
@@ -106,7 +110,7 @@ def run_blocks(page: Path, folder: Path, module: ModuleType, servers: ExitStack)
         text = text.replace(SERVED, start_database(servers))
     for language, code in BLOCK.findall(text):
         if language == "python" and (named := FILE.match(code)):
-            (folder / named[1]).write_text(code)
+            Path(named[1]).write_text(code)
             sys.modules.pop(Path(named[1]).stem, None)  # another page may have had one of that name
             importlib.invalidate_caches()
         elif language == "python":
@@ -274,9 +278,17 @@ class Shell:
             if served := SERVER.match(command):
                 self._serve(served[1])
                 continue
-            assert command.startswith("plait "), f"{command!r} is neither run nor known"
+            if command.startswith("cd "):
+                os.chdir(command.split()[1])
+                sys.path.insert(0, os.getcwd())
+                continue
+            assert COMMANDS.match(command) or SHOWN.fullmatch(command), (
+                f"{command!r} is neither run nor known"
+            )
             said = EXITS.search(line)
             status, output = run_command(command)
+            # a shell says 128 and the number of the signal
+            status = 128 - status if status < 0 else status
             assert status == (int(said[1]) if said else 0), f"{command}: {status} {output}"
 
     def _serve(self, arguments: str) -> None:
@@ -318,10 +330,11 @@ def run_command(command: str) -> tuple[int, str]:
     shell; the others are called here, since a start takes longer than all they do.
     """
     words = shlex.split(command)
-    if not (PROGRAMS & set(words) or set("$|&;<>") & set(command)):
+    plain = words[0] == "plait" and not set("$|&;<>") & set(command)
+    if plain and not PROGRAMS & set(words):
         result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
         return result.exit_code, result.output
-    if not set("$|&;<>*?~") & set(command):
+    if plain and not set("*?~") & set(command):
         done = run_forked([*COMMAND, *words[1:]])
         return done.returncode, done.stdout + done.stderr
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -79,7 +79,7 @@ def test_links_of_the_repository_become_links_of_the_site() -> None:
     )
     example = "see [it](chat_server.py), [the page](../docs/chat.md)"
     assert docs_site.mended(
-        example, ROOT / "examples/README.md", "repository/examples/README.md"
+        example, ROOT / "examples/README.md", "repository/examples/about.md"
     ) == ("see [it](chat_server.py.md), [the page](../../chat.md)")
     assert docs_site.repository_path("repository/examples/payment.py.md") == (
         ROOT / "examples" / "payment.py"

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from plait import (
     Agent,
@@ -26,7 +26,7 @@ from plait import (
 from plait.policy import Ask, Policy
 from tests.outline import programs
 from tests.server.clients import LiveServer, live_server
-from tests.viewer.browsers import Viewer, opened_viewer, steps_of
+from tests.viewer.browsers import Viewer, steps_of
 
 NEWS_COUNT = 7
 
@@ -45,12 +45,6 @@ def store(folder: Path) -> Store:
 def server(store: Store, folder: Path) -> Iterator[LiveServer]:
     with live_server(folder, PLAIT_ACTOR="human:ann") as server:
         yield server
-
-
-@pytest.fixture
-def viewer(browser: Browser, server: LiveServer) -> Iterator[Viewer]:
-    with opened_viewer(browser, server) as viewer:
-        yield viewer
 
 
 def said(store: Store, title: str) -> Session:
@@ -177,17 +171,17 @@ def test_an_answer_is_half_written_while_the_run_goes_on(viewer: Viewer, store: 
     """The page follows the end of the session, but not away from a form that is filled in."""
     session = asking(store)
     page = open_second_ask(viewer, session)
-    page.get_by_role("button", name="Correct and grant…").click()
-    note = page.get_by_label("A note (optional)")
-    expect(note).to_be_focused()
-    arguments = page.get_by_role("textbox", name="Arguments")
+    page.get_by_role("button", name="Grant corrected…").click()
+    note = page.get_by_label("Note (on record)")
+    arguments = page.get_by_label("Arguments that you allow instead")
+    expect(arguments).to_be_focused()
     fill_marked(note, "less")
     fill_marked(arguments, '{"to": "ann", ')
     pay_ann(session)
     expect(steps_of(page).filter(has_text="1 sent to ann")).to_have_count(1)
     assert_kept(arguments, '{"to": "ann", ')
     assert_kept(note, "less", arguments)
-    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Back").click()
     first = steps_of(page).filter(has_text="ann")
     expect(first).to_have_attribute("aria-selected", "true")
 
@@ -197,7 +191,7 @@ def test_a_reason_outlives_answers_that_fail(viewer: Viewer, store: Store) -> No
     session = asking(store)
     page = open_second_ask(viewer, session)
     page.get_by_role("button", name="Deny…").click()
-    field = page.get_by_label("Reason, for the agent")
+    field = page.get_by_label("Reason (the agent reads it)")
     fill_marked(field, "Too mu")
     failing = re.compile(r"/api/(inbox|logs/[^/]+/steps/)")
     page.route(failing, lambda route: route.fulfill(status=503, body="{}"))

@@ -52,7 +52,7 @@ _YES, _NO, _EDIT = ("y", "yes"), ("n", "no"), ("e", "edit")
 def demo_command(
     is_opened: bool, pace_s: float | None, model: str | None, again: bool, kill_after: int | None
 ) -> None:
-    """Watch a run that is killed, resumed, questioned and checked, in 20 seconds.
+    """Watch a run that is killed, resumed and checked, in 20 seconds.
 
     It makes plait-demo/ here, and leaves it: everything that it ends with can be typed. The model
     is a script, so no key is needed; everything else is real.
