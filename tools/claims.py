@@ -75,7 +75,10 @@ def plain_text(markdown: str) -> str:
 
 
 def claimed_texts(readme: str) -> Iterator[str]:
-    """Yield the texts of the README that need a claim: figures, and cells of our own column."""
+    """Yield the texts of the README that need a claim: figures, and cells of our own column.
+
+    Figures in the columns of others are theirs. A cell that says "no" claims nothing.
+    """
     prose: list[str] = []
     column = None
     for line in BLOCK.sub("", readme).splitlines():
@@ -86,7 +89,9 @@ def claimed_texts(readme: str) -> Iterator[str]:
         cells = [plain_text(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if column is None:
             column = cells.index("Plait") if "Plait" in cells else -1
-        elif column >= 0 and not set(cells[column]) <= set("-: "):
+        elif column < 0:
+            prose += ["", *(f"{cell}\n" for cell in cells)]
+        elif not set(cells[column]) <= set("-: ") and cells[column] != "no":
             yield cells[column]
     for paragraph in "\n".join(prose).split("\n\n"):
         for sentence in SENTENCE.split(plain_text(paragraph)):
