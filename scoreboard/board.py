@@ -127,7 +127,7 @@ def keep(results: dict[int, dict[str, Any]]) -> None:
 
 
 def main(numbers: list[int]) -> int:
-    results, failed = read_results(), False
+    failed = False
     for row in read_rows():
         if numbers and row.number not in numbers:
             continue
@@ -135,8 +135,7 @@ def main(numbers: list[int]) -> int:
         result, seconds = found["result"], found["seconds"]
         print(f"{row.number:2} {row.system:20} {result} ({seconds} s)", flush=True)
         failed |= found["code"] == 1
-        results[row.number] = found
-        keep(results)
+        keep({**read_results(), row.number: found})  # another command may have run others
     return int(failed)
 
 

@@ -2,7 +2,7 @@
 others.
 
 They are exhaustive forms (every moment, every process, every order), and tests that start servers
-and interpreters. Of each subject a shorter test stays in `make test`. `LONG=1 make test` takes
+and interpreters. Of each subject a shorter test stays in `make test`. `make cover` takes
 them, and so does a run of one file alone.
 """
 

@@ -29,7 +29,6 @@ class PlaitQueue(QueueGuest):
         self._cluster = Cluster(self._store)
         worker = Worker(self._store, ["cluster_flows:Steps"], slots=1)
         threading.Thread(target=worker.serve, daemon=True).start()
-        self._claims = Claims(self._store, "w", Ability(frozenset({OTHER})), Shares())
 
     def about(self) -> str:
         return "Plait, PostgreSQL, every step on record"
@@ -52,7 +51,9 @@ class PlaitQueue(QueueGuest):
             self._store.begin(log, [opened, begun])
 
     def claim(self) -> None:
-        work, _ = self._claims.claim(now_in(self._store))
+        # one that has not looked before: a second claim would take what the first look has left
+        claims = Claims(self._store, "w", Ability(frozenset({OTHER})), Shares())
+        work, _ = claims.claim(now_in(self._store))
         assert work is not None
         work.lock.release()
 

@@ -33,10 +33,12 @@ from plait.session import JobRows as _JobRows
 from plait.session import Message, Session, file, image
 from plait.session import SessionRows as _SessionRows
 from plait.session import TurnRows as _TurnRows
+from plait.session.ports import Drawing as _Drawing
 from plait.session.ports import Host as _HostPort
 from plait.session.ports import MemoryRules as _MemoryRules
 from plait.session.ports import TurnTaker as _TurnTaker
 from plait.session.ports import bind_ablation as _bind_ablation
+from plait.session.ports import bind_drawing as _bind_drawing
 from plait.session.ports import bind_host as _bind_host
 from plait.session.ports import bind_memory_rules as _bind_memory_rules
 from plait.session.ports import bind_turns as _bind_turns
@@ -288,6 +290,15 @@ class _LazyRules:
 
 
 _bind_memory_rules(_cast("_MemoryRules", _LazyRules()))
+
+
+def _draw(value: object) -> str:
+    value_html: _Drawing = _import("plait.dossier.notebook").value_html
+    _bind_drawing(value_html)
+    return value_html(value)
+
+
+_bind_drawing(_draw)
 
 
 class _LazyTurns:

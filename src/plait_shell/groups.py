@@ -20,6 +20,7 @@ Without a command: where you are, what runs, and what waits for you.
 """
 STORE_HELP = "Without a command: look there."
 JSON_HELP = "Without a command: print one JSON document."
+COMPLETE_VARIABLE = "_PLAIT_COMPLETE"  # set by a shell that completes a line
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 _ENTRIES = {entry.name: entry for entries in SECTIONS.values() for entry in entries}
 
@@ -37,7 +38,8 @@ class SectionedGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in _ENTRIES:
+        is_unknown = args and not args[0].startswith("-") and args[0] not in _ENTRIES
+        if is_unknown and not ctx.resilient_parsing:
             ctx.fail(f"no such command: {args[0]!r}.{nearest_text(args[0], list(_ENTRIES))}")
         return super().resolve_command(ctx, args)
 

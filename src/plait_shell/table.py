@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "demo",
             "demo:demo_command",
-            "Watch a run that is killed, resumed, questioned and checked, in 20 seconds.",
+            "Watch a run that is killed, resumed and checked, in 20 seconds.",
         ),
         Entry("init", "writing:init", "Make a store: the folder .plait in DIR, or here."),
         Entry(
@@ -31,6 +31,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         ),
         Entry("new", "writing:new", "Open a session, and say TEXT in it."),
         Entry("copy", "copying:copy_command", "Copy sessions from one store to another."),
+        Entry(
+            "completion",
+            "completion:completion_command",
+            "Print the script that completes commands in your shell.",
+        ),
     ),
     "Run": (
         Entry("run", "running:run_command", "Run a workflow, and print what it says in the end."),
@@ -71,6 +76,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "serve",
             "viewing:serve_command",
             "Serve the sessions of a store as a page, to this machine.",
+        ),
+        Entry(
+            "mcp",
+            "mcp_serving:mcp_command",
+            "Serve the sessions of a store to an MCP client, over standard input and output.",
         ),
         Entry("ls", "listing:ls", "List sessions, the latest opened first."),
         Entry("runs", "listing:runs", "List runs, the latest begun first."),
@@ -174,7 +184,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "dossier",
             "dossier:dossier_command",
-            "Write the evidence of a session: dossier.html, dossier.json and run.html.",
+            "Write the evidence of a session into a folder.",
         ),
         Entry("doctor", "doctor:doctor", "Check store, disk, installation, keys and sandboxes."),
         Entry("gc", "places:gc", "Remove blobs that no event leads to."),

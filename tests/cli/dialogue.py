@@ -68,7 +68,7 @@ def dialogue(*arguments: str, width: int = 80, **environ: str) -> Generator[Dial
     """Start `plait` on a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    env = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", **environ}
+    env = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", "PAGER": "cat", **environ}
     process = ForkedProgram(
         [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
     )

@@ -113,7 +113,7 @@ def on_a_terminal(*arguments: str, width: int = 100, **environ: str) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     gone = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE")
     env = {name: value for name, value in os.environ.items() if name not in gone}
-    env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environ}
+    env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "PAGER": "cat", **environ}
     with ForkedProgram(
         [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
     ) as running:

@@ -153,7 +153,7 @@ def test_approvals_are_asked_in_the_terminal(shell: Shell, folder: Path) -> None
         chat.type("and?\n")
         chat.expect("Allow it?")
         chat.type("y\n")
-        chat.expect('· refund {"order":17} → order 17 refunded\n')
+        chat.expect("refund 17 order 17 refunded")
         chat.expect("ok and?\n> ")
         chat.type("broken\n")
         chat.expect("the run failed: LookupError: no stock")

@@ -55,7 +55,8 @@ def paid(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         (ask,) = shell.json("inbox")["waiting"]
         shell("approve", ask["id"])
         done = shell.run("resume", "@")
-        assert done.exit_code == 0 and "1 step, 0 tool calls (2 before the resume)" in done.stderr
+        assert done.exit_code == 0 and "Agent finished: 3 steps, 2 tool calls" in done.stderr
+        assert done.exit_code == 0 and " in 2 lives\n" in done.stderr
         yield shell.open("@").short
 
 
@@ -67,7 +68,7 @@ def test_a_what_if_that_changes_nothing_says_so(shell: Shell, paid: str) -> None
     done = shell.run("whatif", f"{paid}@4", "--approve", "all")
     assert done.exit_code == 0, done.output
     assert "nothing differs: the branch says, calls and leaves the same" in done.stderr
-    assert "before the resume" not in done.stderr
+    assert "lives" not in done.stderr
     other = shell.open("@").short
     document = shell.json("diff", paid, other)
     assert document["same_story"] and document["different"]  # in events of their own

@@ -163,13 +163,12 @@ def test_run_log_replay(shell: Shell, folder: Path) -> None:
     assert session.messages[0].text == "Say hello."
     steps = done.stderr.splitlines()
     assert (
-        "step 1" in steps[0]
-        and "flow/coder" in steps[0]
-        and "send" in steps[0]
-        and "send returned sent" in steps[1]
+        re.match(r"❯    \w{8}@2    Say hello\.", steps[0])
+        and "run started Flow" in steps[1]
+        and re.match(r"●    \w{8}@\d+ +send .*sent", steps[2])
     )
     assert (
-        f"{session.short}  finished: 2 steps, 1 tool call" in done.stderr
+        f"{session.short}  Flow finished: 2 steps, 1 tool call" in done.stderr
         and "$0.0000" in done.stderr
     )
     assert (
@@ -736,7 +735,7 @@ def test_the_line_on_a_terminal_is_harmless_and_goes(shell: Shell, folder: Path)
         for part in re.split(r"\x1b\[[?0-9;]*[A-Za-z]|\r", text):  # what rich moves the cursor with
             harmless(part)
             assert "owned" not in part
-        assert "All evildone.\nBye.\n" in text and " finished: 2 steps" in text
+        assert "All evildone.\nBye.\n" in text and " Flow finished: 2 steps" in text
 
 
 HOSTILE = "t\x1b[2J\x1b]0;owned\x07\u202eevil\nline"
@@ -769,10 +768,7 @@ def test_the_line_tells_who_does_what(shell: Shell) -> None:
     hear(k.ToolReturned(()))
     assert "tevil" not in progress.line(100).rpartition(" · ")[2]
     hear(k.ModelReplied((), k.Usage(1, 1), "end"))
-    assert "$0.0025+?" in progress.line(100) and "1 call unpriced" in progress.summary_of(
-        is_resumed=False
-    )
-    assert progress.document()["unpriced"] == 1 and progress.document()["input_tokens"] == 1201
+    assert "$0.0025+?" in progress.line(100)
 
 
 # ── the program and the record ───────────────────────────────────────────────────────────────

@@ -59,20 +59,31 @@ def lines_on_a_terminal(*arguments: str, width: int = 80) -> list[str]:
 
 def test_a_run_on_a_terminal(folder: Path) -> None:
     lines = lines_on_a_terminal("run", "shop.py:Desk", "-i", "apples")
-    assert lines[:4] == [
+    told = [re.sub(r"^(.)    \w{8}(@\d+) +", r"\1 \2 ", line) for line in lines[:7]]
+    assert [re.sub(r" +\d+ tokens.*", "", line) for line in told] == [
+        "❯ @2 apples",
+        "● @3 run started Desk",
+        "● @9 look apple four left",
+        "● @13 look pear no pears",
         "desk/clerk",
-        '  · look {"sku":"apple"} → four left',
-        '  · look {"sku":"pear"} → failed: no pears',
         "Four apples are left.",
+        "● @18 run finished",
     ], lines
-    assert "Four apples are left." not in lines[4:], "it is shown once"
+    assert "Four apples are left." not in lines[6:], "it is shown once"
+    assert re.fullmatch(r"\w{8}  Desk finished: 3 steps, 2 tool calls, .*", lines[7])
 
 
 def test_branches_speak_one_after_another(folder: Path) -> None:
     lines = lines_on_a_terminal("run", "shop.py:Team", "-i", "what?")
-    both = {("team/both/pro", "Yes, it is so."), ("team/both/con", "No, it is not.")}
-    assert {(lines[0], lines[1]), (lines[2], lines[3])} == both
-    assert lines[4:6] == ["team/sum", "Yes and no."]
+    for who, said in (
+        ("team/both/pro", "Yes, it is so."),
+        ("team/both/con", "No, it is not."),
+        ("team/sum", "Yes and no."),
+    ):
+        assert lines[lines.index(who) + 1] == said
+    drawn = "\n".join(lines)
+    assert "\n├─╮\n│ ○  " in drawn and "\n├─┼─╮\n│ │ ○  " in drawn, "two lanes"
+    assert "\n├─┴─╯\n◆    " in drawn, "they meet"
 
 
 def test_quiet_says_the_result_only(folder: Path) -> None:
@@ -91,19 +102,19 @@ def test_lines_and_texts_wait_for_the_one_who_speaks(capsys: pytest.CaptureFixtu
     )
     scroll.hear("a", "\n\none ")
     scroll.hear("b", "first ")
-    scroll.add_lines("b", lambda: print("a tool of b"))
+    scroll.add_lines(lambda: print("a tool of b"))
     scroll.hear("a", "two\x1b[2J")
     scroll.hear("b", "second")
     assert capsys.readouterr().out == "one two"
     scroll.end_text("a", "one two")
     assert scroll.last == "one two\x1b[2J"
-    assert capsys.readouterr().out == "\n[b]\na tool of b\nfirst second"
+    assert capsys.readouterr().out == "\na tool of b\n[b]\nfirst second"
     with scroll.lend():
         assert capsys.readouterr().out == "\n"
-        scroll.add_lines("a", lambda: print("a tool of a"))
+        scroll.add_lines(lambda: print("a tool of a"))
         scroll.hear("b", " third")
         assert capsys.readouterr().out == "", "the terminal is lent"
-    assert capsys.readouterr().out == "[a]\na tool of a\n[b]\n third"
+    assert capsys.readouterr().out == "a tool of a\n third"
     scroll.end_text("c", "not in pieces")
     scroll.close()
     assert capsys.readouterr().out == "\n[c]\nnot in pieces\n"

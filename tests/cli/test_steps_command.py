@@ -45,6 +45,14 @@ def test_the_last_steps_alone(shop: Shell) -> None:
     assert [line.split("@")[1].split()[0] for line in lines] == ["6", "7"]
 
 
+def test_steps_that_had_happened_at_an_event(shop: Shell) -> None:
+    root = shop.jsonl("ls")[0]["short"]
+    lines = shop("log", "strict@4", "--steps").splitlines()
+    names = [found[0] for line in lines if (found := re.findall(r"\S+@\d+", line))]
+    assert names == [f"{root}@2", "strict@3", "strict@4", "lenient@3"]  # lenient@4 came later
+    assert len(shop.jsonl("log", "strict@4", "--steps")) == 4
+
+
 def test_steps_for_programs(shop: Shell) -> None:
     document = shop.json("log", "@", "--steps")
     family, steps = document["family"], document["steps"]

@@ -178,8 +178,8 @@ def test_runs_that_were_left_a_while_ago_are_looked_at_again(postgres_address: s
     assert finish(store, claims, now) == low[0]
     session = Session("Hi", store=store, project="p")
     urgent = Cluster(store).submit(Count(), session, priority=5).run
-    assert finish(store, claims, now + 200_000) == urgent
-    assert finish(store, claims, now + 200_000) == low[1] and len(looks) == 2
+    assert finish(store, claims, now + 300_000) == urgent
+    assert finish(store, claims, now + 300_000) == low[1] and len(looks) == 2
 
 
 def test_limits_are_looked_at_for_each_claim(postgres_address: str) -> None:

@@ -95,10 +95,10 @@ def test_a_dispatch_asks_the_server_for_what_it_needs(address: str) -> None:
             Cluster(store).submit(Count(), session, steps=0)
             submitted = counts.statements
             counts.reset()
-            claims.look(now_in(store))
+            claims.look(now := now_in(store))
             folded = counts.statements
             counts.reset()
-            work, _ = claims.claim(now_in(store))
+            work, _ = claims.claim(now)
             claimed, commits = counts.statements, counts.commits
             assert work is not None
             counts.reset()

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from plait import Agent, ScriptedModel, Session, ToolCall, open_store
+from plait import Session, open_store
 from plait.dossier.making import make_dossier
 from plait.dossier.page import dossier_page
 from plait.dossier.shapes import Dossier
 from tests.dossier.documents import NOW, PageElements, dossier_of
 from tests.outline.sessions import ViewStore, make_long_store
-from tests.support import RawSql, word_count
+from tests.outline.test_damage import counted as counted
+from tests.support import RawSql
 
 
 def kinds(dossier: Dossier) -> list[str]:
@@ -39,13 +40,6 @@ def test_it_says_on_top_what_it_is(made: ViewStore, name: str, kind: str | None)
     assert page.count('role="note"') == len(dossier.notices)
     for notice in dossier.notices:
         assert notice.text in PageElements(page.partition("<main>")[0]).text
-
-
-@pytest.fixture
-def counted(tmp_path: Path) -> Session:
-    script = [ToolCall("word_count", text="to be or not"), "Four."]
-    agent = Agent("Count.", model=ScriptedModel(script), tools=[word_count])
-    return agent(Session("How many words?", store=tmp_path / "store"))
 
 
 def after_edit(session: Session, tmp_path: Path, edit: str) -> Dossier:

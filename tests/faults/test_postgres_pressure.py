@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from plait import Store, open_store
+from plait import Store
 from plait.errors import (
     DiskFull,
     OutcomeUnknown,
@@ -393,7 +393,9 @@ def test_a_client_that_stops_with_half_a_message_does_not_keep_its_lock(
     judge(store, Told())
 
 
-def test_transactions_have_a_limit_unless_others_have_set_one(postgres_address: str) -> None:
+def test_transactions_have_a_limit_unless_others_have_set_one(
+    postgres_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = made_store(postgres_address)
     assert isinstance(store, PostgresStore)
     if postgres_server().version < 17:
@@ -405,8 +407,8 @@ def test_transactions_have_a_limit_unless_others_have_set_one(postgres_address: 
         assert db.get(ask) == "1h"
     assert db.get(ask) == "3min"
     db.close()
-    given = f"{postgres_address}&options=-c%20transaction_timeout%3D7s"
-    db = open_store(given)._connections.connect()  # pyright: ignore
+    monkeypatch.setenv("PGOPTIONS", "-c transaction_timeout=7s")
+    db = store._connections.connect()  # pyright: ignore[reportPrivateUsage]
     with db.transaction():
         assert db.get(ask) == "7s"
     db.close()

@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
@@ -112,28 +111,6 @@ def test_ci_runs_what_a_contributor_types() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     assert "make check" in script
     assert "make test" in script
-
-
-def test_the_demo_runs_and_tells_the_truth() -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "demo.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "so 0 acknowledged events were lost" in done.stdout
-    assert re.search(r"faults found by verify: +0", done.stdout)
-    assert re.search(r"  [0-9a-f]{8}@2: the body of event 2 hashes to", done.stdout)
-    assert "its session row says status is 'closed', its events say 'open'" in done.stdout
-    assert (
-        re.search(r"action +word_count {\"text\":\"to be or not\"}", done.stdout)
-        and "chosen: polish" in done.stdout
-    )
-    assert (
-        "◆    strict@8    merged " in done.stdout
-        and "nobody chooses silently: {'verdict': {" in done.stdout
-    )
-    assert "knows {}, and has 9 events" in done.stdout
 
 
 def test_nothing_reaches_the_network() -> None:

@@ -191,7 +191,13 @@ def test_a_track_is_the_state_at_each_place(
 def check_track(store: Store, log: LogId, seq: int) -> None:
     state = core_of(Session.open(f"{log}@{seq}", store=store)).state
     expected = state_shape(store, state, last_message_seq(store, state))
-    assert state_after(track_shape(store, log, seq), seq) == expected
+    whole = track_shape(store, log, seq)
+    assert state_after(whole, seq) == expected
+    # who knows a piece up to a place is told the rest of it, and knows the same then
+    rest = track_shape(store, log, seq, after=seq)
+    known = tuple([change for change in whole.changes if change.seq <= seq])
+    assert (rest.start.seq, rest.last) == (max(seq, whole.start.seq), whole.last)
+    assert known + rest.changes == whole.changes
 
 
 def test_tracks_of_real_runs(view: ViewStore) -> None:

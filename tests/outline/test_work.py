@@ -14,6 +14,7 @@ import pytest
 from plait import Session
 from plait.event import Event
 from plait.ids import LogId
+from plait.outline.documents import VERDICTS, show_document, state_document
 from plait.outline.family import family_shape
 from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
@@ -150,3 +151,28 @@ def test_threads_share_outlines_while_a_session_grows(tmp_path: Path) -> None:
         thread.join()
     assert wrong == []
     assert outlines.record(session.id) == Outlines(store_at(session.store)).record(session.id)
+
+
+def test_a_state_has_the_newest_verdicts_and_reads_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = fresh_memory_store()
+    session = Session("Go.", store=store)
+    for number in range(VERDICTS * 4):
+        session = session.checks.record(f"check {number % 3}", number % 2 == 0, detail=number)
+    shown = show_document(session, 0)["validation"]
+    assert [each["detail"] for each in shown] == list(range(VERDICTS * 4))
+    assert state_document(session)["validation"] == shown[-VERDICTS:]
+    kinds = frozenset(("ValidationRecorded",))
+    read = list[int]()
+    real = store.read
+
+    def noted(*arguments: Any, **more: Any) -> Iterator[Event]:
+        for event in real(*arguments, **more):
+            if more.get("kinds") == kinds:
+                read.append(event.seq)
+            yield event
+
+    monkeypatch.setattr(store, "read", noted)
+    state_document(session)
+    assert len(read) == VERDICTS

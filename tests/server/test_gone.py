@@ -77,6 +77,26 @@ def test_a_cache_makes_no_folder_for_a_store_that_is_gone(tmp_path: Path) -> Non
     assert (folder / "work" / "outline-1" / "file").read_bytes() == b"x"
 
 
+def test_a_damaged_session_shows_what_is_whole(store: Store, tmp_path: Path) -> None:
+    session = programs.Count()(Session("How many rows?", store=store))
+    event = next(each for each in session.events if each.kind == "ModelReplied")
+    store.close()
+    sql = RawSql(tmp_path / ".plait" / "store.db")
+    sql(f"UPDATE event SET body = NULL WHERE seq = {event.seq}")
+    sql.close()
+    with app_client(open_store(tmp_path / ".plait")) as client:
+        answer = client.get(f"/api/sessions/{session.id}")
+        assert (answer.status_code, answer.json()["error"]) == (422, "StoreCorrupt"), answer.text
+        broken = answer.json()["fields"]["broken"]
+        assert (broken["session"], broken["seq"]) == (session.id, event.seq)
+        steps = client.get(f"/api/logs/{session.id}/steps").json()["steps"]
+        assert len(steps) > 3 and event.seq in [seq for step in steps for seq in step["events"]]
+        events = client.get(f"/api/logs/{session.id}/events").json()["events"]
+        assert [each["seq"] for each in events if each["state"] != "whole"] == [event.seq]
+        assert client.get("/api/sessions").json()["sessions"][0]["log"] == session.id
+        assert client.get(f"/api/sessions/{session.id}/family").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("damage", "kind"),
     [

@@ -341,6 +341,41 @@ def test_another_first_message_is_run_in_a_branch(viewer: Viewer, made: ViewStor
     wait_until(lambda: bool(branch.reload().inbox.waiting), within_s=120)
 
 
+def test_long_branches_are_compared_in_a_window(viewer: Viewer, made: ViewStore) -> None:
+    base = Session("How many facts?", store=made.store)
+    branch = base.fork("long")
+    for number in range(400):
+        branch = branch.fact(f"fact-{number}", number)
+    page = viewer.open(f"/compare/{base.short}..{branch.short}")
+    table = page.get_by_role("table", name="Steps side by side")
+    expect(table.get_by_text("fact-0", exact=True)).to_be_visible()
+    assert int(table.get_attribute("aria-rowcount") or 0) >= 400
+    assert table.get_by_role("row").count() < 60
+    table.focus()
+    page.keyboard.press("End")
+    expect(table.get_by_text("fact-399", exact=True)).to_be_visible()
+    assert table.get_by_role("row").count() < 60
+
+
+def test_a_wrong_program_leaves_one_branch(viewer: Viewer, made: ViewStore) -> None:
+    session = programs.Count()(Session("How many rows?", store=made.store))
+
+    def run_with(program: str) -> None:
+        page.get_by_label("The message").fill("How many carts?")
+        page.get_by_label("Program").fill(program)
+        page.get_by_role("button", name="Fork before it, and say it anew").click()
+        expect(page.get_by_role("table", name="Steps side by side")).to_be_visible()
+
+    page = viewer.open(f"/whatif/{session.short}@2")
+    run_with("nowhere.py:Nothing")
+    expect(page.get_by_text("the run failed").first).to_be_visible(timeout=120_000)
+    page.go_back()
+    run_with("tests.outline.programs:Count")
+    (branch,) = branches_of(session)
+    wait_until(lambda: branch.reload().status == "finished", within_s=120)
+    assert branch.reload().messages[0].text == "How many carts?"
+
+
 def test_a_server_that_only_reads_offers_no_acts(
     browser: Browser, made: ViewStore, tmp_path: Path
 ) -> None:

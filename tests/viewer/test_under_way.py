@@ -19,14 +19,14 @@ from plait import Parked, Session, open_store, resume
 from plait.store import Store
 from tests.outline import programs
 from tests.server.clients import LiveServer, live_server
-from tests.server.programs import Slow
+from tests.server.programs import Slow, Tells
 from tests.support.processes import child_environment, wait_until
 from tests.viewer.browsers import opened_viewer, steps_of
 
 TABS_COUNT = 8
 
 
-def parked(workflow: programs.Pay | programs.Ship | Slow, store: Store) -> Session:
+def parked(workflow: programs.Pay | programs.Ship | Slow | Tells, store: Store) -> Session:
     session = Session("Do it.", title="the slow one", store=store)
     with pytest.raises(Parked):
         workflow(session)
@@ -110,6 +110,30 @@ def test_eight_windows_are_live_at_once(browser: Browser, tmp_path: Path) -> Non
         session.say("And the rest of you this.")
         for page in pages[1:]:
             expect(steps_of(page).filter(has_text="And the rest of you this.")).to_have_count(1)
+
+
+def test_words_of_a_model_are_on_the_page_before_they_are_on_record(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The run is a process of its own, started from the page, and its model streams."""
+    store = open_store(tmp_path / ".plait")
+    session = parked(Tells(), store)
+    session.inbox.answer(session.inbox.waiting[0], "yes", actor="human:ann")
+    with (
+        live_server(tmp_path, RUN_FOLDER=str(tmp_path)) as server,
+        opened_viewer(browser, server) as viewer,
+    ):
+        page = viewer.open(f"/s/{session.short}")
+        page.get_by_role("button", name="Resume the run").click()
+        live = page.locator(".live-words")
+        expect(live).to_contain_text("Once upon a time", timeout=60_000)
+        assert "cart" not in live.inner_text()
+        assert [event.kind for event in session.reload().events][-1] == "ModelAsked"
+        (tmp_path / "rest").touch()
+        told = steps_of(page).filter(has_text="Once upon a time there was a cart.")
+        expect(told).to_have_count(1, timeout=60_000)
+        expect(live).to_have_count(0)  # the settled reply takes their place
+        wait_until(lambda: session.reload().status == "finished", within_s=60)
 
 
 @pytest.mark.ci

@@ -20,6 +20,7 @@ class Screen(msgspec.Struct, frozen=True):
     address: str
     shows: str  # a selector
     act: Callable[[Page], Any] | None = None
+    opens: str = "dialog[open], [role=menu], [role=search]"  # a selector of what the act opens
 
 
 def branches_by_name(session: Session) -> dict[str, Session]:
@@ -100,7 +101,63 @@ def all_screens(made: ViewStore) -> list[Screen]:
         ),
         Screen("acts", edit, step, lambda page: page.get_by_role("button", name="Act").click()),
     ]
-    return [*others, *workbench, *dialogs]
+    return [*others, *workbench, *dialogs, *_ask_screens(made), *_act_screens(edit)]
+
+
+def _ask_screens(made: ViewStore) -> list[Screen]:
+    """Return the asks, opened, and the forms that answer a call."""
+
+    def open_ask(*buttons: str) -> Callable[[Page], None]:
+        def act(page: Page) -> None:
+            page.get_by_role("region", name="What waits").get_by_role("listitem").first.click()
+            for name in buttons:
+                page.get_by_role("button", name=name, exact=False).first.click()
+
+        return act
+
+    def answer_in_step(page: Page) -> None:
+        page.locator("[role=option]").last.click()
+        page.get_by_role("button", name="Grant…").click()
+
+    pay = f"/inbox/{made.session('approval').short}"
+    call = f"/s/{made.session('approval').short}"
+    asks = [
+        Screen(
+            f"ask-{name}", f"/inbox/{made.session(name).short}", "main h1", open_ask(), "article"
+        )
+        for name in ("approval", "question", "unknown", "gate")
+    ]
+    return [
+        *asks,
+        Screen("ask-grant", pay, "main h1", open_ask("Grant…"), "text=Grant it"),
+        Screen("ask-correct", pay, "main h1", open_ask("Grant corrected"), "text=Grant this"),
+        Screen("ask-deny", pay, "main h1", open_ask("Deny…"), "text=Deny it"),
+        Screen("ask-in-step", call, "[role=option]", answer_in_step, "text=Grant it"),
+        Screen("ask-over", f"{call}/raw", "[role=option]", press("a")),
+    ]
+
+
+def _act_screens(place: str) -> list[Screen]:
+    """Return the dialogs of the menu of acts."""
+
+    def choose(name: str) -> Callable[[Page], None]:
+        def act(page: Page) -> None:
+            page.get_by_role("button", name="Act").click()
+            page.get_by_role("menuitem", name=name).click()
+
+        return act
+
+    names = {
+        "fork": "Fork here",
+        "rewind": "Rewind to here",
+        "note": "Add a note",
+        "cancel": "Cancel the run",
+    }
+    step = "[role=listbox] [role=option]"
+    return [
+        Screen(f"act-{name}", place, step, choose(words), "dialog[open]")
+        for name, words in names.items()
+    ]
 
 
 def show(viewer: Viewer, screen: Screen) -> Page:
@@ -110,7 +167,7 @@ def show(viewer: Viewer, screen: Screen) -> Page:
     expect(page.locator(".loading-line")).to_have_count(0)
     if screen.act is not None:
         screen.act(page)
-        opened = page.locator("dialog[open], [role=menu], [role=search]").locator("visible=true")
+        opened = page.locator(screen.opens).locator("visible=true")
         expect(opened.first).to_be_visible()
         expect(page.locator(".loading-line")).to_have_count(0)
     return page

@@ -113,7 +113,7 @@ export interface FamilyShape {
   number: number; // the commit number up to which it is new
 }
 
-/** What a person calls one thing that happened: some events of one log, as one line. */
+/** One thing that happened, as a person would tell it: some events of one log, as one line. */
 export interface StepShape {
   index: number; // among the steps of its log
   log: string;
@@ -873,6 +873,7 @@ export interface StepParams {
 export interface TrackParams {
   log: string;
   seq: number;
+  after?: number; // the piece is known up to here: only what comes then is wanted
 }
 
 export interface EventsParams {

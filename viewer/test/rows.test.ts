@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { LogOutline, markBit, marksIn, rowOutline, Rows } from "../src/base/rows";
+import { LogOutline, markBit, marksIn, rewoundRows, rowOutline, Rows } from "../src/base/rows";
 import { stretchesBefore } from "../src/workbench/lineage";
 import { outlineOf, smallFamily } from "./family";
 
@@ -72,5 +72,16 @@ describe("the outline of a log", () => {
     expect(outline.firstOpen()).toBe(200);
     expect(marksIn(outline.marks[1]!)).toEqual(["failed"]);
     expect(outline.seqs[199]).toBe(400);
+  });
+});
+
+describe("rows that a rewind went back behind", () => {
+  it("are spans of the rows of their log", () => {
+    const rows = new Rows(smallFamily());
+    const outline = new LogOutline();
+    outline.take({ ...outlineOf("root", 5), rewound: [[3, 8]] });
+    // The steps 1 to 3 of the trunk: two before the branch, one after its four rows.
+    expect(rewoundRows(rows, new Map([["root", outline]]))).toEqual([[1, 3], [7, 8]]);
+    expect(rewoundRows(rows, new Map())).toEqual([]);
   });
 });

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import click
@@ -22,16 +22,15 @@ from plait.cli.lines import LineProgress, print_line
 from plait.cli.loading import error_text, print_debug
 from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, DIM, Cell, count_text
+from plait.cli.run_totals import totals_of_last_run
 from plait.cli.terminal import cut_text
 from plait.errors import BudgetExceeded, NeedsWorkflow, PlaitError, ReplayDiverged, RunHeld
-from plait.event import Event
-from plait.event.kinds import BudgetRefused, BudgetSet, RunResumed, ToolRequested
+from plait.event.kinds import BudgetRefused, BudgetSet
 from plait.outline.documents import Document, session_document
 from plait.session import Session, Waiting
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, root_of
 from plait.session.ports import store_at
-from plait.session.run_branches import branches_of_runs
 from plait.session.safe_text import clean
 from plait.session.value import open_run_of
 
@@ -107,7 +106,7 @@ class RunAttendant:
 
         now = now or session.reload
         before = session.reload()
-        self.progress.know_calls(_requests_of_last_run(before))
+        self.progress.begin(before)
         with self.progress as progress:
             try:
                 return RunEnd(
@@ -141,7 +140,7 @@ class RunAttendant:
                 {
                     "session": session_document(session),
                     "text": text,
-                    "used": self.progress.document(),
+                    "used": totals_of_last_run(session).document(),
                     **self.more(session),
                 }
             )
@@ -174,14 +173,15 @@ class RunAttendant:
         if not self.mute:
             sys.stdout.flush()
             id = session.short
-            used = self.progress.summary_of(is_resumed=_is_resumed(session))
-            self.progress.out.line(Cell(id, ACCENT), f"  finished: {used}")
+            program = session.runs[-1].workflow.rpartition(":")[2] if session.runs else ""
+            used = totals_of_last_run(session).text
+            self.progress.out.line(Cell(id, ACCENT), f"  {program} finished: {used}")
             for verb in ("log", "show"):
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 
     def _exit_waiting(self, outcome: RunEnd) -> NoReturn:
         if self.given.form != "text":
-            used = self.progress.document()
+            used = totals_of_last_run(outcome.session).document()
             self.print_end({**self.waiting_document(outcome), "used": used}, "waiting")
             raise click.exceptions.Exit(WAITING)
         self.print_waiting(outcome)
@@ -270,25 +270,6 @@ def asks_of(session: Session) -> list[Waiting]:
         for ask in all_waiting(store)
         if session.id in (ask.log, root_of(store, ask.run, ask.log))
     ]
-
-
-def _is_resumed(session: Session) -> bool:
-    """True if the last run of a session was resumed."""
-    runs, kinds = session.runs, {RunResumed.__name__}
-    return bool(runs) and any(store_at(session.store).read(session.id, runs[-1].first, kinds=kinds))
-
-
-def _requests_of_last_run(session: Session) -> Iterator[Event]:
-    """Yield the calls of tools that the last run of a session has requested, also in its branches,
-    if it may go on.
-    """
-    runs, kinds = session.runs, {ToolRequested.__name__}
-    if not runs or runs[-1].status == "finished":
-        return
-    store = store_at(session.store)
-    yield from store.read(session.id, runs[-1].first, session.seq, kinds=kinds)
-    for log in branches_of_runs(session):
-        yield from store.read(log, store.log(log).place + 1, kinds=kinds)
 
 
 def last_reply(session: Session) -> str | None:

@@ -29,6 +29,7 @@ from plait.cli.divergence import missing_program_error
 from plait.cli.exits import INTERRUPTED, WAITING, ShellError
 from plait.cli.lines import LineProgress, print_line
 from plait.cli.loading import import_from_here, load_workflow, rebind_model
+from plait.cli.progress import Progress
 from plait.cli.render import ACCENT, BAD, DIM, Cell, Column, Out, count_text
 from plait.errors import InvalidValue, NeedsWorkflow, NoModel, PlaitError, RunHeld, UnknownLog
 from plait.event.kinds import TurnPosted
@@ -154,7 +155,7 @@ class Chat:
     ) -> None:
         self._given, self._program, self._is_instructed = given, program, is_instructed
         self._prints_lines = given.form == "jsonl"
-        progress = LineProgress() if self._prints_lines else None
+        progress = LineProgress() if self._prints_lines else Progress(is_chat=True)
         self._attendant = RunAttendant(given, mode, quiet=False, progress=progress)
         self._session = session  # None: nothing was said yet
         self._unsent = ""  # the line at hand, until it stands in the queue

@@ -18,11 +18,11 @@ from plait.cli.render import BAD, DIM, GAP, STRONG, Cell, Out, cell_width
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:
-    from plait.demo.face import Answer, Span
+    from plait.demo.face import ConsentAnswer, StyledText
     from plait.demo.folder import DemoFolder, Isolation
     from plait.demo.lanes import LiveRow
-    from plait.demo.story import Story, StoryOptions
-    from plait.demo.worker import Worker
+    from plait.demo.story import DemoStory, StoryOptions
+    from plait.demo.worker import DemoProcess
     from plait.session import Session
 
 GOOD = "green"
@@ -52,7 +52,7 @@ _YES, _NO, _EDIT = ("y", "yes"), ("n", "no"), ("e", "edit")
 def demo_command(
     is_opened: bool, pace_s: float | None, model: str | None, again: bool, kill_after: int | None
 ) -> None:
-    """Watch a run that is killed, resumed, questioned and checked, in 20 seconds.
+    """Watch a run that is killed, resumed and checked, in 20 seconds.
 
     It makes plait-demo/ here, and leaves it: everything that it ends with can be typed. The model
     is a script, so no key is needed; everything else is real.
@@ -76,14 +76,14 @@ def demo_command(
 
 def _demonstrate(face: TerminalFace, options: StoryOptions, is_opened: bool, again: bool) -> None:
     from plait.demo.folder import demo_folder, find_isolation, make_folder, remove_folder
-    from plait.demo.story import Story
+    from plait.demo.story import DemoStory
 
     folder = demo_folder(Path.cwd())
     if again:
         remove_folder(folder)
     _check_is_new(folder)
-    story = Story(folder, face, options)
-    page = Page(folder, face) if is_opened else None
+    story = DemoStory(folder, face, options)
+    page = DemoPage(folder, face) if is_opened else None
     with _interrupts(face, story):
         try:
             isolation = find_isolation(folder.path.parent)
@@ -132,7 +132,7 @@ def _check_is_new(folder: DemoFolder) -> None:
 
 
 @contextmanager
-def _interrupts(face: TerminalFace, story: Story) -> Generator[None]:
+def _interrupts(face: TerminalFace, story: DemoStory) -> Generator[None]:
     """End every process on Ctrl-C, SIGTERM and SIGHUP, and name the command that goes on."""
     from plait.demo.folder import DemoRefused
 
@@ -160,18 +160,18 @@ def _interrupts(face: TerminalFace, story: Story) -> Generator[None]:
             signal.signal(each, handler)
 
 
-class Page:
+class DemoPage:
     """The page of the session in a browser, while the demo runs."""
 
     def __init__(self, folder: DemoFolder, face: TerminalFace) -> None:
         self._folder, self._face = folder, face
-        self._server: Worker | None = None
+        self._server: DemoProcess | None = None
 
     def open(self, session: Session) -> None:
         """Serve the page and open it; without a page, say why and go on."""
-        from plait.demo.worker import Worker
+        from plait.demo.worker import DemoProcess
 
-        self._server = server = Worker(self._folder, ["view", session.short], {})
+        self._server = server = DemoProcess(self._folder, ["view", session.short], {})
         for _ in range(PAGE_WAITS):
             if server.output_lines() or server.wait(0.05):
                 break
@@ -203,7 +203,7 @@ class TerminalFace:
         self.is_terminal = self._out.tty and sys.stdin.isatty()
         self._plain = not (sys.stdout.encoding or "").lower().startswith("utf")
 
-    def line(self, *spans: Span | Cell | str) -> None:
+    def line(self, *spans: StyledText | Cell | str) -> None:
         """Print a line; on a terminal it is wrapped at its width."""
         cells = [Cell(each) if isinstance(each, str) else Cell(*each) for each in spans]
         for line in _wrap(cells, self._out.width) if self._out.tty else [cells]:
@@ -244,7 +244,7 @@ class TerminalFace:
         else:
             self._print_cut(*head, Cell(text, style))
 
-    def table(self, heads: tuple[str, ...], rows: Sequence[tuple[Span, ...]]) -> None:
+    def table(self, heads: tuple[str, ...], rows: Sequence[tuple[StyledText, ...]]) -> None:
         """Print rows in aligned columns; where they do not fit, the last one on its own line."""
         all_rows = [tuple(Cell(head, DIM) for head in heads), *[tuple(map(_cell, r)) for r in rows]]
         widths = [max(cell_width(row[at].text) for row in all_rows) for at in range(len(heads))]
@@ -266,25 +266,25 @@ class TerminalFace:
         command = click.get_current_context().find_root().command
         command.main([*words, "--store", "plait-demo"], prog_name="plait", standalone_mode=False)
 
-    def ask(self, question: str) -> Answer:
+    def ask(self, question: str) -> ConsentAnswer:
         from plait.cli.consent import read_line
-        from plait.demo.face import Answer
+        from plait.demo.face import ConsentAnswer
 
         self.line(Cell(f"  {question}", STRONG))
         while True:
             said = read_line("  Allow it? [y]es / [n]o / [e]dit: ")
             word = "n" if said is None else said.strip().lower()
             if word in _YES:
-                return Answer("yes")
+                return ConsentAnswer("yes")
             if word in _NO:
-                return Answer("no")
+                return ConsentAnswer("no")
             if word in _EDIT:
                 command = read_line("  Run instead: ")
                 if command and command.strip():
-                    return Answer("edit", command.strip())
+                    return ConsentAnswer("edit", command.strip())
 
 
-def _cell(span: Span) -> Cell:
+def _cell(span: StyledText) -> Cell:
     return Cell(span.text, span.style)
 
 

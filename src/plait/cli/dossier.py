@@ -30,11 +30,11 @@ LEFT_OUT = 8  # lines about things that are not in it
 def dossier_command(
     given: Options, session: str, folder: Path | None, no_run: bool, schema: bool
 ) -> None:
-    """Write the evidence of a session: dossier.html, dossier.json and run.html.
+    """Write the evidence of a session into a folder.
 
-    It has what was asked, done, rejected, proved, spent, remembered and not undone, each with the
-    step that shows it, of S and all that it is connected with by forks and merges. S@42 tells the
-    state at event 42.
+    The files are dossier.html, dossier.json and run.html. They have what was asked, done, rejected,
+    proved, spent, remembered and not undone, each with the step that shows it, of S and all that it
+    is connected with by forks and merges. S@42 tells the state at event 42.
     """
     if schema:
         from plait.dossier.shapes import dossier_schema

@@ -22,6 +22,7 @@ import click
 from plait.cli.common import Options, listing, names_of, store_of
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import ShellError
+from plait.cli.pager import paging
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
 from plait.errors import NoSuchFile, NotAFile, NotPlaced
 from plait.event.kinds import Placement
@@ -365,6 +366,7 @@ def _print_document(given: Options, document: Document) -> None:
 @click.command("blame")
 @click.argument("file", metavar="S:PATH")
 @click.argument("path", metavar="[PATH]", required=False)
+@paging
 @listing
 def blame_command(given: Options, file: str, path: str | None) -> None:
     """Tell which event wrote each line of a file."""

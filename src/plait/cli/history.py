@@ -12,6 +12,7 @@ import click
 
 from plait.cli.common import Options, filters, listing, names_of, store_of
 from plait.cli.documents import print_json, print_jsonl
+from plait.cli.pager import paging
 from plait.cli.react import print_react
 from plait.cli.render import ACCENT, DIM, Cell, Column, Out
 from plait.cli.steps import print_steps
@@ -113,6 +114,7 @@ class Filter(NamedTuple):
     "--house", "of_house", is_flag=True, help="The log of the store itself, instead of a session's."
 )
 @filters
+@paging
 @listing
 def log(
     given: Options,

@@ -31,7 +31,7 @@ class Scroll:
         self._shown = ""  # of its text
         self._named: str | None = None  # the agent that was named last
         self._texts: dict[str, str] = {}  # of the others
-        self._blocks: list[tuple[str, Callable[[], object]]] = []  # lines that wait for the floor
+        self._blocks: list[Callable[[], object]] = []  # lines that wait for the floor
         self.last: str | None = None  # the last text that was shown to its end
 
     def hear(self, agent: str, text: str) -> None:
@@ -50,7 +50,7 @@ class Scroll:
             if self._floor != agent:
                 text = self._texts.pop(agent, "") or whole
                 if text.strip() and not is_void:
-                    self.add_lines(agent, lambda: self._write_whole(text))
+                    self.add_lines(lambda: self._write_whole(agent, text))
                 return
             shown = self._shown
             self._end()
@@ -58,10 +58,10 @@ class Scroll:
                 self.last = shown
             self._go_on()
 
-    def add_lines(self, agent: str, write: Callable[[], object]) -> None:
-        """Print whole lines of an agent, now or when the one who speaks has ended."""
+    def add_lines(self, write: Callable[[], object]) -> None:
+        """Print whole lines, now or when the one who speaks has ended."""
         with self._lock:
-            self._blocks.append((agent, write))
+            self._blocks.append(write)
             if self._floor is None:
                 self._go_on()
 
@@ -109,9 +109,8 @@ class Scroll:
     def _go_on(self) -> None:
         """Print the lines that wait, then let the next one speak."""
         blocks, self._blocks = self._blocks, []
-        for agent, write in blocks:
+        for write in blocks:
             self._take()
-            self._name(agent)
             write()
             self._leave()
         agent = next((each for each, text in self._texts.items() if text), None)
@@ -129,7 +128,8 @@ class Scroll:
         self._shown += text
         _put(clean(text, lines=True))
 
-    def _write_whole(self, text: str) -> None:
+    def _write_whole(self, agent: str, text: str) -> None:
+        self._name(agent)
         _put(clean(text.strip("\r\n"), lines=True) + "\n")
         self.last = text
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
@@ -15,6 +17,7 @@ from plait.outline.documents import session_document
 from plait.outline.family import family_shape
 from plait.outline.lanes import MarginLine, margins
 from plait.outline.outlines import Outlines
+from plait.outline.records import LogRecord
 from plait.outline.shapes import FamilyShape, StepShape
 from plait.outline.steps import step_shapes
 from plait.session import Session
@@ -34,7 +37,7 @@ def print_steps(given: Options, session: Session, number: int | None, limit: int
     """
     outlines = Outlines(store_at(given.store))
     family = family_shape(outlines, session.id)
-    rows = _rows(family)
+    rows = _rows_at(outlines, session, _rows(family))
     shown = rows[-number:] if number is not None else rows
     if given.form == "jsonl":
         print_jsonl(msgspec.to_builtins(step) for step in _steps(outlines, shown))
@@ -61,6 +64,33 @@ def _rows(family: FamilyShape) -> list[tuple[LogId, int]]:
         for stretch in family.stretches
         for step in range(stretch.first_step, stretch.first_step + stretch.step_count)
     ]
+
+
+def _rows_at(
+    outlines: Outlines, session: Session, rows: list[tuple[LogId, int]]
+) -> list[tuple[LogId, int]]:
+    """Return the rows of steps that had begun when an event was written."""
+    store = outlines.store
+    if session.seq >= store.log(session.id).tip:
+        return rows
+    number = store.number_of(session.head) or 0
+
+    def is_later(record: LogRecord, step: int) -> bool:
+        first = next(store.read(record.log, record.firsts[step], record.firsts[step]))
+        return (store.number_of(first.id) or 0) > number
+
+    ends = dict[LogId, int]()  # by log, the first step that had not begun
+    for log in dict.fromkeys([log for log, _ in rows]):
+        record = outlines.record(log)
+        steps = range(record.step_count)
+        ends[log] = bisect_left(steps, True, key=partial(is_later, record))
+    return [(log, step) for log, step in rows if step < ends[log]]
+
+
+def steps_by_place(outlines: Outlines, family: FamilyShape) -> dict[tuple[LogId, int], StepShape]:
+    """Return all steps of a family, by log and index."""
+    rows = _rows(family)
+    return dict(zip(rows, _steps(outlines, rows), strict=True))
 
 
 def _steps(outlines: Outlines, rows: list[tuple[LogId, int]]) -> Iterator[StepShape]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,7 @@ from plait.cli.common import (
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import ShellError
 from plait.cli.files import print_changes, print_patch
+from plait.cli.pager import paging
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, count_text
 from plait.cli.terminal import cut_text
 from plait.errors import NotPlaced, UnknownPlace
@@ -45,6 +46,9 @@ from plait.session.trace import prompt_lines
 from plait.store import Store
 
 # ── why and influence ────────────────────────────────────────────────────────────────────────
+
+if TYPE_CHECKING:
+    from plait.cli.graph_formats import GraphFormat
 
 
 @click.command(cls=Negative)
@@ -141,14 +145,27 @@ def print_trace(store: Store, trace: Trace) -> None:
 
 @click.command()
 @click.argument("session", metavar="[S]", default="@")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["svg", "dot", "mermaid", "graphml"]),
+    help="A picture of all steps (svg), sessions (dot, mermaid), or all nodes (graphml).",
+)
 @listing
-def graph(given: Options, session: str) -> None:
+def graph(given: Options, session: str, form: GraphFormat | None) -> None:
     """Show the family of a session: all forks and merges.
 
-    For people a tree of sessions; --json has every node and edge.
+    For people a tree of sessions; --json and --format graphml have every node and edge.
     """
+    if form is not None and given.form != "text":
+        raise click.UsageError("--format and --json exclude each other.")
     value = given.open(session)
     found = value.lineage.graph()
+    if form is not None:
+        from plait.cli.graph_formats import graph_text
+
+        click.echo(graph_text(value, found, form), nl=False)
+        return
     if given.form == "jsonl":
         print_jsonl({"node": node_document(node)} for node in found.nodes)
         print_jsonl({"edge": edge_document(edge)} for edge in found.edges)
@@ -257,6 +274,7 @@ class _SessionTree:
     ),
 )
 @click.option("--stat", "as_list", is_flag=True, help="Only the files, as a list of what changed.")
+@paging
 @listing
 def diff_command(
     given: Options, left: str, right: str | None, as_patch: bool, as_list: bool

@@ -23,6 +23,7 @@ from plait.cli.common import (
 from plait.cli.consent import Mode, mode_of
 from plait.cli.loading import import_from_here, load_workflow
 from plait.cli.render import ACCENT, DIM, Cell, Out
+from plait.cli.run_totals import totals_of_last_run
 from plait.cli.tracing import print_diff
 from plait.errors import InvalidInput, InvalidValue
 from plait.event.strict import parse
@@ -134,7 +135,7 @@ def _print_comparison(attendant: RunAttendant, session: Session, made: Session) 
             {
                 "session": session_document(made),
                 "diff": diff_document(found, session, made),
-                "used": attendant.progress.document(),
+                "used": totals_of_last_run(made).document(),
             }
         )
         return

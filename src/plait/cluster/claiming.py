@@ -32,7 +32,7 @@ _QUEUES_MAX = 10_000
 _TIMED = 64  # runs with a time that are looked at, the earliest first
 _TAKEN = 2_000  # runs that workers have, or had when they died
 _CROWDED_S = 0.2  # until a worker looks again at a project that has as many as it may
-_LEFT_US = 100_000  # microseconds for which a worker takes the runs that a look has left
+_LEFT_US = 250_000  # microseconds for which a worker takes the runs that a look has left
 _need = msgspec.json.Decoder(tuple[str, ...]).decode
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from plait.demo.face import Face, Span
-from plait.demo.figures import DemoFigures, TakeUp, Verification
+from plait.demo.face import Face, StyledText
+from plait.demo.figures import DemoFigures, ResumeFigures, Verification
 from plait.demo.folder import BROKEN_LINE, NAME
 from plait.demo.questions import LABEL, Alternative
 from plait.session import Session
@@ -16,7 +16,7 @@ class Ending(msgspec.Struct, frozen=True):
 
     session: Session
     figures: DemoFigures
-    take_up: TakeUp | None
+    take_up: ResumeFigures | None
     alternative: Alternative | None
     verification: Verification
     writer: str  # the place that wrote the mended line; "": none did
@@ -37,19 +37,19 @@ def print_ending(face: Face, ending: Ending) -> None:
     face.table(
         ("claim", "figure", f"in {NAME}/, shown again by"),
         [
-            (Span(claim), Span(figure, "bold"), Span(command, "cyan"))
+            (StyledText(claim), StyledText(figure, "bold"), StyledText(command, "cyan"))
             for claim, figure, command in table_rows(ending)
         ],
     )
     face.line()
-    face.line(Span(f"  {_times_text(ending)}", "dim"))
+    face.line(StyledText(f"  {_times_text(ending)}", "dim"))
     for command, what in (
         (f"cd {NAME}", "all of it stays there"),
         ("plait log @ --steps", "what you have just seen"),
         ('plait run demo.py:Repair -i "Mend it."', "run it yourself"),
     ):
-        face.line(Span(f"  {command:<22}", "bold"), Span(f"  # {what}", "dim"))
-    face.line("look at it: ", Span("plait view @", "bold"))
+        face.line(StyledText(f"  {command:<22}", "bold"), StyledText(f"  # {what}", "dim"))
+    face.line("look at it: ", StyledText("plait view @", "bold"))
 
 
 def table_rows(ending: Ending) -> list[tuple[str, str, str]]:

@@ -8,14 +8,14 @@ from typing import Literal, NamedTuple, Protocol
 from plait.demo.lanes import LiveRow
 
 
-class Span(NamedTuple):
+class StyledText(NamedTuple):
     """A piece of a line, and its style."""
 
     text: str
     style: str = ""
 
 
-class Answer(NamedTuple):
+class ConsentAnswer(NamedTuple):
     """The answer of a person to a request for consent."""
 
     word: Literal["yes", "no", "edit"]
@@ -28,7 +28,7 @@ class Face(Protocol):
     @property
     def is_terminal(self) -> bool: ...
 
-    def line(self, *spans: Span | str) -> None:
+    def line(self, *spans: StyledText | str) -> None:
         """Print a line, which is cut to the width of a terminal."""
         ...
 
@@ -38,7 +38,7 @@ class Face(Protocol):
         """Print a step with its lanes, in the words of `plait log --steps`."""
         ...
 
-    def table(self, heads: tuple[str, ...], rows: Sequence[tuple[Span, ...]]) -> None:
+    def table(self, heads: tuple[str, ...], rows: Sequence[tuple[StyledText, ...]]) -> None:
         """Print rows in aligned columns; where they do not fit, the last one on its own line."""
         ...
 
@@ -46,6 +46,6 @@ class Face(Protocol):
         """Print a command of `plait`, run it in this process, and print its output."""
         ...
 
-    def ask(self, question: str) -> Answer:
+    def ask(self, question: str) -> ConsentAnswer:
         """Ask a person at the terminal."""
         ...

@@ -39,7 +39,7 @@ class CallRecord(msgspec.Struct):
         return self.effect not in ("", "pure")
 
 
-class TakeUp(msgspec.Struct, frozen=True):
+class ResumeFigures(msgspec.Struct, frozen=True):
     """What a process found that took the run up after a kill, and what it did again."""
 
     seq: int  # of the event that says so
@@ -62,7 +62,7 @@ class DemoFigures(msgspec.Struct, frozen=True):
     merged: tuple[str, ...]
     asked: int  # approvals of people or of rules
     allowed: int
-    take_up: TakeUp | None  # None: nobody took it up
+    take_up: ResumeFigures | None  # None: nobody took it up
     waits: tuple[Interval, ...]  # in which only a model was waited for
 
 
@@ -121,7 +121,7 @@ def _calls(events: Iterable[tuple[int, Event]]) -> Iterator[CallRecord]:
 
 def _take_up(
     events: list[tuple[int, Event]], calls: list[CallRecord], ran: Counter[str]
-) -> TakeUp | None:
+) -> ResumeFigures | None:
     found = next(
         ((number, event) for number, event in events if isinstance(event.body, k.RunResumed)), None
     )
@@ -131,7 +131,7 @@ def _take_up(
     known = [call for call in calls if call.outcome is not None and call.outcome < number]
     models = [call for call in known if not call.tool]
     effects = [call for call in known if call.is_effect]
-    return TakeUp(
+    return ResumeFigures(
         seq=event.seq,
         model_calls=len(models),
         effects=len(effects),

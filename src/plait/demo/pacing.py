@@ -1,4 +1,4 @@
-"""The pace of the script, in this process."""
+"""The environment of the demo: its store, and the pace of the script."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
-VARIABLE = "DEMO_PACE_S"
+from plait.demo.folder import DemoFolder
+
+PACE = "DEMO_PACE_S"
+STORE = "PLAIT_STORE"
 
 
 @contextmanager
-def paced(seconds: str) -> Generator[None]:
-    """Let the script wait so long before each reply."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = seconds
+def demo_environment(folder: DemoFolder, pace_s: float) -> Generator[None]:
+    """Let this process, and those that it starts, use the store of the demo at this pace."""
+    wanted = {PACE: str(pace_s), STORE: str(folder.store)}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -10,8 +10,8 @@ import msgspec
 
 from plait import Memory, open_store
 from plait.demo.ending import Ending, print_ending
-from plait.demo.face import Answer, Face, Span
-from plait.demo.figures import DemoFigures, TakeUp, figures_of, seconds_of, verify_at
+from plait.demo.face import ConsentAnswer, Face, StyledText
+from plait.demo.figures import DemoFigures, ResumeFigures, figures_of, seconds_of, verify_at
 from plait.demo.folder import (
     BROKEN_LINE,
     NAME,
@@ -21,6 +21,7 @@ from plait.demo.folder import (
     DemoRefused,
 )
 from plait.demo.lanes import LiveFamily
+from plait.demo.pacing import demo_environment
 from plait.demo.questions import (
     Alternative,
     answer_why,
@@ -29,7 +30,7 @@ from plait.demo.questions import (
     try_alternative,
 )
 from plait.demo.tampering import copy_with_flipped_byte
-from plait.demo.worker import Worker
+from plait.demo.worker import DemoProcess
 from plait.event import kinds as k
 from plait.ids import short
 from plait.outline.shapes import StepShape
@@ -53,13 +54,13 @@ class StoryOptions(msgspec.Struct, frozen=True):
     kill_after: int | None = None  # events of the run; None: in the middle of a comment
 
 
-class Story:
+class DemoStory:
     """Tells the demo, scene by scene. After `stop`, no process of it is left."""
 
     def __init__(self, folder: DemoFolder, face: Face, options: StoryOptions) -> None:
         self.folder, self.face, self.options = folder, face, options
         self.session: Session | None = None  # None: not opened yet
-        self._worker: Worker | None = None
+        self._worker: DemoProcess | None = None
         self._began = time.perf_counter()
         self._paused = self._asked = 0.0  # seconds: for the reader, for a person's answer
         self._scene = 0
@@ -70,6 +71,11 @@ class Story:
 
     def tell(self, opened: Callable[[Session], None] = lambda session: None) -> None:
         """Tell all of it. `opened` is called when the session is there."""
+        pace_s = 0.0 if self.options.model is not None else self.options.pace_s
+        with demo_environment(self.folder, pace_s):
+            self._tell(opened)
+
+    def _tell(self, opened: Callable[[Session], None]) -> None:
         store = open_store(self.folder.store)
         session = self.session = self._open(store)
         opened(session)
@@ -132,7 +138,7 @@ class Story:
         self._start_worker(words, hold)
         self._show_steps(family, self._is_time_to_kill)
 
-    def _kill_and_resume(self, session: Session, family: LiveFamily) -> TakeUp | None:
+    def _kill_and_resume(self, session: Session, family: LiveFamily) -> ResumeFigures | None:
         """Kill the worker, and have another process go on."""
         worker = self._require_worker()
         if worker.exit_code is None and self._kill(worker, family):
@@ -145,38 +151,40 @@ class Story:
             self._tell_take_up(figures.take_up)
         return figures.take_up
 
-    def _kill(self, worker: Worker, family: LiveFamily) -> bool:
+    def _kill(self, worker: DemoProcess, family: LiveFamily) -> bool:
         """Kill the worker. False: it had come to its end by then."""
         self._heading("kill -9, in the middle of a call")
         self._show_rows(family, also_open=True)
         if self.options.kill_after is None:
             self.face.line(
-                Span("  The comment is posted: see tracker.txt. The log does not know yet.", DIM)
+                StyledText(
+                    "  The comment is posted: see tracker.txt. The log does not know yet.", DIM
+                )
             )
         self._pause()
         signal = worker.kill()
         if signal is None:
-            self.face.line(Span("  The worker had come to its end by then.", DIM))
+            self.face.line(StyledText("  The worker had come to its end by then.", DIM))
             return False
         self.face.line(
-            Span(f"  $ kill -9 {worker.pid}  ", STRONG),
-            Span(f"the worker is gone, ended by signal {signal}", BAD),
+            StyledText(f"  $ kill -9 {worker.pid}  ", STRONG),
+            StyledText(f"the worker is gone, ended by signal {signal}", BAD),
         )
         self.face.command("ls", "--interrupted")
         self._pause()
         return True
 
-    def _tell_take_up(self, found: TakeUp) -> None:
+    def _tell_take_up(self, found: ResumeFigures) -> None:
         self.face.line(
-            Span(f"  resumed at event {found.seq}; ", STRONG),
-            Span(
+            StyledText(f"  resumed at event {found.seq}; ", STRONG),
+            StyledText(
                 f"{found.repeated_model_calls} of {found.model_calls} model calls and"
                 f" {found.repeated_effects} of {found.effects} effects repeated",
                 GOOD if not found.repeated_model_calls + found.repeated_effects else BAD,
             ),
         )
         self.face.line(
-            Span(
+            StyledText(
                 f"  counted in the log. By outside.txt, where each call leaves a line, too:"
                 f" {found.repeated_outside}",
                 DIM,
@@ -202,11 +210,13 @@ class Story:
             session.inbox.approve(asks[0], edited=edited, note=note, actor=actor)
         return self._finish(session.reload(), family)
 
-    def _answer(self, question: str) -> Answer:
+    def _answer(self, question: str) -> ConsentAnswer:
         if not self.face.is_terminal:
-            self.face.line(Span(f"  {question}", STRONG))
-            self.face.line(Span("  no terminal: a rule of the demo allows it, on record", DIM))
-            return Answer("yes")
+            self.face.line(StyledText(f"  {question}", STRONG))
+            self.face.line(
+                StyledText("  no terminal: a rule of the demo allows it, on record", DIM)
+            )
+            return ConsentAnswer("yes")
         began = time.perf_counter()
         try:
             return self.face.ask(question)
@@ -217,8 +227,7 @@ class Story:
         """Resume the run in this process, to its end."""
         from plait.runs.resume import resume
 
-        with self._paced():
-            session = resume(session, on_event=lambda item: self._show_rows(family))
+        session = resume(session, on_event=lambda item: self._show_rows(family))
         self._show_rows(family)
         self._pause()
         return session
@@ -228,7 +237,7 @@ class Story:
         place = f"cart.py:{BROKEN_LINE}"
         self._heading(f"Why is line {BROKEN_LINE} of cart.py as it is?")
         for how, text in answer_why(session, place):
-            self.face.line(Span(f"  {how:<12}", DIM), text)
+            self.face.line(StyledText(f"  {how:<12}", DIM), text)
         self._pause()
         return place_of_line(session, place)
 
@@ -237,8 +246,12 @@ class Story:
         if plan is None:
             return None
         self._heading("What if the plan had been another one? The same run, in a branch")
-        found = try_alternative(session, plan, figures)
-        rows = [(Span(name, DIM), Span(was), Span(now)) for name, was, now in found.rows]
+        with demo_environment(self.folder, 0.0):  # its steps are not shown
+            found = try_alternative(session, plan, figures)
+        rows = [
+            (StyledText(name, DIM), StyledText(was), StyledText(now))
+            for name, was, now in found.rows
+        ]
         self.face.table(("", "as it was", f"what if ({found.seconds:.1f} s)"), rows)
         self._pause()
         return found
@@ -248,9 +261,9 @@ class Story:
         self._heading("Can the record be changed unseen?")
         found = verify_at(store)
         self.face.line(
-            Span("  plait verify  ", STRONG),
+            StyledText("  plait verify  ", STRONG),
             f"{found.events} events in {found.sessions} sessions: ",
-            Span(f"{len(found.faults)} faults", BAD if found.faults else GOOD),
+            StyledText(f"{len(found.faults)} faults", BAD if found.faults else GOOD),
         )
         judged = next(
             event for event in session.events if isinstance(event.body, k.ValidationRecorded)
@@ -260,7 +273,7 @@ class Story:
                 self.folder.store, self.folder.tampered / ".plait", session.id, judged.seq
             )
         except ImportError:
-            self.face.line(Span("  this Python has no sqlite3, so no byte is flipped", DIM))
+            self.face.line(StyledText("  this Python has no sqlite3, so no byte is flipped", DIM))
             return ""
         self.face.line(
             f"  one bit of byte {flip.byte} of {flip.size} is flipped in a copy, in the verdict"
@@ -271,8 +284,8 @@ class Story:
         copy.close()
         place = faults[0] if faults else ""
         self.face.line(
-            Span("  plait verify --store tampered  ", STRONG),
-            Span(f"wrong at {place}" if place else "0 faults", BAD),
+            StyledText("  plait verify --store tampered  ", STRONG),
+            StyledText(f"wrong at {place}" if place else "0 faults", BAD),
         )
         self._pause()
         return place
@@ -281,12 +294,11 @@ class Story:
 
     def _start_worker(self, words: list[str], settings: dict[str, str]) -> None:
         self.stop()
-        self.face.line(Span(f"  $ plait {' '.join(words)}", STRONG))
+        self.face.line(StyledText(f"  $ plait {' '.join(words)}", STRONG))
         words = [*words, "--approve", "park", "--quiet"]
-        pace = "0" if self.options.model is not None else str(self.options.pace_s)
-        self._worker = Worker(self.folder, words, {"DEMO_PACE_S": pace, **settings})
+        self._worker = DemoProcess(self.folder, words, settings)
 
-    def _require_worker(self) -> Worker:
+    def _require_worker(self) -> DemoProcess:
         assert self._worker is not None
         return self._worker
 
@@ -307,7 +319,9 @@ class Story:
                 self._tell_note(family.outlines.store, row.step)
             elif row.step is not None and row.step.says.startswith("happened"):
                 self.face.line(
-                    Span("       Its probe finds it in tracker.txt: it is not posted again.", DIM)
+                    StyledText(
+                        "       Its probe finds it in tracker.txt: it is not posted again.", DIM
+                    )
                 )
             elif row.step is not None and row.step.type == "verdict" and not self._is_judged:
                 self._is_judged = True
@@ -323,7 +337,7 @@ class Story:
             if isinstance(body := noted.body, k.MemoryProposed):
                 place = f"{short(noted.log)}@{noted.seq}"
                 text = f"“{text_of(body.parts)}” {noted.actor}, {place}"
-                self.face.line(Span(f"       {text}", DIM))
+                self.face.line(StyledText(f"       {text}", DIM))
 
     def _is_time_to_kill(self) -> bool:
         if self.options.kill_after is not None:
@@ -354,7 +368,7 @@ class Story:
         code = worker.exit_code
         if code in (0, WAITING):
             return
-        said = " ".join(worker.error_lines()) or f"the worker ended with {code}"
+        said = next(iter(worker.error_lines()), f"the worker ended with {code}")
         step = f"When the cause is gone: {self.next_command}"
         raise DemoRefused(f"{said.removeprefix('plait: ')}\n{step}", FULL if code == FULL else 1)
 
@@ -368,11 +382,6 @@ class Story:
         """Give a reader time, and count it: it is no time of work."""
         time.sleep(self.options.pace_s)
         self._paused += self.options.pace_s
-
-    def _paced(self) -> Any:
-        from plait.demo.pacing import paced
-
-        return paced("0" if self.options.model is not None else str(self.options.pace_s))
 
     def _script_waited(self, figures: DemoFigures) -> float:
         """Return the seconds that the script waited, by the session."""

@@ -15,7 +15,7 @@ from plait.demo.folder import DemoFolder
 GRACE_S = 3.0  # seconds that a process gets to end by itself
 
 
-class Worker:
+class DemoProcess:
     """A process that works on the run. It is in a group of its own, so that Ctrl-C reaches it only
     through the demo.
     """
@@ -26,7 +26,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "plait", *words],
             cwd=folder.path,
-            env={**os.environ, "PLAIT_STORE": str(folder.store), **settings},
+            env={**os.environ, **settings},
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=self._err,

@@ -11,10 +11,10 @@ from plait.dossier.shapes import (
     AskedMessage,
     Consent,
     DossierFailure,
+    DossierRejection,
     DossierVerdict,
     KnownFact,
     OpenWork,
-    Rejection,
     WorldEffect,
 )
 from plait.event.effect_classes import NOT_RUN, OUTWARD
@@ -108,7 +108,7 @@ def open_work(reading: FamilyReading) -> Iterator[OpenWork]:
 # ── rejected ─────────────────────────────────────────────────────────────────────────────────
 
 
-def rejections(reading: FamilyReading) -> Iterator[Rejection]:
+def rejections(reading: FamilyReading) -> Iterator[DossierRejection]:
     """Yield what was tried or asked for, and not taken."""
     family = reading.family.branches if reading.family is not None else ()
     branches = [each for branch in family for each in _left_branch(reading, branch)]
@@ -120,7 +120,7 @@ def rejections(reading: FamilyReading) -> Iterator[Rejection]:
             yield from _rejection_of(reading, detail)
 
 
-def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[Rejection]:
+def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[DossierRejection]:
     """Yield a branch that no session took in, and that is not the session itself."""
     lineage = {span.log for span in reading.store.lineage(reading.session.id)}
     if branch.parent is None or branch.merged_into or branch.log in lineage:
@@ -132,14 +132,14 @@ def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[Reject
         verdict = failed[-1]
         why = f"the verdict {verdict.step.verb} failed: {_verdict_reason(reading, verdict)}"
         why = why.removesuffix(": ")
-        yield Rejection(ref_of(verdict), "branch", branch.name, why, verdict.step.actor)
+        yield DossierRejection(ref_of(verdict), "branch", branch.name, why, verdict.step.actor)
     elif ended:
         step = ended[-1].step
         why = f"{step.verb}: {step.says}"
-        yield Rejection(ref_of(ended[-1]), "branch", branch.name, why, step.actor)
+        yield DossierRejection(ref_of(ended[-1]), "branch", branch.name, why, step.actor)
     elif steps:
         actor = steps[0].step.actor
-        yield Rejection(ref_of(steps[0]), "branch", branch.name, "", actor)
+        yield DossierRejection(ref_of(steps[0]), "branch", branch.name, "", actor)
 
 
 def _verdict_reason(reading: FamilyReading, detail: StepDetail) -> str:
@@ -153,27 +153,29 @@ def _verdict_reason(reading: FamilyReading, detail: StepDetail) -> str:
     return "" if value is None else json_text(value)[:300]
 
 
-def _rejection_of(reading: FamilyReading, detail: StepDetail) -> Iterator[Rejection]:
+def _rejection_of(reading: FamilyReading, detail: StepDetail) -> Iterator[DossierRejection]:
     step, at = detail.step, ref_of(detail)
     what = f"{step.verb} {step.subject}".strip()
     if step.type == "verdict" and "failed" in step.marks:
-        yield Rejection(at, "verdict", _name(detail), _verdict_reason(reading, detail), step.actor)
+        yield DossierRejection(
+            at, "verdict", _name(detail), _verdict_reason(reading, detail), step.actor
+        )
     elif step.type == "rewind":
-        yield Rejection(
+        yield DossierRejection(
             at, "rewind", f"everything after event {step.subject}", step.says, step.actor
         )
     elif step.type == "tool" and detail.fields.get("decision") == "refuse":
-        yield Rejection(at, "policy", what, detail.failure, "the policy of the run")
+        yield DossierRejection(at, "policy", what, detail.failure, "the policy of the run")
     for word in detail.approvals:
         if word.how == "denied":
-            yield Rejection(at, "consent", what, word.words, word.actor)
+            yield DossierRejection(at, "consent", what, word.words, word.actor)
         elif word.how == "expired":
-            yield Rejection(at, "consent", what, "nobody answered in time", word.actor)
+            yield DossierRejection(at, "consent", what, "nobody answered in time", word.actor)
         elif word.how == "corrected":
             words = word.words or "other arguments were allowed"
             asked = object_of(detail.fields.get("shown")).get("arguments")
             what = f"{step.verb} {first_argument(asked)}".strip()
-            yield Rejection(at, "consent", what, words, word.actor)
+            yield DossierRejection(at, "consent", what, words, word.actor)
 
 
 # ── people ───────────────────────────────────────────────────────────────────────────────────

@@ -20,11 +20,11 @@ from plait.dossier.shapes import (
     AcceptedPatch,
     CheckShape,
     Dossier,
+    DossierNotice,
     LeanDetail,
     LeanPart,
     LeanSpent,
     LeanStep,
-    Notice,
     RecordShape,
     StepDiff,
 )
@@ -310,13 +310,13 @@ _STATES: dict[str, tuple[Any, str]] = {
 }
 
 
-def _notices(reading: FamilyReading, check: CheckShape, status: str) -> Iterable[Notice]:
+def _notices(reading: FamilyReading, check: CheckShape, status: str) -> Iterable[DossierNotice]:
     """Yield what a reader has to know before anything else."""
     gone = _erased_places(reading)
     verify = check.verify
     erased_only = verify is not None and all((f.session, f.seq) in gone for f in verify.faults)
     if verify is None:
-        yield Notice("tampered", "The record could not be checked. Believe nothing in here.")
+        yield DossierNotice("tampered", "The record could not be checked. Believe nothing in here.")
     elif not verify.ok and not erased_only:
         fault = verify.faults[0]
         at = SeqRef(fault.session, fault.seq or 1) if fault.session is not None else None
@@ -325,26 +325,29 @@ def _notices(reading: FamilyReading, check: CheckShape, status: str) -> Iterable
             f"The record is not the one that was written. The first fault is {where}: "
             f"{fault.what}. What follows it cannot be believed."
         )
-        yield Notice("tampered", text, at)
+        yield DossierNotice("tampered", text, at)
     if gone:
         first = next(iter(gone))
         count = f"{len(gone):,} events" if len(gone) > 1 else "1 event"
         text = f"The content of {count} was erased. Headers and hashes are there."
-        yield Notice("erased", text, SeqRef(*first))
+        yield DossierNotice("erased", text, SeqRef(*first))
     if reading.missing:
-        yield Notice("partial", "Parts of it could not be read. The last section names them.")
+        yield DossierNotice(
+            "partial", "Parts of it could not be read. The last section names them."
+        )
     if status in _STATES:
         kind, text = _STATES[status]
-        yield Notice(kind, text)
+        waits = [each for each in reading.details if each.step.state in ("waiting", "unknown")]
+        yield DossierNotice(kind, text, ref_of(waits[-1]) if kind == "waiting" and waits else None)
     tip = reading.part("the tip", lambda: reading.store.log(reading.session.id).tip, 0)
     if tip > reading.session.seq:
-        yield Notice(
+        yield DossierNotice(
             "past",
             f"It is about event {reading.session.seq:,}; the session has {tip:,}. State, files and "
             "amounts are told as they were then; steps of later events are told, too.",
         )
     if len(reading.details) > LONG:
-        yield Notice(
+        yield DossierNotice(
             "long",
             f"It has {len(reading.details):,} steps. Most are shown as one line; run.html and the "
             "store have their details.",

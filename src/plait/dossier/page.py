@@ -10,7 +10,7 @@ from pathlib import Path
 from plait.dossier.anchors import Anchors
 from plait.dossier.markup import cost_text, count_text, line, text, time_text, tokens_text
 from plait.dossier.sections import Section, Sections
-from plait.dossier.shapes import Dossier, Notice
+from plait.dossier.shapes import Dossier, DossierNotice
 from plait.dossier.step_markup import StepMarkup
 from plait.ids import short
 
@@ -100,7 +100,7 @@ def _seal(dossier: Dossier) -> str:
     return f'<p class="seal bad">✗ <a href="#check">Verification found {faults}</a>, {head}</p>'
 
 
-def _notice(notice: Notice, anchors: Anchors) -> str:
+def _notice(notice: DossierNotice, anchors: Anchors) -> str:
     kind = "bad" if notice.kind in _BAD else "warn"
     title = {
         "tampered": "Tampered with",

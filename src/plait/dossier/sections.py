@@ -362,7 +362,7 @@ class Sections:
             if not read.memories:
                 yield nothing("It returned none.")
             for memory in read.memories:
-                yield self._given(memory)
+                yield self._memory_quote(memory)
         if d.memory_written:
             yield "<h3>Written, and decided about</h3>"
             rows = [
@@ -374,7 +374,7 @@ class Sections:
             ]
             yield from table(("", "memory", "how", "by"), rows, "memories")
 
-    def _given(self, memory: GivenMemory) -> str:
+    def _memory_quote(self, memory: GivenMemory) -> str:
         score = f", score {memory.score:.3g}" if memory.score is not None else ""
         used = ", ".join([self._to.link(at) for at in memory.used])
         cited = f"cited by {used}" if used else "cited by no reply"

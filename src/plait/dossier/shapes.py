@@ -36,7 +36,7 @@ NoticeKind = Literal[
 ]  # fmt: skip
 
 
-class Notice(Shape, frozen=True):
+class DossierNotice(Shape, frozen=True):
     """One sentence about what this dossier is of: the first thing that a reader sees."""
 
     kind: NoticeKind
@@ -119,7 +119,7 @@ class CallPath(Shape, frozen=True):
 # ── what came of it ──────────────────────────────────────────────────────────────────────────
 
 
-class Rejection(Shape, frozen=True):
+class DossierRejection(Shape, frozen=True):
     """Something that was tried or asked for, and not taken."""
 
     at: SeqRef
@@ -360,7 +360,7 @@ class Dossier(Shape, frozen=True):
     place: SeqRef  # the value that it is about
     title: str
     status: str
-    notices: tuple[Notice, ...]
+    notices: tuple[DossierNotice, ...]
     session: SessionShape | None  # as `plait show --json`; None: it cannot be read
     asked: tuple[AskedMessage, ...]
     answer: str  # the last words of the session
@@ -369,7 +369,7 @@ class Dossier(Shape, frozen=True):
     models: tuple[UsedModel, ...]
     workflow: tuple[CallPath, ...]
     family: FamilyShape | None
-    rejected: tuple[Rejection, ...]
+    rejected: tuple[DossierRejection, ...]
     patch: AcceptedPatch | None  # None: the session has no files
     verdicts: tuple[DossierVerdict, ...]
     facts: tuple[KnownFact, ...]

@@ -21,6 +21,7 @@ from plait.outline.shapes import SeqRef, SpentShape, StepDetail
 from plait.outline.spent import SpentCount, count_of
 from plait.outline.texts import body_of
 from plait.server.shapes import CostRow
+from plait.session.about import last_message
 from plait.session.ledger import costs
 from plait.session.state import Spent
 
@@ -251,8 +252,9 @@ def _limits(limits: Any) -> Any:
 
 
 def last_answer(reading: FamilyReading) -> str:
-    """Return the last words of the session; "": it has none, or they are gone."""
+    """Return the last words, if a model or the program said them; "": there are none."""
     try:
-        return reading.session.text
+        message = last_message(reading.session)
     except PlaitError:
         return ""
+    return message.text if message is not None and message.role == "assistant" else ""

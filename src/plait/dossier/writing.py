@@ -15,7 +15,7 @@ import msgspec
 from plait.dossier.making import encode_dossier, make_dossier
 from plait.dossier.page import GENERATOR, dossier_page
 from plait.dossier.shapes import Dossier
-from plait.errors import FileUnwritten, ForeignFile, PlaitError
+from plait.errors import FileUnwritten, PlaitError
 from plait.ids import Micros
 from plait.session import Session
 from plait.view.chunks import MEDIA_TYPE
@@ -145,4 +145,4 @@ def _check_own(path: Path) -> None:
     except OSError as error:
         raise FileUnwritten(str(path), error.strerror or str(error)) from error
     if not is_own:
-        raise ForeignFile(str(path), "plait dossier")
+        raise FileUnwritten(str(path), "it is there, and no dossier wrote it")

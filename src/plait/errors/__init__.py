@@ -77,7 +77,6 @@
     │   ├── MissingExtra         an optional package is not installed
     │   ├── PageMissing          the page of the viewer is not built into the package
     │   ├── FileUnwritten        a file that was asked for could not be written
-    │   ├── ForeignFile          a file of somebody else stands where one was to be written
     │   ├── MissingWeights       the file of a local model is not there
     │   ├── MissingKey           a credential is not set
     │   ├── MissingSetting       an address or a version that a model needs is not set
@@ -290,7 +289,6 @@ from plait.errors.setup import (
     BadSettings,
     BadTool,
     FileUnwritten,
-    ForeignFile,
     MissingExtra,
     MissingKey,
     MissingSetting,
@@ -398,7 +396,6 @@ __all__ = (
     "MissingExtra",
     "PageMissing",
     "FileUnwritten",
-    "ForeignFile",
     "MissingKey",
     "MissingSetting",
     "MissingWeights",

@@ -59,17 +59,6 @@ class FileUnwritten(SetupError):
         super().__init__(f"{path} could not be written: {why}. Name another place with -o.")
 
 
-class ForeignFile(SetupError):
-    """A file stands where one was to be written, and something else wrote it."""
-
-    def __init__(self, path: str, writer: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} is there, and {writer} did not write it. Nothing was written: name another"
-            " folder with -o, or move the file away."
-        )
-
-
 class MissingWeights(SetupError):
     """The local model has no file to load."""
 

@@ -12,18 +12,21 @@ from typing import Any
 import msgspec
 
 from plait.errors import PlaitError
-from plait.event import Event
-from plait.event.kinds import Trees
+from plait.event import Event, Json
+from plait.event.kinds import Trees, ValidationRecorded
 from plait.outline.standing import Standing, StandingReader
+from plait.outline.texts import body_of
 from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
 from plait.session.branching import durability_of
+from plait.session.events import path_events
 from plait.session.graph import Edge, Node
 from plait.session.ledger import spent_in_branches
 from plait.session.ports import store_at
 from plait.session.state import Spent
 from plait.session.trace import Step, Trace
-from plait.session.views import Effect, QueuedTurn
+from plait.session.value import core_of
+from plait.session.views import Effect, QueuedTurn, Validation
 from plait.store import Row, StoreFault, Unchecked
 from plait.workspace import FileChange, TreeEntry
 from plait.workspace.changes import Changes
@@ -31,6 +34,7 @@ from plait.workspace.diff import Stat
 from plait.workspace.tree import shown_path
 
 Document = dict[str, Any]
+VERDICTS = 20  # in the document of a state
 
 
 def session_document(session: Session) -> Document:
@@ -147,6 +151,10 @@ def show_document(session: Session, messages: int | None) -> Document:
         **state_document(session),
         "usage": spent_document(session.budget.used + not_merged),
         "not_merged": spent_document(not_merged),
+        "validation": [
+            _verdict_document(each.name, each.passed, each.detail, each)
+            for each in session.checks.verdicts
+        ],
         "message_count": len(said),
         "messages": [
             message_document(message)
@@ -156,8 +164,8 @@ def show_document(session: Session, messages: int | None) -> Document:
 
 
 def state_document(session: Session) -> Document:
-    """Return a session and its state, without its messages and the cost of its branches: it takes
-    about as long for a long session as for a short one.
+    """Return a session and its state, without its messages and the cost of its branches, and with
+    the newest verdicts alone: it takes about as long for a long session as for a short one.
     """
     facts = session.facts
     known = {key: facts.of(key) for key in facts}
@@ -189,21 +197,29 @@ def state_document(session: Session) -> Document:
             name: {"by": gate.by, **_ref_document(gate.at)}
             for name, gate in session.checks.gates.items()
         },
-        "validation": [
-            {
-                "name": each.name,
-                "passed": each.passed,
-                "detail": each.detail,
-                "session": each.log,
-                "seq": each.seq,
-            }
-            for each in session.checks.verdicts
-        ],
+        "validation": _newest_verdicts(session),
         "placement": _full_document(session.files.placement),
         "tree": session.files.tree,
         "changed": changed_document(changed_by(session.events[-1])),
         "queue": [_queued_document(turn) for turn in session.inbox.queued],
     }
+
+
+def _newest_verdicts(session: Session) -> list[Document]:
+    core = core_of(session)
+    kinds = frozenset((ValidationRecorded.__name__,))
+    found = list[Document]()
+    for _, event in path_events(core.store, core.state.story.path, kinds, reverse=True):
+        body = body_of(event)
+        if isinstance(body, ValidationRecorded):
+            found.append(_verdict_document(body.name, body.passed, body.detail, event))
+        if len(found) == VERDICTS:
+            break
+    return found[::-1]
+
+
+def _verdict_document(name: str, passed: bool, detail: Json, at: Event | Validation) -> Document:
+    return {"name": name, "passed": passed, "detail": detail, "session": at.log, "seq": at.seq}
 
 
 def _ref_document(ref: Any) -> Document:

@@ -204,21 +204,101 @@ class _Margin:
         return [*bends, _LaneBend(own, merged, False)] if merged else bends
 
     def _bend_line(self, bend: _LaneBend, lanes: set[int], gone: set[int]) -> str:
-        """Return the margin of a bend. Lanes that it crosses pass straight through it."""
-        strokes = self._strokes(lanes)
-        # a fork may be all that follows a step of its log
-        ends_here = bend.is_fork and bend.trunk not in lanes
-        strokes[2 * bend.trunk] = _UP if ends_here else _UP | _DOWN
-        for lane in bend.others:
-            strokes[2 * lane] = _DOWN if bend.is_fork else _UP if lane in gone else _UP | _DOWN
-        ends = [2 * lane for lane in (bend.trunk, *bend.others)]
-        for cell in range(min(ends), max(ends)):
-            strokes[cell] |= _RIGHT
-            strokes[cell + 1] |= _LEFT
-        return "".join([_LINES[stroke] for stroke in strokes]).rstrip()
+        return _bend_text(bend, lanes, gone, self._lane_count)
 
     def _strokes(self, lanes: set[int]) -> list[int]:
-        strokes = [0] * (2 * self._lane_count - 1)
-        for lane in lanes:
-            strokes[2 * lane] = _UP | _DOWN
-        return strokes
+        return _strokes_of(lanes, self._lane_count)
+
+
+def _bend_text(bend: _LaneBend, lanes: set[int], gone: set[int], lane_count: int) -> str:
+    """Return the margin of a bend. Lanes that it crosses pass straight through it."""
+    strokes = _strokes_of(lanes, lane_count)
+    # a fork may be all that follows a step of its log
+    ends_here = bend.is_fork and bend.trunk not in lanes
+    strokes[2 * bend.trunk] = _UP if ends_here else _UP | _DOWN
+    for lane in bend.others:
+        strokes[2 * lane] = _DOWN if bend.is_fork else _UP if lane in gone else _UP | _DOWN
+    ends = [2 * lane for lane in (bend.trunk, *bend.others)]
+    for cell in range(min(ends), max(ends)):
+        strokes[cell] |= _RIGHT
+        strokes[cell + 1] |= _LEFT
+    return "".join([_LINES[stroke] for stroke in strokes]).rstrip()
+
+
+def _strokes_of(lanes: set[int], lane_count: int) -> list[int]:
+    strokes = [0] * (2 * lane_count - 1)
+    for lane in lanes:
+        strokes[2 * lane] = _UP | _DOWN
+    return strokes
+
+
+# ── in a margin that grows ───────────────────────────────────────────────────────────────────
+
+LANES_MAX = 8  # of a margin that grows; the logs beyond share the last one
+
+
+class GrowingMargin:
+    """The lanes of logs that begin and end while they are looked at.
+
+    A log has the leftmost lane that no other has, from its first step until it is merged.
+    """
+
+    def __init__(self, *, plain: bool = False) -> None:
+        self._plain = plain
+        self._lanes: dict[LogId, int] = {}
+        self._colors: dict[LogId, int] = {}  # by the order in which logs were seen
+
+    def __contains__(self, log: LogId) -> bool:
+        return log in self._lanes
+
+    def begin(self, log: LogId) -> None:
+        """Give a log its lane."""
+        taken = set(self._lanes.values())
+        free = next(lane for lane in range(len(taken) + 1) if lane not in taken)
+        self._lanes[log] = min(free, LANES_MAX - 1)
+        self._colors.setdefault(log, len(self._colors))
+
+    def color(self, log: LogId) -> int:
+        return self._colors.get(log, 0)
+
+    def row(self, log: LogId, mark: str) -> str:
+        """Return the margin of a step, with its mark."""
+        cells = [_LINES[stroke] for stroke in self._strokes()]
+        cells[2 * self._lanes[log]] = mark
+        return self._text("".join(cells))
+
+    def fork(self, log: LogId, parent: LogId) -> str:
+        """Begin a log that was forked from another one, and return the line of the bend.
+
+        "": the parent has no lane.
+        """
+        lanes = set(self._lanes.values())
+        self.begin(log)
+        trunk, own = self._lanes.get(parent), self._lanes[log]
+        if trunk is None or trunk == own:
+            return ""
+        bend = _LaneBend(trunk, (own,), True)
+        return self._text(_bend_text(bend, lanes - {own}, set(), self._lane_count))
+
+    def merge(self, log: LogId, merged: Iterable[LogId]) -> str:
+        """End the logs that a log has merged, and return the line of the bend; "" if none of them
+        has a lane.
+        """
+        count, before = self._lane_count, set(self._lanes.values())
+        own = self._lanes[log]
+        ended = [self._lanes.pop(each) for each in merged if each in self._lanes and each != log]
+        others = tuple(lane for lane in dict.fromkeys(ended) if lane != own)
+        if not others:
+            return ""
+        gone = set(others) - set(self._lanes.values())
+        return self._text(_bend_text(_LaneBend(own, others, False), before, gone, count))
+
+    @property
+    def _lane_count(self) -> int:
+        return max(self._lanes.values(), default=0) + 1
+
+    def _strokes(self) -> list[int]:
+        return _strokes_of(set(self._lanes.values()), self._lane_count)
+
+    def _text(self, margin: str) -> str:
+        return (margin.translate(_PLAIN) if self._plain else margin).rstrip()

@@ -18,7 +18,8 @@ from plait.session.listing import session_row
 from plait.store import Log, Store
 
 _EVENTS_MAX = 2_000_000  # that records in memory stand for; the ones used last stay
-_KEEP_EVERY = 256  # events by which a record on disk may be behind
+_KEEP_EVERY = 256  # events by which a record on disk may be behind; of a long log, its share
+_KEEP_SHARE = 8
 
 
 class Outlines:
@@ -81,7 +82,8 @@ class Outlines:
     def _remember(self, record: LogRecord) -> None:
         self._records[record.log] = record
         self._records.move_to_end(record.log)
-        if record.tip - self._kept.get(record.log, 0) >= _KEEP_EVERY:
+        behind = record.tip - self._kept.get(record.log, 0)
+        if behind >= max(_KEEP_EVERY, len(record.owners) // _KEEP_SHARE):
             self._cache.put(record)
             self._kept[record.log] = record.tip
         self._event_count += len(record.owners) - self._sizes.get(record.log, 0)

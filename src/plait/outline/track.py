@@ -28,13 +28,17 @@ from plait.session.fold import Folds
 from plait.session.state import Fact, Pending, State, Verdict
 from plait.store import Log, Store
 
-CHUNK = 2000  # events
+CHUNK = 500  # events: a page that jumps waits for one
 _WORDS = frozenset(kind.__name__ for kind in (MessageSaid, ModelReplied))
 _BACK = frozenset(kind.__name__ for kind in (Rewound, SessionOpened))  # the path may be another
 
 
-def track_shape(store: Store, log: LogId, seq: int) -> TrackShape:
-    """Return the chunk of a log's track that holds one of its own places."""
+def track_shape(
+    store: Store, log: LogId, seq: int, after: int = 0, size: int = CHUNK
+) -> TrackShape:
+    """Return the chunk of a log's track that holds one of its own places; of a chunk that is known
+    up to `after`, what comes then.
+    """
     info = store.log(log)
     if not max(info.place, 1) <= seq <= info.tip:
         raise InvalidValue(
@@ -42,15 +46,15 @@ def track_shape(store: Store, log: LogId, seq: int) -> TrackShape:
             f"event {seq} is none of this log's own",
             f"ask for one from {max(info.place, 1)} to {info.tip}",
         )
-    start, last = chunk_of(info, seq)
-    return _TrackFold(store, info, start).shape(last)
+    start, last = chunk_of(info, seq, size)
+    return _TrackFold(store, info, min(max(start, after), last)).shape(last)
 
 
-def chunk_of(info: Log, seq: int) -> tuple[int, int]:
+def chunk_of(info: Log, seq: int, size: int = CHUNK) -> tuple[int, int]:
     """Return the place that the chunk of a place starts from, and the last one that it has."""
-    number = max(0, seq - info.place - 1) // CHUNK
-    start = info.place + number * CHUNK
-    return max(start, 1), min(start + CHUNK, info.tip)
+    number = max(0, seq - info.place - 1) // size
+    start = info.place + number * size
+    return max(start, 1), min(start + size, info.tip)
 
 
 def state_shape(store: Store, state: State, last_message: int) -> TrackState:

@@ -21,7 +21,7 @@ from starlette.routing import Route as WebRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait import secrets
-from plait.errors import PlaitError
+from plait.errors import PlaitError, StoreCorrupt
 from plait.outline.shapes import Shape
 from plait.server.desk import ServerDesk
 from plait.server.feed import Feed
@@ -179,6 +179,15 @@ class _Answers:
         self._desk.check_store()
         try:
             return route.do(self._desk, *given)
+        except StoreCorrupt as error:
+            self._desk.check_store()
+            shape = error_shape(error)
+            named = [getattr(given[0], name, "") for name in ("session", "log", "left") if given]
+            broken = self._desk.first_fault(next(filter(None, named), ""))
+            fields = {**shape.fields, "broken": broken}
+            raise RequestRefusal(
+                status_of(error), msgspec.structs.replace(shape, fields=fields)
+            ) from error
         except PlaitError as error:
             self._desk.check_store()  # it may have gone in the meantime
             if not route.is_act or status_of(error) != TAKEN or not given:

@@ -15,11 +15,13 @@ from plait.server.feed import Feed
 from plait.server.refusals import AWAY, refusal
 from plait.server.runner import Runner
 from plait.session import Session
+from plait.session.audit import Audit, logs_behind
 from plait.session.listing import list_rows
 from plait.store import Store
 from plait.workspace.tree import TreeReader, shown_path
 
 _NEAR = 5  # names that are proposed
+_CHECKED = 20_000  # events that are read again to find the broken one
 _KNOWN, _PATHS = 500, 20_000  # sessions and paths among which they are looked for
 
 
@@ -61,6 +63,21 @@ class ServerDesk:
         except PlaitError:
             return None
         return {"log": now.id, "seq": now.seq, "head": now.head, "status": now.status}
+
+    def first_fault(self, name: str) -> Json:
+        """Return the first broken event of a session. None: it is too long to be read again, or
+        none is found.
+        """
+        try:
+            log = self.log(name)
+            logs = logs_behind(self.store, [log])
+            if not name or sum(self.store.log(each).tip for each in logs) > _CHECKED:
+                return None
+            faults = [each for each in Audit(self.store, logs, state=False).faults() if each.seq]
+        except PlaitError:
+            return None
+        first = min(faults, key=lambda each: (each.log != log, each.seq or 0), default=None)
+        return {"session": first.log, "seq": first.seq, "what": first.what} if first else None
 
     def near_names(self, error: PlaitError) -> list[str]:
         """Return names that may be meant instead of one that is not known."""

@@ -83,7 +83,7 @@ def read_steps(desk: ServerDesk, params: StepsParams) -> StepPage:
 
 def read_track(desk: ServerDesk, params: TrackParams) -> TrackShape:
     """Return the piece of a log's track that holds a place: a state, and its changes."""
-    return track_shape(desk.store, desk.log(params.log), params.seq)
+    return track_shape(desk.store, desk.log(params.log), params.seq, params.after)
 
 
 def read_step(desk: ServerDesk, params: StepParams) -> StepDetail:

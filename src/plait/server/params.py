@@ -74,6 +74,7 @@ class StepParams(Params, frozen=True):
 class TrackParams(Params, frozen=True):
     log: Line
     seq: Seq
+    after: Seq = 0  # the piece is known up to here: only what comes then is wanted
 
 
 class EventsParams(Params, frozen=True):

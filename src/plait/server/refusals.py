@@ -63,6 +63,7 @@ STATUSES: Mapping[type[PlaitError], int] = MappingProxyType(
         errors.UnknownLog: NOT_FOUND,
         errors.UnknownEvent: NOT_FOUND,
         errors.UnknownBlob: NOT_FOUND,
+        errors.StoreCorrupt: INVALID,  # about its contents as well: what is whole is still answered
         errors.StaleHead: TAKEN,
         errors.StaleEpoch: TAKEN,
         errors.StaleReading: TAKEN,

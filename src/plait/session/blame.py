@@ -21,6 +21,7 @@ from plait.ids import Digest, LogId, Micros, short
 from plait.session.events import path_events
 from plait.session.files import TREE_KINDS, tree_left_by
 from plait.session.fold import state_at
+from plait.session.ports import notebook_html
 from plait.session.state import State
 from plait.store import Store
 from plait.workspace.base import CHANGED_MAX, TreeEntry
@@ -68,6 +69,9 @@ class Blame(msgspec.Struct, frozen=True):
         if not 1 <= number <= len(self.lines):
             raise IndexError(f"{self.path} has {len(self.lines)} lines, so no line {number}")
         return self.lines[number - 1]
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines))

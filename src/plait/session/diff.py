@@ -11,6 +11,7 @@ from plait.session.content import text_of
 from plait.session.effect_rows import EffectRows
 from plait.session.events import path_events
 from plait.session.files import tree_of
+from plait.session.ports import notebook_html
 from plait.session.state import EventRef, Known, Spent, State, tokens_text
 from plait.session.views import Effect, Message, effects_of, message_of
 from plait.store import Store
@@ -81,6 +82,9 @@ class Diff(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return "\n".join(diff_lines(self))
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
 
     def __repr__(self) -> str:
         said = len(self.messages.left) + len(self.messages.right)

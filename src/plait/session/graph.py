@@ -22,6 +22,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, short
 from plait.session.event_text import event_text, place_text
 from plait.session.listing import session_row
+from plait.session.ports import notebook_html
 from plait.session.status import StatusReader
 from plait.session.trace import event_causes
 from plait.store import Store
@@ -52,6 +53,9 @@ class Graph(msgspec.Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
 
     def __str__(self) -> str:
         sessions = [node for node in self.nodes if node.type == "session"]

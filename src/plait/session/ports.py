@@ -309,6 +309,9 @@ class TurnTaker(Protocol):
 UNNAMED = Act("", "")  # the act of an unknown actor
 
 
+Drawing = Callable[[object], str]  # a value as HTML, for a notebook
+
+
 class Bindings:
     """The writers, the reader and the host of this process.
 
@@ -325,6 +328,7 @@ class Bindings:
         self.memory_rules: MemoryRules | None = None
         self.ablation: Ablate | None = None
         self.turns: TurnTaker | None = None
+        self.drawing: Drawing | None = None
 
 
 BINDINGS = Bindings()
@@ -371,6 +375,20 @@ def bind_ablation(ablate: Ablate) -> None:
 
 def bind_turns(turns: TurnTaker) -> None:
     BINDINGS.turns = turns
+
+
+def bind_drawing(drawing: Drawing) -> None:
+    BINDINGS.drawing = drawing
+
+
+def notebook_html(value: object) -> str | None:
+    """Return a value as a notebook shows it. None: as its text; this never raises."""
+    if (drawing := BINDINGS.drawing) is None:
+        return None
+    try:
+        return drawing(value)
+    except Exception:  # a notebook shows the text instead, as it does for a repr
+        return None
 
 
 def writer_of(run: str | None) -> Writer:

@@ -25,7 +25,7 @@ from plait.event.kinds import (
 from plait.ids import Digest, LogId, Micros, short
 from plait.session.event_text import event_text, place_text
 from plait.session.listing import session_row
-from plait.session.ports import BINDINGS
+from plait.session.ports import BINDINGS, notebook_html
 from plait.store import Store
 
 Prompted = Callable[[Event], Json]  # the prompt that a model was sent, by the event that asked it
@@ -81,6 +81,9 @@ class Trace(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
 
     def __str__(self) -> str:
         lines = [line for step in self.steps for line in _step_lines(step)]

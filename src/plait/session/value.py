@@ -22,7 +22,7 @@ from plait.session.event_fold import EventFold
 from plait.session.events import path_events
 from plait.session.fold import SNAPSHOT_EVERY, keep_snapshot
 from plait.session.life import LIFE_KINDS, Life, is_busy_after, life_after
-from plait.session.ports import Position, writer_of
+from plait.session.ports import Position, notebook_html, writer_of
 from plait.session.state import Span, Spent, State, state_digest
 from plait.session.status import status_at
 from plait.store import Log, Store
@@ -86,6 +86,9 @@ class SessionValue:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Session never changes: {name} cannot be deleted.")
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
 
     def __repr__(self) -> str:
         try:

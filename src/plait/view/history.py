@@ -13,7 +13,7 @@ from plait.ids import Digest
 from plait.outline.details import step_details
 from plait.outline.outlines import Outlines
 from plait.outline.shapes import FamilyShape, StepDetail, TrackShape
-from plait.outline.track import CHUNK, track_shape
+from plait.outline.track import track_shape
 from plait.server.reading import event_shape
 from plait.session.event_text import event_text
 from plait.session.provenance import back_links
@@ -23,6 +23,7 @@ from plait.view.chunks import Chunks
 
 STEPS = 500  # in a piece
 EVENTS = 2000
+TRACK = 2000  # events of a piece of a track: each repeats a state
 FOREIGN_MAX = 5000  # events of other logs
 SAYS_MAX = 160  # characters of an event's line
 NANO = 10**9
@@ -53,8 +54,8 @@ class FamilyHistory:
     def add_tracks(self) -> None:
         for at, branch in enumerate(self._family.branches):
             first = max(branch.place, 1)
-            for number, seq in enumerate(range(first, max(branch.tip, first + 1), CHUNK)):
-                shape = track_shape(self._store, branch.log, min(seq + 1, branch.tip))
+            for number, seq in enumerate(range(first, max(branch.tip, first + 1), TRACK)):
+                shape = track_shape(self._store, branch.log, min(seq + 1, branch.tip), size=TRACK)
                 self._chunks.add(f"track/{at}/{number}", _track_row(shape))
 
     def add_events(self) -> None:

@@ -1,8 +1,11 @@
 /** The source that asks a server. */
 
-import type { ActShape, Json } from "../shapes";
+import type { ActShape, Json, TrackShape } from "../shapes";
 import type { Source } from "../source";
 import { Answer, AnswerCache, Failure } from "./answer";
+import { joinTracks } from "./track";
+
+const TRACKS_MAX = 4;
 
 function path(...parts: readonly (string | number)[]): string {
   return `/api/${parts.map((part) => encodeURIComponent(part).replace(/%40/g, "@")).join("/")}`;
@@ -60,12 +63,16 @@ export class HttpSource implements Source {
   readonly isFile = false;
   readonly copy = null;
   #cache = new AnswerCache();
+  /** The pieces of tracks that grow: only what is new of them is asked for. */
+  #tracks = new Map<string, TrackShape>();
 
   #get<T>(address: string): Answer<T> {
-    return this.#cache.get<T>(address, async (signal) => {
-      const response = await ask(address, { signal });
-      return (await response.json()) as T;
-    });
+    return this.#cache.get<T>(address, (signal) => this.#load<T>(address, signal));
+  }
+
+  async #load<T>(address: string, signal: AbortSignal): Promise<T> {
+    const response = await ask(address, { signal });
+    return (await response.json()) as T;
   }
 
   store: Source["store"] = () => this.#get(path("store"));
@@ -82,7 +89,18 @@ export class HttpSource implements Source {
   steps: Source["steps"] = (log, first, count) =>
     this.#get(path("logs", log, "steps") + query({ first, count }));
   detail: Source["detail"] = (log, seq) => this.#get(path("logs", log, "steps", seq));
-  track: Source["track"] = (log, seq) => this.#get(path("logs", log, "track") + query({ seq }));
+  track: Source["track"] = (log, seq) => {
+    const address = path("logs", log, "track") + query({ seq });
+    return this.#cache.get(address, async (abort) => {
+      const known = this.#tracks.get(address);
+      const piece = await this.#load<TrackShape>(address + (known ? `&after=${known.last}` : ""), abort);
+      const whole = known ? joinTracks(known, piece) : piece;
+      this.#tracks.delete(address);
+      this.#tracks.set(address, whole);
+      if (this.#tracks.size > TRACKS_MAX) this.#tracks.delete(this.#tracks.keys().next().value!);
+      return whole;
+    });
+  };
   events: Source["events"] = (log, first, count) =>
     this.#get(path("logs", log, "events") + query({ first, count }));
   folder: Source["folder"] = (tree, folder) => this.#get(path("trees", tree) + query({ folder }));
@@ -124,6 +142,7 @@ export class HttpSource implements Source {
     const own = path("logs", log, "");
     const place = /^\/api\/sessions\/[^/?]*@\d+[/?]/;
     this.#cache.drop((key, value) => {
+      if (key === "/api/store") return false; // what is served, and who is: no event says otherwise
       if (key.startsWith("/api/trees/") || key.startsWith("/api/blobs/")) return false;
       if (key.startsWith(own)) return !isSettledBefore(value, seq);
       if (key.startsWith("/api/logs/")) return false;

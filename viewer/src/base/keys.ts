@@ -1,7 +1,7 @@
 /** Keys of the page: one table, made of what the screens that are shown register. */
 
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 
 export interface KeyAct {
   /** A key as `KeyboardEvent.key` names it, two after one another (`g h`), or `Ctrl+k`. */
@@ -24,7 +24,8 @@ export function allKeys(): readonly KeyAct[] {
 
 /** Register keys while a component is shown. The last one that registers a key has it. */
 export function useKeys(acts: readonly KeyAct[], inputs: readonly unknown[] = []): void {
-  useEffect(() => {
+  // Before the next key is pressed: it belongs to the screen that is shown now.
+  useLayoutEffect(() => {
     tables.value = [...tables.peek(), acts];
     return () => {
       tables.value = tables.peek().filter((each) => each !== acts);

@@ -5,14 +5,18 @@ import type { BranchShape, FamilyShape, SessionShape, StepShape } from "../shape
 import type { Source } from "../source";
 import { asFailure, Failure } from "./answer";
 import { onFeed, type News } from "./feed";
+import { grownFamily, isPlainKind, type LogEnd } from "./growth";
 import { laneLinks, laneSize } from "./lanes";
 import { go, route, sessionRoute, writeAddress, type SessionRoute } from "./router";
 import { LogOutline, rowOutline, Rows, type Place } from "./rows";
 
 const PAGE = 100;
-/** News are waited for so long, and as long as the last refresh took, before the next one. */
-const REFRESH_MS = 60;
+/** Between two refreshes lies so long, and as long as the last one took. */
+const REFRESH_MS = 40;
 const REFRESH_MAX_MS = 1000;
+/** What the family says beyond its outlines, as what was spent, may be so old. */
+const FAMILY_MS = 1000;
+const OPEN_MAX = 500;
 
 export const ROW_HEIGHT = 26;
 
@@ -20,7 +24,7 @@ export const ROW_HEIGHT = 26;
 function placeOf(family: FamilyShape, target: SessionRoute, found: SessionShape | Failure): Place {
   if (!(found instanceof Failure)) return { log: found.id, seq: found.place };
   const branch = family.branches.find((each) => [each.log, each.short, each.name].includes(target.session));
-  if (found.status !== 500 || !branch) throw found;
+  if ((found.kind !== "StoreCorrupt" && found.status !== 500) || !branch) throw found;
   return { log: branch.log, seq: target.seq ?? branch.tip };
 }
 
@@ -76,8 +80,15 @@ export class Model {
   #opened = "";
   #turn = 0;
   #firstRow: { place: Place; row: number } | null = null;
+  /** The last event of each log that has news. */
   #changed = new Map<string, number>();
+  /** True: the news may be of more than the ends of logs. */
+  #needsFamily = false;
+  #familyAt = 0;
+  #isFamilyOld = false;
   #refreshTook = 0;
+  #refreshEnd = 0;
+  #isRefreshing = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #addressTimer: ReturnType<typeof setTimeout> | undefined;
   #lastGlide = 0;
@@ -319,9 +330,16 @@ export class Model {
           for (const step of found.steps) this.#fresh.add(step);
         if (this.family.peek()?.root !== family?.root) return;
         const words = this.#words.get(log) ?? [];
+        const isNew = found.steps.some((step, index) => words[found.first + index] !== step);
         found.steps.forEach((step, index) => (words[found.first + index] = step));
         this.#words.set(log, words);
-        this.version.value += 1;
+        // The outline may have been read after the words: they are asked for again, and not at once.
+        if (found.total < (this.outlines.get(log)?.total ?? 0)) {
+          this.source.forget(log, 0);
+          setTimeout(() => (this.version.value += 1), REFRESH_MS);
+        }
+        // Who reads words asks for those that are missing: an answer without any must not wake it.
+        if (isNew) this.version.value += 1;
       },
       () => setTimeout(() => this.#asked.delete(key), 1000),
     );
@@ -343,31 +361,48 @@ export class Model {
     for (const [log, seq] of firsts) this.source.forget(log, seq);
     for (const { log, seq, kind, session } of news) {
       const isKnown = rows?.branchOf.has(log) ?? false;
-      if (isKnown) this.#changed.set(log, Math.min(seq, this.#changed.get(log) ?? seq));
+      if (isKnown) this.#changed.set(log, Math.max(seq, this.#changed.get(log) ?? seq));
       // An answer, a pause or its end may stand in an inbox: the session's status is another then.
       const isForUs = session !== null && (rows?.branchOf.has(session) ?? false);
+      const isPlain = isKnown && isPlainKind(kind);
+      if (!isPlain && (isKnown || isForUs || kind === "ForkedFrom")) this.#needsFamily = true;
       isOurs ||= isKnown || isForUs || kind === "ForkedFrom";
     }
-    if (isOurs && this.#timer === undefined)
-      this.#refreshSoon();
+    if (isOurs) this.#refreshSoon();
   }
 
   #refreshSoon(): void {
-    const wait = Math.min(REFRESH_MAX_MS, Math.max(REFRESH_MS, this.#refreshTook));
-    this.#timer = setTimeout(() => void this.#refresh(), wait);
+    if (this.#isRefreshing) return;
+    const rest = Math.min(REFRESH_MAX_MS, Math.max(REFRESH_MS, this.#refreshTook));
+    this.#setRefresh(this.#refreshEnd + rest - performance.now());
+  }
+
+  #setRefresh(wait: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#refresh(), Math.max(0, wait));
   }
 
   async #refresh(): Promise<void> {
     const begun = performance.now();
+    let isLost = false;
     const family = this.family.peek();
-    const changed = [...this.#changed.keys()];
+    const changed = new Map(this.#changed);
+    const isWhole = this.#needsFamily || begun - this.#familyAt > FAMILY_MS;
     this.#changed.clear();
+    this.#needsFamily = false;
+    this.#isRefreshing = true;
     try {
       if (!family) return;
-      const [fresh, ...pieces] = await Promise.all([
-        this.source.family(family.root).get(),
-        ...changed.map((log) => this.source.outline(log, this.outlines.get(log)?.firstOpen() ?? 0).get()),
-      ]);
+      const asked = isWhole ? this.#askFamily(family) : Promise.resolve(null);
+      const pieces = await Promise.all(
+        [...changed.keys()].map((log) => this.source.outline(log, this.#firstChanged(log, isWhole)).get()),
+      );
+      const ends = new Map<string, LogEnd>();
+      for (const piece of pieces) {
+        const tip = Math.max(changed.get(piece.log)!, ...piece.seqs.slice(-1));
+        ends.set(piece.log, { tip, stepCount: piece.total });
+      }
+      const fresh = (await asked) ?? grownFamily(family, ends) ?? (await this.#askFamily(family));
       const known = new Set(family.branches.map((branch) => branch.log));
       const added = fresh.branches.filter((each) => !known.has(each.log)).map((each) => each.log);
       if (this.family.peek()?.root !== family.root) return;
@@ -382,12 +417,35 @@ export class Model {
         this.version.value += 1;
         this.#follow();
       });
+      this.#isFamilyOld = !isWhole;
     } catch {
-      // The server is away: the feed says so, and news follow when it is back.
+      // The server is away: the feed says so. What was asked for is asked for again.
+      isLost = this.#needsFamily = true;
+      for (const [log, seq] of changed) this.#changed.set(log, Math.max(seq, this.#changed.get(log) ?? seq));
     } finally {
-      this.#timer = undefined;
-      this.#refreshTook = performance.now() - begun;
-      if (this.#changed.size) this.#refreshSoon();
+      const now = performance.now();
+      this.#isRefreshing = false;
+      this.#refreshTook = isLost ? REFRESH_MAX_MS : now - begun;
+      this.#refreshEnd = now;
+      if (this.#changed.size || this.#needsFamily) this.#refreshSoon();
+      else if (this.#isFamilyOld) this.#setRefresh(this.#familyAt + FAMILY_MS - now + 1);
     }
+  }
+
+  async #askFamily(family: FamilyShape): Promise<FamilyShape> {
+    const begun = performance.now();
+    const fresh = await this.source.family(family.root).get();
+    this.#familyAt = begun;
+    return fresh;
+  }
+
+  /** Return the step from which on an outline is asked for: the first that may still change. A step
+   * that is open for long is looked at now and then: all after it would be sent each time.
+   */
+  #firstChanged(log: string, isWhole: boolean): number {
+    const outline = this.outlines.get(log);
+    if (!outline) return 0;
+    const first = outline.firstOpen();
+    return isWhole || outline.total - first < OPEN_MAX ? first : outline.firstOpen(outline.total - OPEN_MAX);
   }
 }

@@ -121,6 +121,8 @@ export class LogOutline {
   types = new Uint8Array(0);
   states = new Uint8Array(0);
   marks = new Uint16Array(0);
+  /** Spans of seqs that rewinds went back behind. */
+  rewound: OutlineShape["rewound"] = [];
 
   /** Take a piece that begins at or before the end of what is known. */
   take(piece: OutlineShape): void {
@@ -139,6 +141,7 @@ export class LogOutline {
     for (const [index, marks] of Object.entries(piece.marks))
       this.marks[Number(index)] = marks.reduce((bits, mark) => bits | markBit(mark), 0);
     this.total = total;
+    this.rewound = piece.rewound;
   }
 
   typeAt(index: number): StepType {
@@ -149,10 +152,10 @@ export class LogOutline {
     return STATES[this.states[index]!]!;
   }
 
-  /** Return the first step that may still change. */
-  firstOpen(): number {
-    const at = this.states.subarray(0, this.total).findIndex((state) => state === 1 || state === 2 || state === 5);
-    return at < 0 ? this.total : at;
+  /** Return the first step, from an index on, that may still change. */
+  firstOpen(from = 0): number {
+    const at = this.states.subarray(from, this.total).findIndex((state) => state === 1 || state === 2 || state === 5);
+    return at < 0 ? this.total : from + at;
   }
 
   /** Return the step that stands for an event: the one that ends there, else the last one that is
@@ -180,6 +183,21 @@ export class LogOutline {
     this.states = grow(this.states, new Uint8Array(room));
     this.marks = grow(this.marks, new Uint16Array(room));
   }
+}
+
+/** Return the rows that rewinds went back behind, as spans: the first row, and the one after the last. */
+export function rewoundRows(rows: Rows, outlines: ReadonlyMap<string, LogOutline>): (readonly [number, number])[] {
+  const found: (readonly [number, number])[] = [];
+  rows.family.stretches.forEach((stretch, index) => {
+    const outline = outlines.get(rows.family.branches[stretch.branch]!.log);
+    for (const [first, last] of outline?.rewound ?? []) {
+      const from = Math.max(stretch.first_step, lastAtMost(outline!.firsts, first - 1, outline!.total) + 1);
+      const to = Math.min(stretch.first_step + stretch.step_count, lastAtMost(outline!.firsts, last, outline!.total) + 1);
+      const start = rows.starts[index]! - stretch.first_step;
+      if (from < to) found.push([start + from, start + to]);
+    }
+  });
+  return found;
 }
 
 /** The outline of all rows, in the order of the picture: what the strip draws. */

@@ -36,11 +36,17 @@ export function stateAt(track: TrackShape, seq: number): TrackState {
   return made;
 }
 
-const CHUNK = 2000;
+const CHUNK = 500;
 
 /** Return the seq to ask for the piece of a track by: all places of a piece are one question. Pieces
  * are counted from the place at which the log was forked.
  */
 export function trackSeq(seq: number, forked: number): number {
   return forked + Math.floor(Math.max(0, seq - forked - 1) / CHUNK) * CHUNK + 1;
+}
+
+/** Return a piece with what came after it. */
+export function joinTracks(piece: TrackShape, rest: TrackShape): TrackShape {
+  const added = rest.changes.filter((change) => change.seq > piece.last);
+  return { ...piece, last: Math.max(piece.last, rest.last), changes: [...piece.changes, ...added] };
 }

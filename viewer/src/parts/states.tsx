@@ -1,7 +1,10 @@
 /** The states of a panel that has nothing to show, not yet or not any more. */
 
 import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
 import type { Failure, Shown } from "../base/answer";
+import { noteFaults } from "../base/broken";
+import { hrefOf, sessionRoute } from "../base/router";
 import { Pieces } from "./text";
 
 export function Empty({ children }: { children: ComponentChildren }) {
@@ -15,7 +18,17 @@ export function LoadingLine() {
   );
 }
 
+/** The event that a damaged session breaks at; null: it is not known. */
+function brokenPlace(failure: Failure): { readonly session: string; readonly seq: number } | null {
+  const { broken } = (failure.fields["fields"] ?? {}) as { readonly broken?: { readonly session: string; readonly seq: number; readonly what: string } | null };
+  return broken ?? null;
+}
+
 export function Broken({ failure, retry }: { failure: Failure; retry?: () => void }) {
+  const place = brokenPlace(failure);
+  useEffect(() => {
+    if (place) noteFaults([{ ...place, what: "" }]);
+  }, [place]);
   return (
     <div class="state is-bad" role="alert">
       <p class="state-head">{failure.isAway ? "The server is away" : <Pieces text={failure.message} />}</p>
@@ -23,6 +36,11 @@ export function Broken({ failure, retry }: { failure: Failure; retry?: () => voi
       {failure.next && (
         <p>
           <Pieces text={failure.next} />
+        </p>
+      )}
+      {place && (
+        <p>
+          <a class="link" href={hrefOf(sessionRoute(place.session, place.seq, { tab: "raw" }))}>Show the broken event @{place.seq}</a>
         </p>
       )}
       {retry && (

@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { answeredWords, isForActor, nameOf } from "../base/asks";
+import { useHold } from "../base/hold";
 import { useKeys } from "../base/keys";
 import { usePage } from "../base/page";
 import { route } from "../base/router";
@@ -67,6 +68,7 @@ function ApprovalActs({ ask, act }: ActsProps) {
   const parsed = parseJson(edited);
   const error = "error" in parsed ? parsed.error : typeof parsed.value !== "object" || parsed.value === null || Array.isArray(parsed.value) ? "All arguments, as one JSON object." : "";
   const isChanged = !error && "value" in parsed && JSON.stringify(parsed.value) !== JSON.stringify(ask.arguments);
+  useHold(way !== "");
   const isHidden = route.value.screen === "session"; // the workbench has these keys, for any step
   useKeys(
     [

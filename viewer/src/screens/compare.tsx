@@ -6,6 +6,7 @@ import { useAnswer } from "../base/answer";
 import { costText, countText, numberText } from "../base/format";
 import { useKeys } from "../base/keys";
 import { laneColor } from "../base/lanes";
+import { ROW_HEIGHT } from "../base/model";
 import { usePage } from "../base/page";
 import { go, hrefOf, route, sessionRoute } from "../base/router";
 import { Icon } from "../parts/icons";
@@ -13,6 +14,7 @@ import { JsonView } from "../parts/json";
 import { Empty, Shows } from "../parts/states";
 import { StatusWord } from "../parts/status";
 import { Line, Text } from "../parts/text";
+import { Window } from "../parts/window";
 import type { AlignedStep, BranchShape, ComparisonShape, FamilyShape, Json, SeqRef, SpentShape, StepShape, ValueSides } from "../shapes";
 import { FileDiffView } from "../workbench/diff";
 import { StepLine } from "../workbench/steps";
@@ -21,7 +23,8 @@ import { MergeDialog } from "./merge";
 import { moveFocus } from "./rows";
 import { RunLine } from "./run_line";
 
-const ROWS_AT_FIRST = 120;
+/** More rows than these are a list of its own that draws the rows in sight. */
+const ROWS_DRAWN = 120;
 
 export function Compare() {
   const { source } = usePage();
@@ -100,7 +103,9 @@ interface HeadProps {
 
 function Head({ place, family, onChoose, words }: HeadProps) {
   const branch = branchIn(family, place);
-  const run = [...toldRuns.value.values()].find((each) => each.state === "running" && (each.branch ?? each.session) === place.log);
+  const runs = [...toldRuns.value.values()].filter((each) => (each.branch ?? each.session) === place.log);
+  const run = runs.find((each) => each.state === "running");
+  const failed = runs.at(-1)?.error ? runs.at(-1) : undefined;
   const token = laneColor(branch?.color ?? 0).token;
   return (
     <div class="compare-head" style={{ "--lane": `var(${token})` }}>
@@ -115,13 +120,12 @@ function Head({ place, family, onChoose, words }: HeadProps) {
       <a class="link mono" href={hrefOf(sessionRoute(branch?.short ?? place.log, place.seq))}>{`@${place.seq}`}</a>
       {branch && <StatusWord of={run ? { status: "running", standing: "running", is_due: false } : branch} />}
       {branch?.status === "waiting" && !branch.is_due && !run && <a class="link" href={hrefOf({ screen: "inbox", session: branch.short })}>Answer it</a>}
-      {run && <RunLine run={run} />}
+      {(run ?? failed) && <RunLine run={(run ?? failed)!} />}
     </div>
   );
 }
 
 function Comparison({ found }: { found: ComparisonShape }) {
-  const [most, setMost] = useState(ROWS_AT_FIRST);
   const facts = Object.entries(found.facts);
   const verdicts = Object.entries(found.verdicts);
   const isEqual = found.rows.every((row) => row.is_same) && found.files.files.length === 0 && facts.length === 0 && verdicts.length === 0;
@@ -130,11 +134,20 @@ function Comparison({ found }: { found: ComparisonShape }) {
       <section aria-label="Steps">
         <Common found={found} />
         {isEqual && <Empty>Nothing differs: they say, call and leave the same.</Empty>}
-        <div class="aligned" role="table" aria-label="Steps side by side">
-          {found.rows.slice(0, most).map((row, index) => <Aligned key={index} row={row} />)}
-        </div>
-        {found.rows.length > most && <p class="compare-more"><button type="button" class="link" onClick={() => setMost(most + 500)}>{countText(found.rows.length - most, "more step")}</button></p>}
-        {found.is_cut && found.rows.length <= most && <p class="compare-more faint">There are more steps than are compared here.</p>}
+        {found.rows.length <= ROWS_DRAWN ? (
+          <div class="aligned" role="table" aria-label="Steps side by side">
+            {found.rows.map((row, index) => <Aligned key={index} row={row} />)}
+          </div>
+        ) : (
+          <Window
+            class="aligned is-long"
+            count={found.rows.length}
+            row={ROW_HEIGHT}
+            attributes={{ role: "table", tabIndex: 0, "aria-label": "Steps side by side", "aria-rowcount": found.rows.length }}
+            draw={(index) => <Aligned key={index} row={found.rows[index]!} index={index} />}
+          />
+        )}
+        {found.is_cut && <p class="compare-more faint">There are more steps than are compared here.</p>}
       </section>
       {found.files.files.length > 0 && (
         <Part title={`${countText(found.files.files.length, "file differs", "files differ")}`}>
@@ -185,10 +198,10 @@ function Common({ found }: { found: ComparisonShape }) {
   );
 }
 
-function Aligned({ row }: { row: AlignedStep }) {
+function Aligned({ row, index }: { row: AlignedStep; index?: number }) {
   const differs = row.left && row.right && !row.is_same;
   return (
-    <div role="row" class={`aligned-row ${row.is_same ? "is-same" : ""} ${differs ? "differs" : ""}`}>
+    <div role="row" aria-rowindex={index === undefined ? undefined : index + 1} class={`aligned-row ${row.is_same ? "is-same" : ""} ${differs ? "differs" : ""}`}>
       <div role="cell" class={row.left ? "" : "is-none"}>{row.left && <Cell step={row.left} />}</div>
       <div role="cell" class={row.right ? "" : "is-none"}>{row.right && <Cell step={row.right} />}</div>
     </div>

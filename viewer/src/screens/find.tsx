@@ -10,7 +10,7 @@ import { isFindOpen } from "./opened";
 
 const BATCH = 2000;
 
-function textOf(step: StepShape): string {
+export function textOf(step: StepShape): string {
   return [step.verb, step.subject, step.says, step.actor, ...step.files].join(" ").toLowerCase();
 }
 
@@ -28,7 +28,7 @@ export function rowsWith(page: Page, text: string): number[] {
 }
 
 /** Return how many rows have no words yet, and ask for some of them. */
-function askForWords(page: Page): number {
+export function askForWords(page: Page): number {
   const rows = page.model.rows.peek();
   if (!rows) return 0;
   let missing = 0;

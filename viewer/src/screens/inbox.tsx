@@ -65,6 +65,7 @@ export function Inbox() {
       </section>
       {ask && (
         <section class="inbox-ask scroll" aria-label="The ask" tabIndex={0}>
+          {!isWide && <h1 class="unseen">Inbox</h1>}
           <a class="inbox-back button plain" href={hrefOf({ screen: "inbox", session, ask: "" })}><Icon name="left" /> All that waits</a>
           <AskView key={ask.id} ask={ask} />
         </section>

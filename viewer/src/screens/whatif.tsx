@@ -10,6 +10,7 @@ import { Icon } from "../parts/icons";
 import { Empty, Shows } from "../parts/states";
 import { Line, Pieces } from "../parts/text";
 import type { EventShape, FamilyShape, Json, NewRun, PlaceShape, RunRow, RunShape, StepDetail } from "../shapes";
+import type { Source } from "../source";
 import { StepLine } from "../workbench/steps";
 import { Field, Refused, useActing, useReadOnly } from "./acting";
 import { nameOf } from "./ask";
@@ -38,6 +39,21 @@ export function replaceableOf(events: readonly EventShape[], detail: StepDetail)
   const isJson = event.kind === "FactRecorded";
   const value = isJson ? JSON.stringify(body?.["value"] ?? null, null, 2) : event.kind === "QuestionAnswered" ? String(body?.["answer"] ?? "") : detail.parts.filter((part) => part.type === "text" || part.type === "data").map((part) => part.text).join("\n");
   return { seq: event.seq, label: REPLACEABLE[event.kind]!, text: value || detail.failure, isJson };
+}
+
+/** Branches in which something was said anew, by what was asked for: their program may have been wrong. */
+const forksMade = new Map<string, string>();
+
+/** Fork at a place and say something there. Asked for once more, it is the branch that no run has begun in yet. */
+async function forkAnew(source: Source, place: string, label: string, text: string): Promise<string> {
+  const key = JSON.stringify([place, label, text]);
+  const known = forksMade.get(key);
+  const found = known ? await source.session(known).get().catch(() => null) : null;
+  if (found && found.runs.every((run) => run.first <= (found.parent?.place ?? 0))) return found.short;
+  const fork = await source.act(place, "fork", { label: label || null });
+  await source.act(fork.short, "say", { text });
+  forksMade.set(key, fork.short);
+  return fork.short;
 }
 
 function toggled(names: ReadonlySet<string>, name: string, isIn: boolean): ReadonlySet<string> {
@@ -125,12 +141,11 @@ function WhatIfForm({ log, seq, short, detail, parent, family }: FormProps) {
   /** Fork before the message, or before the run if something came between; say it, and run. */
   const sayAnew = async (said: Replaceable, began: RunRow) => {
     const at = isAdded ? began.first - 1 : said.seq - 1;
-    const fork = await source.act(`${log}@${at}`, "fork", { label: label || null });
-    await source.act(fork.short, "say", { text: words ?? "" });
-    const body: NewRun = { verb: "run", session: fork.short, program: program || began.workflow, ...(chosen ? { model: chosen } : {}) };
+    const fork = await forkAnew(source, `${log}@${at}`, label, words ?? "");
+    const body: NewRun = { verb: "run", session: fork, program: program || began.workflow, ...(chosen ? { model: chosen } : {}) };
     const made = await source.post<RunShape>("/api/runs", body as unknown as Json);
     noteRun(made);
-    go({ screen: "compare", left: short, right: fork.short });
+    go({ screen: "compare", left: short, right: fork });
     return made;
   };
   const start = () =>

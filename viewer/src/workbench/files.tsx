@@ -171,12 +171,12 @@ const Folder: FunctionComponent<FolderProps> = memo(function Folder({ tree, fold
                 </button>
               ) : (
                 <a
-                  class={`tree-row ${changed.has(entry.path) ? "is-changed" : ""}`}
+                  class={`tree-row ${entry.kind === "link" ? "" : "is-file"} ${changed.has(entry.path) ? "is-changed" : ""}`}
                   style={{ paddingLeft: `${12 + depth * 14}px` }}
                   aria-current={entry.path === path ? "true" : undefined}
                   href={hrefOf({ ...now, tab: "files", path: entry.path, line: null })}
                 >
-                  <Icon name={entry.kind === "link" ? "link" : "file"} />
+                  {entry.kind === "link" && <Icon name="link" />}
                   <Line text={entry.name} />
                   {changed.has(entry.path) && <span class="tree-mark" title="changed by this step">±</span>}
                 </a>

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { onFeed, type News } from "../base/feed";
 import { countText } from "../base/format";
 import { usePage } from "../base/page";
-import type { DeltaShape } from "../shapes";
+import type { DeltaShape, RunShape } from "../shapes";
 import { Line } from "../parts/text";
 
 interface Writing {
@@ -34,6 +34,13 @@ function settle(news: readonly News[]): void {
   if (next.size !== writing.value.size) writing.value = next;
 }
 
+/** Words that came after the reply they led to are over with their run. */
+function endRun(run: RunShape): void {
+  const ended = [...writing.value.keys()].filter((key) => run.state === "ended" && key.startsWith(`${run.id} `));
+  if (ended.length > 0) writing.value = new Map([...writing.value].filter(([key]) => !ended.includes(key)));
+}
+
+onFeed("run", (data) => endRun(data as RunShape));
 onFeed("delta", (data) => hear(data as DeltaShape));
 onFeed("news", (data) => settle(data as readonly News[]));
 

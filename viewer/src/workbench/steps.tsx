@@ -1,7 +1,7 @@
 /** The steps of the family, one line each, with the lanes at their left. */
 
 import { computed, signal, useComputed } from "@preact/signals";
-import { useCallback, useMemo, useRef } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { countText, tokensText, tookText } from "../base/format";
 import { isBroken } from "../base/broken";
 import { laneColor, lanesWidth, laneX, linesInSight } from "../base/lanes";
@@ -13,6 +13,7 @@ import type { Sight } from "../base/windowing";
 import { Icon, stepIcon } from "../parts/icons";
 import { Line } from "../parts/text";
 import { Window } from "../parts/window";
+import { askForWords, textOf } from "../screens/find";
 import type { StepShape } from "../shapes";
 import { lineageOf } from "./lineage";
 import { LiveWords, NewSteps } from "./live";
@@ -26,6 +27,8 @@ export const FILTERS = [
 ] as const;
 export type StepFilter = (typeof FILTERS)[number][0];
 export const stepFilter = signal<StepFilter>("all");
+/** Only steps with these words are shown; "": all. */
+export const stepWords = signal("");
 
 const FILTER_BITS: Readonly<Record<StepFilter, number>> = {
   all: 0,
@@ -35,20 +38,25 @@ const FILTER_BITS: Readonly<Record<StepFilter, number>> = {
 };
 
 export function StepList() {
-  const { model } = usePage();
+  const page = usePage();
+  const { model } = page;
   // The rows that the filter leaves; null: all.
   const shownRows = useMemo(
     () =>
       computed(() => {
         const outline = model.outline.value;
         const filter = stepFilter.value;
-        if (filter === "all" || !outline || !model.rows.value) return null;
+        const words = stepWords.value.trim().toLowerCase();
+        if ((filter === "all" && !words) || !outline || !model.rows.value) return null;
+        if (words) void model.version.value;
         const found: number[] = [];
         for (let row = 0; row < outline.count; row += 1) {
           const step = model.rows.value.stepAt(row)!;
           const type = model.outlines.get(step.log)?.typeAt(step.index);
           const isSaid = filter === "people" && (type === "message" || type === "question");
-          if (outline.marks[row]! & FILTER_BITS[filter] || isSaid) found.push(row);
+          if (filter !== "all" && !(outline.marks[row]! & FILTER_BITS[filter]) && !isSaid) continue;
+          if (words && !hasWords(model.stepAt(row), words)) continue;
+          found.push(row);
         }
         return found;
       }),
@@ -86,6 +94,7 @@ export function StepList() {
           {countText(rows.count, "step")}
           {family.branches.length > 1 && `, ${countText(family.branches.length - 1, "branch", "branches")}`}
         </span>
+        <WordsField found={shown && stepWords.value ? count : null} />
         <div class="choice" role="group" aria-label="Filter of steps">
           {FILTERS.map(([name, words]) => (
             <button key={name} type="button" aria-pressed={stepFilter.value === name} onClick={() => (stepFilter.value = name)}>
@@ -124,6 +133,41 @@ export function StepList() {
   );
 }
 
+function hasWords(step: StepShape | null, words: string): boolean {
+  return step !== null && textOf(step).includes(words);
+}
+
+/** The field that filters steps by their words, also those that are not drawn. */
+function WordsField({ found }: { found: number | null }) {
+  const page = usePage();
+  const isAsking = stepWords.value.trim() !== "";
+  const version = page.model.version.value;
+  const missing = useMemo(() => (isAsking ? askForWords(page) : 0), [isAsking, version]);
+  useEffect(() => () => void (stepWords.value = ""), []);
+  return (
+    <span class="steps-words">
+      <input
+        id="step-words"
+        class="input"
+        type="search"
+        aria-label="Words of steps"
+        placeholder="Filter by words  /"
+        autocomplete="off"
+        value={stepWords.value}
+        onInput={(event) => (stepWords.value = event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape" && event.key !== "Enter" && event.key !== "ArrowDown") return;
+          event.preventDefault();
+          event.stopPropagation();
+          if (event.key === "Escape") stepWords.value = "";
+          document.getElementById("steps")?.focus();
+        }}
+      />
+      <span class="unseen" role="status">{found === null ? "" : missing ? `${countText(found, "step")} so far` : countText(found, "step")}</span>
+    </span>
+  );
+}
+
 function Lanes({ sight, width }: { sight: Sight; width: number }) {
   const { model } = usePage();
   const rows = model.rows.value!;
@@ -131,24 +175,24 @@ function Lanes({ sight, width }: { sight: Sight; width: number }) {
   const past = lineageOf(model).value;
   const lines = linesInSight(model.links.value, sight.first, sight.end, size);
   const height = (sight.end - sight.first) * size.row;
-  const dots = [];
+  // Dots of one colour and sort are one path: a list has fewer elements then.
+  const dots = new Map<string, string>();
+  let here: { x: number; y: number; token: string } | null = null;
   const outline = model.outline.value;
   for (let row = sight.first; row < sight.end; row += 1) {
     const step = rows.stepAt(row);
     if (!step) continue;
     const stretch = rows.family.stretches[step.stretch]!;
     const marks = outline?.marks[row] ?? 0;
-    const isHere = row === model.row.value;
-    dots.push(
-      <circle
-        key={row}
-        class={`dot ${isHere ? "is-here" : ""} ${marks & (markBit("files") | markBit("merge")) ? "is-full" : ""}`}
-        cx={laneX(stretch.lane, size)}
-        cy={(row - sight.first + 0.5) * size.row}
-        r={isHere ? 4.5 : marks & (markBit("files") | markBit("merge")) ? 3.5 : 2.5}
-        style={{ color: `var(${laneColor(rows.family.branches[step.branch]!.color).token})` }}
-      />,
-    );
+    const isFull = (marks & (markBit("files") | markBit("merge"))) !== 0;
+    const { token } = laneColor(rows.family.branches[step.branch]!.color);
+    const [x, y, radius] = [laneX(stretch.lane, size), (row - sight.first + 0.5) * size.row, isFull ? 3.5 : 2.5];
+    if (row === model.row.value) here = { x, y, token };
+    else {
+      const key = `${token} ${isFull ? "is-full" : ""}`;
+      const half = `a${radius} ${radius} 0 1 0`;
+      dots.set(key, `${dots.get(key) ?? ""}M${x - radius} ${y}${half} ${radius * 2} 0${half} ${-radius * 2} 0`);
+    }
   }
   return (
     <svg class="lanes" width={width} height={height} aria-hidden="true">
@@ -163,7 +207,10 @@ function Lanes({ sight, width }: { sight: Sight; width: number }) {
           />
         );
       })}
-      {dots}
+      {[...dots].map(([key, d]) => (
+        <path key={key} d={d} class={`dot ${key.split(" ")[1]!}`} style={{ color: `var(${key.split(" ")[0]!})` }} />
+      ))}
+      {here && <circle class="dot is-here" cx={here.x} cy={here.y} r={4.5} style={{ color: `var(${here.token})` }} />}
     </svg>
   );
 }

@@ -4,14 +4,14 @@ import { signal, useComputed, useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { countText, numberText } from "../base/format";
 import { usePage } from "../base/page";
-import { marksIn } from "../base/rows";
+import { marksIn, rewoundRows } from "../base/rows";
 import { plainText } from "../base/text";
 import { colorOf, themeVersion } from "../base/theme";
 import type { Model } from "../base/model";
 import { Icon, MARK_WORDS } from "../parts/icons";
 import { Line } from "../parts/text";
 import { lineageOf } from "./lineage";
-import { drawBase, drawCursor, drawPast, laneIndex, lineHeight, MARK_HEIGHT, TOP, type StripColors } from "./strip_draw";
+import { drawBase, drawCursor, drawPast, drawRewound, laneIndex, lineHeight, MARK_HEIGHT, TOP, type StripColors } from "./strip_draw";
 import { branchLines, MARK_LINES, rowAtX, stripLayout, xOfRow, type StripLayout, type StripMode } from "./strip_layout";
 import { isPlaying } from "./workbench_keys";
 
@@ -55,7 +55,7 @@ export function rowWords(model: Model, row: number): string {
   const step = model.stepAt(row);
   const branch = model.family.value!.branches[at.branch]!.name;
   const marks = marksIn(model.outline.value?.marks[row] ?? 0).map((mark) => MARK_WORDS[mark]);
-  const words = step ? plainText([step.verb, step.subject, step.says].filter(Boolean).join(" "), 80) : (model.outlines.get(at.log)?.typeAt(at.index) ?? "");
+  const words = step ? plainText([step.is_rewound ? "rewound:" : "", step.verb, step.subject, step.says].filter(Boolean).join(" "), 80) : (model.outlines.get(at.log)?.typeAt(at.index) ?? "");
   return [`step ${row + 1} of ${model.rows.value!.count}`, plainText(branch, 40), words, ...marks].filter(Boolean).join(", ");
 }
 
@@ -82,6 +82,10 @@ export function Strip() {
     return () => observer.disconnect();
   }, []);
 
+  const rewound = useComputed(() => {
+    void model.outlineVersion.value;
+    return model.rows.value ? rewoundRows(model.rows.value, model.outlines) : [];
+  });
   const colors = useComputed(() => (themeVersion.value, readColors()));
   useSignalEffect(() => {
     const now = layout.value;
@@ -97,6 +101,7 @@ export function Strip() {
     const [row, hovered] = [model.row.value, model.hovered.value];
     const high = stripHeight(now.lineCount);
     drawPast(context, now, rows, lineageOf(model).value, row, colors.value);
+    drawRewound(context, now, rows, rewound.value, colors.value);
     if (hovered >= 0 && hovered !== row) drawCursor(context, now, hovered, high, colors.value.ink, true);
     drawCursor(context, now, row, high, colors.value.accent, false);
   });
@@ -204,6 +209,7 @@ function StripTip({ layout }: { layout: { readonly value: ReturnType<typeof stri
           {step.verb && <b><Line text={step.verb} /></b>}
           {step.subject && <Line text={step.subject} class="mono" />}
           <Line text={step.says} class="quiet" />
+          {step.is_rewound && <span class="warn">rewound</span>}
         </>
       )}
       {shared > 1 && <span class="faint">{`and ${countText(shared - 1, "step")} at this point`}</span>}

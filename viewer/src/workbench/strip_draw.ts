@@ -50,6 +50,17 @@ export function drawPast(canvas: CanvasRenderingContext2D, layout: StripLayout, 
   canvas.globalAlpha = 1;
 }
 
+/** Hollow the bars of steps that a rewind went back behind: they happened, and do not count. */
+export function drawRewound(canvas: CanvasRenderingContext2D, layout: StripLayout, rows: Rows, spans: readonly (readonly [number, number])[], colors: StripColors): void {
+  const height = lineHeight(layout.lineCount);
+  const bar = Math.max(1.5, Math.min(6, height - 2));
+  canvas.fillStyle = colors.ground;
+  for (const [from, to] of spans) {
+    const line = layout.lines[rows.stepAt(from)!.branch]!;
+    drawBars(canvas, layout, from, to, TOP + line * height + (height - bar) / 2 + bar / 4, bar / 2, 0, 1);
+  }
+}
+
 function drawStretch(
   canvas: CanvasRenderingContext2D, layout: StripLayout, rows: Rows, index: number,
   from: number, to: number, alpha: number, colors: StripColors,

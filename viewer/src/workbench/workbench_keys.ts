@@ -6,7 +6,6 @@ import { usePage } from "../base/page";
 import { go, route, type Tab } from "../base/router";
 import { markBit } from "../base/rows";
 import { compareFrom } from "../parts/bar";
-import { stepFilter, FILTERS } from "./steps";
 import { pane } from "./workbench";
 
 /** True: outputs and arguments of the step are shown whole. */
@@ -62,8 +61,8 @@ export function useWorkbenchKeys(): void {
       words: "filter the steps",
       group,
       act: () => {
-        const at = FILTERS.findIndex(([name]) => name === stepFilter.peek());
-        stepFilter.value = FILTERS[(at + 1) % FILTERS.length]![0];
+        pane.value = "steps";
+        document.querySelector<HTMLInputElement>("#step-words")?.select();
       },
     },
     {
@@ -108,8 +107,9 @@ export function useWorkbenchKeys(): void {
       words: "what if",
       group: "Act",
       act: () => {
-        const place = model.cursor.peek();
+        const [place, now] = [model.cursor.peek(), route.peek()];
         if (place) go({ screen: "whatif", session: model.branch.peek()?.short ?? place.log, seq: place.seq });
+        else if (now.screen === "session") go({ screen: "whatif", session: now.session, seq: now.seq }); // it is on its way
       },
     },
     {

@@ -81,6 +81,24 @@ class ReadContract(DurablePart):
             assert during[0] == [event.id for event in store.read(child)] and during != before
         assert answers() == during
 
+    def test_a_look_ahead_says_how_logs_stand(self, opened: Opened) -> None:
+        store = opened()
+        log = begin(store, *(message(str(i)) for i in range(2, 9)))
+        child = fork(store, log, 4)
+        extend(store, child, message("more"))
+        for first, limit in ((log, 100), (child, 100), (log, 2), (log, 0)):
+            asked = [first, new_log(), child, log]
+            before = [event.id for event in store.read(first)]
+            with store.look_ahead(asked, limit) as heads:
+                assert heads == store.heads(asked) and heads.keys() == {log, child}
+                assert [event.id for event in store.read(first)] == before
+                assert [event.id for event in store.read(first, 2, 3)] == before[1:3]
+                extend(store, first, message("and more"))
+                assert [event.id for event in store.read(first)][:-1] == before
+                assert heads[first].tip + 1 == store.log(first).tip
+        with store.look_ahead([new_log()], 100) as heads:
+            assert heads == {}
+
     def test_odd_questions_are_typed_errors(self, opened: Opened) -> None:
         store = opened(Tally())
         log: Any = begin(store)

@@ -1,0 +1,163 @@
+"""The demo as one sees it: every figure on the screen is that of the session."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from plait import Session, open_store
+from plait.cli import main
+from plait.demo import program
+from plait.event import Event
+from plait.event import kinds as k
+from tests.demo.runs import DemoRun, leftovers, neutral, run_demo
+from tests.support import ROOT
+
+LINES_MAX = 24  # of a terminal: no scene is longer
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoRun:
+    """A demo without waits."""
+    return run_demo(tmp_path_factory.mktemp("demo"), "--pace", "0")
+
+
+@pytest.fixture(scope="module")
+def events(shown: DemoRun) -> list[tuple[int, Event]]:
+    """All events of its store, in the order of their commits."""
+    return list(open_store(shown.path / ".plait").feed())
+
+
+def of_run(shown: DemoRun, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+    run = shown.session.runs[0].id
+    return [(number, event) for number, event in events if event.header.run == run]
+
+
+def test_it_ends_well_and_leaves_its_folder(shown: DemoRun) -> None:
+    assert (shown.code, shown.errors) == (0, "")
+    assert "the model is a script, everything else is real" in shown.screen
+    assert shown.screen.rstrip().endswith("look at it: plait view @")
+    left = {path.name for path in shown.path.iterdir()}
+    assert left == {".plait", "demo.py", "outside.txt", "shop", "tampered", "tracker.txt"}
+    names = {path.name for path in (shown.path / "shop").iterdir()}
+    assert names == {"ISSUE.md", "cart.py", "test_cart.py"}
+    assert (shown.path / "demo.py").read_text() == Path(program.__file__).read_text()
+    assert leftovers(shown.folder) == []
+
+
+def test_no_scene_is_longer_than_a_terminal(shown: DemoRun) -> None:
+    scenes = re.split(r"\n(?=\d  |  claim )", shown.screen)
+    assert len(scenes) == 10
+    assert max(scene.count("\n") for scene in scenes) <= LINES_MAX
+
+
+def test_the_take_up_is_counted(shown: DemoRun, events: list[tuple[int, Event]]) -> None:
+    own = of_run(shown, events)
+    (number, resumed), *_ = [each for each in own if isinstance(each[1].body, k.RunResumed)]
+    before = [event for at, event in own if at < number]
+    after = {event.header.call for at, event in own if at > number and is_request(event)}
+    effects = {
+        event.header.call
+        for event in before
+        if isinstance(body := event.body, k.ToolRequested) and body.effect != "pure"
+    }
+    replies = {e.header.call for e in before if isinstance(e.body, k.ModelReplied)}
+    outcomes = {e.header.call for e in before if isinstance(e.body, k.ToolReturned)} & effects
+    told = (
+        f"  resumed at event {resumed.seq}; {len(replies & after)} of {len(replies)} model calls"
+        f" and {len(outcomes & after)} of {len(outcomes)} effects repeated\n"
+    )
+    assert told in shown.screen
+    assert (len(replies & after), len(outcomes & after)) == (0, 0)
+    assert len(replies) >= 6 and len(outcomes) >= 5
+    assert shown.table["a killed run goes on"][0] == f"resumed at event {resumed.seq}"
+    lines = Counter((shown.path / "outside.txt").read_text().splitlines())
+    assert max(lines.values()) == 1
+    assert shown.table["nothing is done twice"][0] == "0 repeated"
+    # the call in the middle was settled by its probe, and the comment is there once
+    (settled,) = [event for _, event in own if isinstance(event.body, k.ToolResolved)]
+    comments = (shown.path / "tracker.txt").read_text().splitlines()
+    assert len(comments) == 2 and settled.header.call not in after - effects
+
+
+def is_request(event: Event) -> bool:
+    return isinstance(event.body, (k.ModelAsked, k.ToolRequested))
+
+
+def test_the_table_is_counted(shown: DemoRun, events: list[tuple[int, Event]]) -> None:
+    own = [event for _, event in of_run(shown, events)]
+    verdicts = [e.body.passed for e in own if isinstance(e.body, k.ValidationRecorded)]
+    counts = Counter(event.kind for event in own)
+    session = shown.session
+    other = Session.open("zero", store=session.store)
+    replies = [event for event in other.events if event.kind == "ModelReplied"]
+    line = session.files.blame("cart.py")[6]
+    assert {claim: figure for claim, (figure, _) in shown.table.items()} == {
+        "a killed run goes on": "resumed at event 31",
+        "nothing is done twice": "0 repeated",
+        "patches are tested": (f"{verdicts.count(False)} rejected, {verdicts.count(True)} passed"),
+        "branches are merged": f"{counts['Merged']} of {counts['ForkedFrom']} merged",
+        "risky calls ask first": (
+            f"{counts['ApprovalRequested']} asked, {counts['ApprovalGranted']} allowed"
+        ),
+        "cart.py:6 has a reason": f"by {line.branch}@{line.seq}",
+        "what if, in a branch": f"{len(replies)} for {counts['ModelReplied']} model calls",
+        "the record is whole": f"{len(events)} events, 0 faults",
+        "a changed bit is found": f"at {session.short}@30",
+    }
+    assert session.events[29].kind == "ValidationRecorded"
+
+
+def test_the_commands_of_the_table_show_it_again(
+    shown: DemoRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shown.path)
+    monkeypatch.delenv("PLAIT_STORE", raising=False)
+    expected = {
+        "a killed run goes on": r"@31 +taken up again \(after a kill\)",
+        "patches are tested": r"tests failed(.|\n)+tests failed(.|\n)+tests passed",
+        "branches are merged": r"clamp .+merged into \w+@\d+",
+        "risky calls ask first": r"service:demo .*allowed",
+        "cart.py:6 has a reason": r"clamp@39",
+        "what if, in a branch": r"Let it stop at zero",
+        "the record is whole": r"nothing is wrong",
+        "a changed bit is found": r"@30 ",
+    }
+    for claim, (_, command) in shown.table.items():
+        words, _, wanted = command.partition(" | grep ")
+        if words.startswith("plait "):
+            code = 6 if "tampered" in words else 0
+            result = CliRunner().invoke(main, words.split()[1:], catch_exceptions=False)
+            assert result.exit_code == code, f"{command}: {result.output}"
+            lines = [line for line in result.output.splitlines() if wanted in line]
+            assert re.search(expected[claim], "\n".join(lines)), f"{command}: {lines}"
+    assert shown.table["nothing is done twice"][1] == "sort outside.txt | uniq -d"
+
+
+def test_why_and_what_if_are_those_of_the_session(shown: DemoRun) -> None:
+    session = shown.session
+    other = Session.open("zero", store=session.store)
+    assert re.search(
+        r"^  cart\.py:6   return max\(0, sum\(prices\) - coupon\)$", shown.screen, re.M
+    )
+    assert re.search(r"^  written by  edit of repair/clamp/coder, clamp@37$", shown.screen, re.M)
+    assert re.search(r"^  having seen the note, @7; ISSUE.md, @12; tests failed, @30$",
+                     shown.screen, re.M)  # fmt: skip
+    assert re.search(r"^  asked by    human:\S+, @2: Checkout goes negative", shown.screen, re.M)
+    assert session.files.text("cart.py") == other.files.text("cart.py")
+    assert "cart.py      mended                   the same file" in shown.screen
+    assert "first tests  failed                   passed" in shown.screen
+    assert [other.checks.verdicts[0].passed, session.checks.verdicts[0].passed] == [True, False]
+
+
+def test_the_readme_shows_what_it_prints(shown: DemoRun) -> None:
+    text = (ROOT / "README.md").read_text()
+    block = text.partition("```text\n")[2].partition("```")[0]
+    there = neutral(shown.screen).splitlines()
+    wanted = [line for line in neutral(block).splitlines() if line.strip() not in ("", "…")]
+    places = [there.index(line) for line in wanted]
+    assert places == sorted(places) and len(places) > 10
