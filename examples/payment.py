@@ -22,7 +22,7 @@ time. It prints:
     cf5a85b7@10  happened: by the tool itself
     cf5a85b7@11  asked scripted
     cf5a85b7@12  reply: ACME is paid.
-    cf5a85b7@13  finished
+    cf5a85b7@13  clerk finished
     cf5a85b7@14  run finished
 """
 

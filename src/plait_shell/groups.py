@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -55,9 +54,16 @@ def load_command(entry: Entry) -> click.Command:
     return getattr(import_module(f"plait.cli.{module}"), name)
 
 
+def nearest_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names that may be meant, the nearest first."""
+    from difflib import get_close_matches  # after a mistake only
+
+    return get_close_matches(name, known, n=3, cutoff=0.6)
+
+
 def nearest_text(name: str, known: Sequence[str]) -> str:
     """Return a question that names what may be meant; "" if nothing is near."""
-    found = get_close_matches(name, known, n=3, cutoff=0.6)
+    found = nearest_names(name, known)
     return f" Did you mean {' or '.join(found)}?" if found else ""
 
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from plait import (
     Agent,
@@ -26,7 +26,7 @@ from plait import (
 from plait.policy import Ask, Policy
 from tests.outline import programs
 from tests.server.clients import LiveServer, live_server
-from tests.viewer.browsers import Viewer, opened_viewer, steps_of
+from tests.viewer.browsers import Viewer, steps_of
 
 NEWS_COUNT = 7
 
@@ -45,12 +45,6 @@ def store(folder: Path) -> Store:
 def server(store: Store, folder: Path) -> Iterator[LiveServer]:
     with live_server(folder, PLAIT_ACTOR="human:ann") as server:
         yield server
-
-
-@pytest.fixture
-def viewer(browser: Browser, server: LiveServer) -> Iterator[Viewer]:
-    with opened_viewer(browser, server) as viewer:
-        yield viewer
 
 
 def said(store: Store, title: str) -> Session:

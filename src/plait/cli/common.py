@@ -13,24 +13,27 @@ import shlex
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
 from plait.cli.exits import FAILED, NOT_FOUND, ShellError
-from plait.errors import BadAddress, InvalidValue, MalformedJson, NoStore
+from plait.errors import BadAddress, InvalidValue, MalformedJson, NoStore, UnknownRevision
 from plait.event import Json, parse
 from plait.event.kinds import Budget
 from plait.ids import LogId, house_of, short
 from plait.session import Session
 from plait.session.finding import open_range
-from plait.session.listing import session_row
+from plait.session.listing import list_rows, session_row
 from plait.session.ports import store_at, writer_of
 from plait.store import FOLDER, Store, canonical_address, find_open, locate, store_exists
 from plait.store.postgres.address import is_postgres
+from plait_shell.groups import nearest_names
 
 Form = Literal["text", "json", "jsonl"]
+NEAR_MAX = 300  # sessions among which a name that is near is looked for
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -67,7 +70,10 @@ class Options(NamedTuple):
         return self.actor or writer_of(None).principal()
 
     def open(self, name: str) -> Session:
-        return Session.open(name, store=self.store)
+        try:
+            return Session.open(name, store=self.store)
+        except UnknownRevision as error:
+            raise near_error(error, self.store) from error
 
     def open_last(self, name: str) -> Session:
         """Open a session to append to. A value in the past is refused: nothing can be appended
@@ -83,6 +89,20 @@ class Options(NamedTuple):
 
     def open_range(self, name: str) -> tuple[Session, Session]:
         return open_range(Session, name, store=self.store)
+
+
+def near_error(error: UnknownRevision, address: str) -> Exception:
+    """Return the error of a name that is none, with the names that are near to it."""
+    name = error.text.partition("@")[0].partition(":")[0]
+    rows = islice(list_rows(store_at(address), {}, None, None, NEAR_MAX), NEAR_MAX)
+    known = [(str(row["label"] or ""), short(LogId(str(row["log"])))) for row in rows]
+    names = dict.fromkeys([each for pair in known for each in pair if each])
+    near = nearest_names(name, list(names)) if name else []
+    if not near:
+        return error
+    question = f"Did you mean {' or '.join(near)}?"
+    told = f"{error.text!r}: {error.why}. {question} `plait ls` shows all."
+    return ShellError(error, [told], details={"near": near})
 
 
 def address_of(given: str | None) -> str:

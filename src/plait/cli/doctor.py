@@ -21,6 +21,7 @@ from plait.cli.machine_checks import (
 )
 from plait.cli.report import Report, print_report, to_json
 from plait.cli.store_checks import check_store
+from plait.cli.user_checks import key_check, local_model_check, terminal_check, viewer_check
 from plait.errors import BadAddress
 from plait.store import canonical_address, locate
 
@@ -57,6 +58,10 @@ def diagnose(address: str) -> Report:
         *installation_checks(),
         isolation_check(),
         backend_check(),
+        key_check(),
+        local_model_check(),
+        viewer_check(),
+        terminal_check(),
     ]
     return Report(installed_version("plait") or "unknown", checks, store)
 

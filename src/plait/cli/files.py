@@ -24,7 +24,7 @@ from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import ShellError
 from plait.cli.pager import paging
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, count_text
-from plait.errors import NoSuchFile, NotAFile, NotPlaced
+from plait.errors import NoSuchFile, NotAFile, NotPlaced, PlaitError
 from plait.event.kinds import Placement
 from plait.ids import Digest
 from plait.outline.documents import (
@@ -36,11 +36,13 @@ from plait.outline.documents import (
 )
 from plait.session import Session
 from plait.session.blame import Blame, Line
+from plait.session.safe_text import clean
 from plait.workspace import TreeEntry
 from plait.workspace.changes import LISTED_MAX, Changes
 from plait.workspace.git_patch import quoted_path
 from plait.workspace.lines import as_text
 from plait.workspace.tree import EMPTY, TreeReader, parts_of, shown_path
+from plait_shell.groups import nearest_text
 
 SHOWN = 200  # files on a terminal
 _BITS = {
@@ -78,6 +80,13 @@ class SessionPath(NamedTuple):
             raise NotPlaced(self.session.short)
         return self.session.files.tree
 
+    def _known_paths(self) -> list[str]:
+        """Return the paths of the files; [] if there are none to read."""
+        try:
+            return [clean(path) for path in self.session.files.paths()]
+        except PlaitError:
+            return []
+
     @contextmanager
     def shell_errors(self) -> Generator[None]:
         """Raise errors about files with the next step as a command."""
@@ -92,13 +101,10 @@ class SessionPath(NamedTuple):
                 ],
             ) from error
         except NoSuchFile as error:
-            raise ShellError(
-                error,
-                [
-                    f"there is no {quoted_path(error.path)!r} in {self.name}. See what there is"
-                    f" with: plait files {self.name}"
-                ],
-            ) from error
+            near = nearest_text(error.path, self._known_paths())
+            told = f"there is no {quoted_path(error.path)!r} in {self.name}.{near}"
+            look = f"See what there is with: plait files {self.name}"
+            raise ShellError(error, [f"{told} {look}"]) from error
         except NotAFile as error:
             raise ShellError(
                 error,

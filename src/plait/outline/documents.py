@@ -14,7 +14,7 @@ import msgspec
 from plait.errors import PlaitError
 from plait.event import Event, Json
 from plait.event.kinds import Trees, ValidationRecorded
-from plait.outline.standing import Standing, StandingReader
+from plait.outline.standing import SessionStanding, StandingReader
 from plait.outline.texts import body_of
 from plait.session import Diff, Message, Session
 from plait.session.blame import Blame, Line
@@ -60,7 +60,9 @@ def session_document(session: Session) -> Document:
 def _standing_document(session: Session) -> Document:
     store, status = store_at(session.store), session.status
     is_tip = status == "waiting" and store.log(session.id).head == session.head
-    standing = StandingReader(store).of_status(session.id, status) if is_tip else Standing(status)
+    standing = (
+        StandingReader(store).of_status(session.id, status) if is_tip else SessionStanding(status)
+    )
     return {"status": standing.status, "standing": standing.text, "due": standing.is_due}
 
 

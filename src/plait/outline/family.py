@@ -20,7 +20,7 @@ from plait.outline.outlines import Outlines
 from plait.outline.records import LogRecord
 from plait.outline.shapes import BranchShape, FamilyShape, SeqRef, StretchShape
 from plait.outline.spending import SessionSpending, run_branches
-from plait.outline.standing import Standing, StandingReader
+from plait.outline.standing import SessionStanding, StandingReader
 from plait.session.listing import session_row
 from plait.store import Row, Store
 
@@ -111,7 +111,7 @@ def _branches(
         row, info = rows[log], store.log(log)
         parent = SeqRef(info.parent, info.place) if info.parent is not None else None
         title = row.get("title") if parent is None else ""
-        standing = reader.of_session(row) if row else Standing(record.life.status)
+        standing = reader.of_session(row) if row else SessionStanding(record.life.status)
         yield BranchShape(
             log=log,
             short=short(log),

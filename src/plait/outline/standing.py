@@ -18,7 +18,7 @@ from plait.session.status import StatusReader
 from plait.store import Row, Store
 
 
-class Standing(NamedTuple):
+class SessionStanding(NamedTuple):
     """The status of a session, and whether it could go on if it were resumed."""
 
     status: Status
@@ -36,13 +36,13 @@ class StandingReader:
         self._store = store
         self.statuses = StatusReader(store)
 
-    def of_session(self, row: Row) -> Standing:
+    def of_session(self, row: Row) -> SessionStanding:
         """Return how a session stands now, from its row."""
         return self.of_status(LogId(str(row["log"])), self.statuses.of_session(row))
 
-    def of_status(self, log: LogId, status: Status) -> Standing:
+    def of_status(self, log: LogId, status: Status) -> SessionStanding:
         """Return how a session stands that has this status now."""
-        return Standing(status, status == "waiting" and log in self._due)
+        return SessionStanding(status, status == "waiting" and log in self._due)
 
     @cached_property
     def _due(self) -> frozenset[LogId]:

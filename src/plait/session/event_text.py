@@ -27,6 +27,8 @@ def event_text(event: Event) -> str:
         return f"(unreadable: {error})"
     if isinstance(body, k.HandedOff) and _is_call_below(event, body):
         return f"called {body.to}"
+    if isinstance(body, k.CallFinished):
+        return f"{unquote(event.actor.partition(':')[2])} {TEXTS[event.kind](body)}"
     text_of_kind = TEXTS.get(event.kind)
     text = text_of_kind(body) if text_of_kind is not None else _other_text(event.kind, body)
     if event.kind in _ABOUT_A_MEMORY and event.header.causes:
