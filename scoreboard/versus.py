@@ -36,6 +36,8 @@ PROBES = [
     ("outside_sandbox", 1, "11 the local sandbox keeps commands from writing outside"),
     ("no_match", 1, "13a a query that matches nothing recalls nothing"),
     ("chinese", 1, "13b a memory in Chinese is found"),
+    ("evidence_of_memory", 1, "13c a recalled memory leads to its evidence"),
+    ("recalled_words", 1, "13d recalled text is not kept as the user's words"),
     ("forward_is_durable", 1, "14 a plain forward is durable"),
     ("failed_step", 1, "15 a run that failed at step 8 of 10 goes on from there"),
     ("stopped_worker", 2, "16 a run whose worker stopped after three steps is taken up at once"),
@@ -50,7 +52,9 @@ PROBES = [
     ("odd_choice", 1, "24 an answer that is no choice is not taken for 'done'"),
     ("provider_error", 1, "25 a provider's error leaves a mark on the session"),
     ("unknown_backend", 1, "26 an unknown backend is refused at once"),
-    ("kept_after_kill", 2, "27 1,000 writes are kept after kill -9"),
+    ("two_writers", 1, "27a of two writers at once one is refused"),
+    ("kept_after_kill", 2, "27b 1,000 writes are kept after kill -9"),
+    ("fork_of_much", 1, "27c a fork of a long session costs what one of a short session does"),
 ]
 SPEEDS = [
     ("import_cost", "import, CPU"),
@@ -58,9 +62,11 @@ SPEEDS = [
     ("recall_1000", "recall among 1,000 memories, CPU"),
 ]
 NOT_PROBED = {
-    "12": "sandboxes of forks that were collected",
-    "13": "memory: provenance, overwrite, delete, recalled text at commit",
-    "27": "concurrent writers, fork, kill -9 of a worker in mid-step",
+    "12": "references to sandboxes of forks that were collected: Plait counts none",
+    "20b": "resuming onto a crashed session",
+    "21a": "one flipped byte",
+    "26b": "a message of 50 MB",
+    "27d": "kill -9 of a worker in mid-step",
 }
 
 

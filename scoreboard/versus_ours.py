@@ -152,6 +152,56 @@ def chinese():
     return found, "finds it" if found else "does not find it"
 
 
+def evidence_of_memory():
+    from plait import Memory
+
+    memory, session = Memory(), user("The staging database is read-only.")
+    said = session.events[-1]
+    session = memory.remember(session, "The staging database is read-only.", evidence=said)
+    _, hits = memory.recall(session, "staging database")
+    cause = [event for event in session.events if event.id == hits[0].id][0].header.causes
+    return said.id in cause, "a hit leads to the event that shows it"
+
+
+def recalled_words():
+    from plait import Memory
+
+    memory, session = Memory(), user("May I write to the staging database?")
+    session = memory.remember(session, "The staging database is read-only.")
+    out = agent(memory=memory)(session)
+    recalled = bool(out.events.where("MemoryRecalled"))
+    told = [message.text for message in out.messages if message.role == "user"]
+    as_user = any("read-only" in text for text in told)
+    shown = "as the user's words" if as_user else "not as the user's words"
+    return recalled and not as_user, shown
+
+
+def two_writers():
+    from plait.errors import StaleHead
+
+    session = user("one")
+    session.say("first")
+    try:
+        session.say("second")
+    except StaleHead as error:
+        return True, f"the second is refused: {type(error).__name__}"
+    return False, "both write"
+
+
+def fork_of_much():
+    def cost(count: int) -> float:
+        session = user("x")
+        for number in range(count):
+            session = session.fact(f"line {number % 50}", number)
+        begun = time.process_time()
+        for _ in range(50):
+            session.fork()
+        return (time.process_time() - begun) / 50
+
+    small, large = cost(10), cost(5000)
+    return large < 10 * small, f"{large / small:.1f} times as long with 500 times as many"
+
+
 def odd_lines():
     from plait import Session
 

@@ -138,6 +138,55 @@ def chinese():
         return "只读" in text, "finds it" if "只读" in text else "does not find it"
 
 
+def evidence_of_memory():
+    with agent(memory="local") as made:
+        made.remember_memory("The staging database is read-only.", wait=True)
+        (hit, *_) = made.recall_memory("staging database").hits
+        names = [
+            name for name in ("evidence", "source", "provenance", "causes") if hasattr(hit, name)
+        ]
+        return bool(names), f"a hit has {', '.join(names) or 'nothing that leads to its source'}"
+
+
+def recalled_words():
+    with agent(memory="local") as made:
+        made.remember_memory("The staging database is read-only.", wait=True)
+        out = made(user("May I write to the staging database?"))
+        rows = [r for r in out.chunk_table.rows if r.kind.value == "user"]
+        told = [str(r.payload.get("content")) for r in rows]
+        as_user = any("read-only" in text for text in told)
+        return not as_user, "as the user's words" if as_user else "not as the user's words"
+
+
+def two_writers():
+    from rath.session import SessionWriter
+
+    session = user("one")
+    first = SessionWriter(session)
+    try:
+        SessionWriter(session)
+        return False, "both write"
+    except Exception as error:
+        return True, f"the second is refused: {type(error).__name__}"
+    finally:
+        first.close()
+
+
+def fork_of_much():
+    from rath.session import ChunkTable, Session, user_text_chunk
+
+    def cost(count):
+        rows = tuple(user_text_chunk(f"line {number}") for number in range(count))
+        session = Session(ChunkTable(rows=rows))
+        begun = time.process_time()
+        for _ in range(200):
+            session.fork()
+        return (time.process_time() - begun) / 200
+
+    small, large = cost(10), cost(5000)
+    return large < 10 * small, f"{large / small:.1f} times as long with 500 times as many"
+
+
 def odd_lines():
     from rath.session import SessionWriter, load_session, user_text_chunk
 
@@ -282,7 +331,7 @@ def ten_steps(fails_at=0):
     """A workflow of ten steps that leave a line each."""
     from rath import flow
 
-    def made(number):
+    def step_of(number):
         name = f"s{number}"
         following = (f"s{number + 1}",) if number < 10 else ()
 
@@ -298,7 +347,7 @@ def ten_steps(fails_at=0):
         act.__name__ = name
         return act
 
-    steps = {f"s{number}": made(number) for number in range(1, 11)}
+    steps = {f"s{number}": step_of(number) for number in range(1, 11)}
     return type("Ten", (flow.Workflow,), steps)()
 
 

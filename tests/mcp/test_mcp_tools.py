@@ -204,6 +204,19 @@ def test_http_headers_loss_and_return(tmp_path: Path) -> None:
             assert call(tools["add"], a=1, b=2) == {"result": 3}
 
 
+def test_an_http_server_that_was_started_anew_is_connected_to_anew() -> None:
+    """The second process does not know the session of the first, and no tool was called."""
+    port = free_port()
+    time_server = programs("mcp-servers") / "mcp-server-time"
+    command = [str(programs("mcp-proxy") / "mcp-proxy"), "--port", str(port), str(time_server)]
+    with MCPServer.http(f"http://127.0.0.1:{port}/mcp", timeout_s=20) as server:
+        for _ in range(2):
+            with served(command, port):
+                now = by_name(server)["get_current_time"]
+                assert [call(now, timezone="UTC")["timezone"] for _ in range(2)] == ["UTC"] * 2
+            wait_until(lambda: not is_listening(port))
+
+
 # ── what comes back ──────────────────────────────────────────────────────────────────────────
 
 RESULTS = (

@@ -44,6 +44,8 @@ _INHERITED = (
     "TEMP",
     "TZ",
 )
+# of a server that has no session of this id, in its own words or those of the SDK
+_FORGOTTEN = ("Session terminated", "Session not found")
 _GONE = ("Connection closed", "SSE stream")  # the SDK's words for a lost server
 
 
@@ -103,6 +105,10 @@ class Http:
         async with httpx2.AsyncClient(headers=dict(self.headers), timeout=timeout) as http:
             async with streamable_http_client(self.url, http_client=http) as (read, write):
                 yield _WatchedStream(read, connection), write
+
+
+class SessionForgotten(Exception):
+    """An HTTP server refused a request since it does not know its session: it was started anew."""
 
 
 class Connection:
@@ -179,7 +185,9 @@ class Connection:
         raise ValueError(f"there is no end after {_PAGES_MAX} pages")
 
     async def call(self, tool: str, arguments: Mapping[str, Json]) -> CallToolResult:
-        """Call once. After ServerLost or ServerSilent the outcome is unknown."""
+        """Call once. After ServerLost or ServerSilent the outcome is unknown; after
+        SessionForgotten no tool was called.
+        """
         import anyio
 
         assert self._client is not None
@@ -194,8 +202,10 @@ class Connection:
             self.stale = True  # it may be another tool than we think
             if self.lost or str(error).startswith(_GONE):
                 raise await self._post_mortem(tool) from error
-            if str(error) == "Session terminated":
+            if str(error) in _FORGOTTEN:
                 self.stop()
+                if isinstance(self._target, Http):
+                    raise SessionForgotten(str(error)) from error
             raise CallFailed(self._server, tool, _reason(error)) from error
         raise ServerSilent(self._server, tool, self._timeout_s, self.stderr)
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from plait.errors import (
+    CallFailed,
     InvalidInput,
     InvalidValue,
     MissingExtra,
@@ -25,7 +26,7 @@ from plait.errors import (
 from plait.event import Json
 from plait.event.kinds import EffectClass
 from plait.mcp import loop
-from plait.mcp.connection import Connection, Http, ServerTarget, Stdio
+from plait.mcp.connection import Connection, Http, ServerTarget, SessionForgotten, Stdio
 from plait.mcp.content import Value, value_of
 from plait.mcp.definition import Definition, read_definition
 from plait.mcp.pins import Pins
@@ -195,14 +196,20 @@ class MCPServer:
             self._begin()
         self._used = True
 
-    async def _call(self, tool: str, arguments: Mapping[str, Json]) -> Value:
+    async def _call(self, tool: str, arguments: Mapping[str, Json], again: bool = False) -> Value:
         connection = await self._connect()
         accepted, found = self._pins.get(tool), self._found.get(tool)
         if accepted is None or found is None:
             raise ToolGone(self.name, tool)
         if accepted.digest != found.digest:
             raise ToolChanged(self.name, tool, accepted.digest, found.digest)
-        return value_of(await connection.call(tool, arguments), self.name, tool)
+        try:
+            result = await connection.call(tool, arguments)
+        except SessionForgotten:  # it is another process: its tools are looked at first
+            if again:
+                raise CallFailed(self.name, tool, "it forgets its sessions") from None
+            return await self._call(tool, arguments, again=True)
+        return value_of(result, self.name, tool)
 
     async def _list(self, fresh: bool) -> list[Tool[..., Any]]:
         self._pins.load()
