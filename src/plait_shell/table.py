@@ -80,7 +80,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "mcp",
             "mcp_serving:mcp_command",
-            "Serve the sessions of a store to an MCP client, over standard input and output.",
+            "Serve the sessions of a store to an MCP client.",
         ),
         Entry("ls", "listing:ls", "List sessions, the latest opened first."),
         Entry("runs", "listing:runs", "List runs, the latest begun first."),

@@ -33,7 +33,9 @@ from tests.support import ForkedProgram
 MODULE = "plait.cli.store_checks"
 ESCAPE = "\x1b"
 # whatever the store is like
+USER = ["keys", "local model", "viewer", "terminal"]
 ALWAYS = ["pragmas", "sqlite", "python", "plait", "dependencies", "extras", "isolation", "backends"]
+ALWAYS += USER
 
 
 def doctor(folder: Path | str, *arguments: str, **environ: str) -> Result:
@@ -103,6 +105,17 @@ def test_healthy_store(folder: Path):
     assert store["schema"] == store["schema_known"] == len(MIGRATIONS)
     assert store["pragmas"]["journal_mode"] == "wal"
     assert contents(folder) == before and sorted(os.listdir(folder)) == [".gitignore", "store.db"]
+
+
+def test_a_key_is_told_and_not_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(folder)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert "none is set" in report(folder)["checks"]["keys"]["detail"]
+    monkeypatch.setenv("GEMINI_API_KEY", "do-not-show-me")
+    found = report(folder)
+    assert "GEMINI_API_KEY" in found["checks"]["keys"]["detail"]
+    assert "do-not-show-me" not in str(found)
 
 
 def test_open_store_is_read_through_its_log(folder: Path):

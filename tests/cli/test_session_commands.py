@@ -1124,3 +1124,17 @@ def test_messages_that_wait_are_shown(shell: Shell) -> None:
     assert not first["attended"] and document["queued"] == 2
     assert "interrupted, 2 queued" in shell("ls")
     assert [each["queued"] for each in shell.json("ls")["sessions"]] == [2]
+
+
+def test_a_picture_that_is_cut_keeps_the_lanes_that_go_on(shell: Shell) -> None:
+    session = shell.open(shell.new("x")).say("root")
+    branch = session.fork("strict")
+    for number in range(5):
+        branch = branch.say(f"message {number}")
+    merged = session.say("own").merge(branch)
+    whole = shell("log", merged.short, "--graph", "--oneline").splitlines()
+    cut = shell("log", merged.short, "--graph", "--oneline", "-n", "4").splitlines()
+    assert [line.split()[0] for line in cut[:2]] == ["◆", "├─╮"]
+    assert [line.split(merged.short)[0].rstrip() for line in cut] == [
+        line.split(merged.short)[0].rstrip() for line in whole[: len(cut)]
+    ]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from plait import Session
 from plait.demo.folder import NAME
 from tests.cli.shell import COMMAND
-from tests.support import child_environment, run_forked
+from tests.support import child_environment, run_forked, wait_until
 
 # a machine without landlock, too: the worker reads the rung in its program
 WITHOUT_LANDLOCK = (
@@ -76,6 +76,11 @@ def path_without(program: str, folder: Path) -> str:
             if found.name != program:
                 link.symlink_to(found)
     return str(folder)
+
+
+def check_nothing_left(folder: Path) -> None:
+    """A process that was killed takes its sandbox along, which takes a moment."""
+    wait_until(lambda: not leftovers(folder), 20, lambda: leftovers(folder))
 
 
 def leftovers(folder: Path) -> list[str]:

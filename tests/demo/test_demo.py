@@ -14,7 +14,7 @@ from plait.cli import main
 from plait.demo import program
 from plait.event import Event
 from plait.event import kinds as k
-from tests.demo.runs import DemoRun, leftovers, neutral, run_demo
+from tests.demo.runs import DemoRun, check_nothing_left, neutral, run_demo
 from tests.support import ROOT
 
 LINES_MAX = 24  # of a terminal: no scene is longer
@@ -46,7 +46,7 @@ def test_it_ends_well_and_leaves_its_folder(shown: DemoRun) -> None:
     names = {path.name for path in (shown.path / "shop").iterdir()}
     assert names == {"ISSUE.md", "cart.py", "test_cart.py"}
     assert (shown.path / "demo.py").read_text() == Path(program.__file__).read_text()
-    assert leftovers(shown.folder) == []
+    check_nothing_left(shown.folder)
 
 
 def test_no_scene_is_longer_than_a_terminal(shown: DemoRun) -> None:

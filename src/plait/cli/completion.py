@@ -141,7 +141,7 @@ class _NameType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] 
 _Names = Iterator[tuple[str, str]]  # each with words about it
 
 
-def _given(ctx: click.Context) -> Options:
+def _options_of(ctx: click.Context) -> Options:
     return Options(ctx.params.get("address"))
 
 
@@ -154,7 +154,7 @@ def _session_names(ctx: click.Context, incomplete: str) -> _Names:
     if at and name:
         yield from _place_names(ctx, name)
         return
-    store = store_at(_given(ctx).store)
+    store = store_at(_options_of(ctx).store)
     yield "@", "the session written to last"
     for session in islice(Session.list(store=store), SESSIONS_MAX):
         told = session.title or first_words(store, session)
@@ -170,7 +170,7 @@ def _place_names(ctx: click.Context, name: str) -> _Names:
     from plait.outline.steps import step_shapes
     from plait.session.ports import store_at
 
-    session = _given(ctx).open(name)
+    session = _options_of(ctx).open(name)
     outlines = Outlines(store_at(session.store))
     record = outlines.record(session.id)
     indexes = range(max(record.step_count - STEPS_MAX, 0), record.step_count)
@@ -184,7 +184,7 @@ def _file_names(ctx: click.Context, incomplete: str) -> _Names:
         for value, told in _session_names(ctx, incomplete):
             yield f"{value}:", told
         return
-    session = _given(ctx).open(name or "@")
+    session = _options_of(ctx).open(name or "@")
     for path in islice(session.files.paths(), FILES_MAX):
         yield f"{name}:{path}", ""
 
@@ -194,14 +194,14 @@ def _ask_names(ctx: click.Context, incomplete: str) -> _Names:
     from plait.session.inbox import all_waiting
     from plait.session.ports import store_at
 
-    store = store_at(_given(ctx).store)
+    store = store_at(_options_of(ctx).store)
     for ask in all_waiting(store):
         if ask.kind != "timer":
             yield ask.event[: max(8, len(incomplete))], ask_headline(store, ask)
 
 
 def _key_names(ctx: click.Context, incomplete: str) -> _Names:
-    session = _given(ctx).open(str(ctx.params.get("session") or "@"))
+    session = _options_of(ctx).open(str(ctx.params.get("session") or "@"))
     for key in session.facts:
         yield key, str(session.facts[key])
     for key, pending in session.pending.items():
@@ -211,7 +211,7 @@ def _key_names(ctx: click.Context, incomplete: str) -> _Names:
 def _memory_names(ctx: click.Context, incomplete: str) -> _Names:
     from plait.memory.memory import Memory
 
-    for item in islice(Memory(store=_given(ctx).store).items(), SESSIONS_MAX):
+    for item in islice(Memory(store=_options_of(ctx).store).items(), SESSIONS_MAX):
         yield item.short, item.text
 
 

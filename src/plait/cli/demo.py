@@ -142,7 +142,7 @@ def _interrupts(face: TerminalFace, story: DemoStory) -> Generator[None]:
     before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):  # a command that is run here turns one into the other
         story.stop()
         if face.is_terminal:
             click.echo(err=True)  # the terminal has put ^C there
@@ -192,7 +192,7 @@ class DemoPage:
 
     def close(self) -> None:
         if self._server is not None:
-            self._server.stop()
+            self._server.stop(gently=True)
 
 
 class TerminalFace:

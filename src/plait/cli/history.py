@@ -376,7 +376,7 @@ def _print_graph(found: _HistoryPicture, number: int | None, oneline: bool) -> N
     out = Out()
     limit = number or (SHOWN if out.tty else None)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    drawn = list(draw(found.dots[:limit], plain=plain))
+    drawn = _first_dots(draw(found.dots, plain=plain), limit)
     columns = [
         Column(whole=True),
         Column(),
@@ -388,6 +388,18 @@ def _print_graph(found: _HistoryPicture, number: int | None, oneline: bool) -> N
         out.hint(
             f"… and {len(found.dots) - limit:,} older ones: -n {len(found.dots)} draws them all"
         )
+
+
+def _first_dots(
+    lines: Iterator[tuple[str, str | None]], limit: int | None
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the lines down to so many dots. Below the cut the lanes go on."""
+    count = 0
+    for margin, id in lines:
+        if id is not None and count == limit:
+            return
+        count += id is not None
+        yield margin, id
 
 
 def _graph_row(

@@ -159,7 +159,7 @@ def _print_text(address: str, home: Home, steps: list[NextStep]) -> None:
     if home.asks:
         out.heading("Waits for you")
         rows = [_ask_row(out, store, ask) for ask in home.asks[:SHOWN]]
-        columns = [Column(whole=True), Column(flex=True), Column(whole=True), Column(aside=True)]
+        columns = [Column(whole=True), Column(flex=True, least=40), *[Column(aside=True)] * 2]
         out.table(columns, rows, indent="  ")
         _print_more(out, len(home.asks), "plait inbox")
     if home.interrupted:

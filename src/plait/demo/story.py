@@ -41,7 +41,7 @@ from plait.store import Store
 
 HELD = "clamp"  # the branch in the middle of whose comment the worker is killed
 TICK_S = 0.03
-HOLD_MAX_S = 15.0  # seconds that the other branch gets before the worker is killed
+HOLD_MAX_S = 40.0  # seconds that the other branch gets before the worker is killed
 WAITING, FULL = 4, 75  # exit codes of `plait`
 DIM, BAD, GOOD, STRONG = "dim", "red", "green", "bold"
 

@@ -56,11 +56,14 @@ class DemoProcess:
         code = self._process.wait()
         return -code if code < 0 else None
 
-    def stop(self) -> None:
-        """End it, by itself if it can."""
+    def stop(self, *, gently: bool = False) -> None:
+        """End it and all that it started. A run needs no time for that: its log is as it was, and
+        sandboxes end with their process. `gently`: it may end by itself, as a server does.
+        """
         if self.exit_code is None:
-            self._process.send_signal(signal.SIGINT)
-            if not self.wait(GRACE_S):
+            if gently:
+                self._process.send_signal(signal.SIGINT)
+            if not gently or not self.wait(GRACE_S):
                 self.kill()
         self._out.close()
         self._err.close()

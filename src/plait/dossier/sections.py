@@ -260,8 +260,8 @@ class Sections:
             f'<tr><th scope=row class="tree d{min(each.depth, 9)}">'
             f"{self._to.link(each.first, each.name)}</th>"
             f"<td><code>{line(each.workflow.rpartition(':')[2], 60)}</code></td>"
-            f"<td>{each.calls:,}</td><td>{spent.model_calls or ''}</td>"
-            f"<td>{spent.tool_calls or ''}</td><td>{f'{tokens:,}' if tokens else ''}</td>"
+            f"<td>{each.calls:,}</td><td>{_figure(spent.model_calls)}</td>"
+            f"<td>{_figure(spent.tool_calls)}</td><td>{_figure(tokens)}</td>"
             f"<td>{cost}</td></tr>"
         )
 
@@ -464,3 +464,7 @@ class Sections:
             for each in self._d.effects
         ]
         yield from table(("tool", "arguments", "", "says"), rows, "effects")
+
+
+def _figure(count: int) -> str:
+    return f"{count:,}" if count else ""
