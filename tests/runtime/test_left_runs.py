@@ -23,13 +23,14 @@ from plait import (
 )
 from plait.journal.journal import Journal
 from plait.runtime import ask_model, run_tools
-from plait.session.ports import Draft, Position
 from plait.session import verify
+from plait.session.ports import Draft, Position
 from tests.support.interrupting import InterruptedLines, PausedThread
 
 FILES = ("/plait/runtime/", "/plait/journal/", "/plait/session/ports.py")
 STRIDE = 29  # of the lines: every one of them takes minutes
 STORE = "memory:left-runs"
+FIRST_KINDS = ["SessionOpened", "MessageSaid", "RunStarted", "CallStarted"]
 
 
 @tool(effect="pure")

@@ -354,14 +354,12 @@ def is_bound(run: str | None) -> bool:
     """Return True if this run has a writer in this process: if it is going on here, or the code
     here is still its own.
     """
-    return run is not None and _bound_writer(run) is not None
+    return run is not None and (run in BINDINGS.writers or _left_writer(run) is not None)
 
 
-def _bound_writer(run: str | None) -> Writer | None:
-    found = BINDINGS.writers.get(run)
-    if found is None and run is not None and BINDINGS.left_writer is not None:
-        found = BINDINGS.left_writer(run)
-    return found
+def _left_writer(run: str | None) -> Writer | None:
+    find = BINDINGS.left_writer
+    return find(run) if find is not None and run is not None else None
 
 
 def bind_reader(reader: Reader) -> None:
@@ -413,7 +411,8 @@ def writer_of(run: str | None) -> Writer:
     A value that outlived its run, or came from another process, writes as a value outside of runs,
     unless the code here is still that of the run.
     """
-    return _bound_writer(run) or BINDINGS.writers[None]
+    writers = BINDINGS.writers
+    return writers.get(run) or _left_writer(run) or writers[None]
 
 
 def host(verb: str) -> Host:
