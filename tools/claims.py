@@ -2,6 +2,7 @@
 
     python tools/claims.py                 # all of them
     python tools/claims.py --only wire     # those whose words have this text; the others stay
+    python tools/claims.py --missing       # those that have no result yet
 
 `docs/claims.toml` has the claims and their commands. A result has its date and the commit that it
 was measured on. The exit code is 1 if a command failed; its row then says so.
@@ -75,7 +76,10 @@ def plain_text(markdown: str) -> str:
 
 
 def claimed_texts(readme: str) -> Iterator[str]:
-    """Yield the texts of the README that need a claim: figures, and cells of our own column."""
+    """Yield the texts of the README that need a claim: figures, and cells of our own column.
+
+    Figures in the columns of others are theirs. A cell that says "no" claims nothing.
+    """
     prose: list[str] = []
     column = None
     for line in BLOCK.sub("", readme).splitlines():
@@ -86,7 +90,9 @@ def claimed_texts(readme: str) -> Iterator[str]:
         cells = [plain_text(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if column is None:
             column = cells.index("Plait") if "Plait" in cells else -1
-        elif column >= 0 and not set(cells[column]) <= set("-: "):
+        elif column < 0:
+            prose += ["", *(f"{cell}\n" for cell in cells)]
+        elif not set(cells[column]) <= set("-: ") and cells[column] != "no":
             yield cells[column]
     for paragraph in "\n".join(prose).split("\n\n"):
         for sentence in SENTENCE.split(plain_text(paragraph)):
@@ -185,20 +191,20 @@ def commit_text() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="the claims whose words have this text")
-    only = parser.parse_args().only
+    parser.add_argument("--missing", action="store_true", help="the claims without a result")
+    given = parser.parse_args()
     claims = read_claims(CLAIMS.read_text())
     before = read_page(PAGE.read_text()) if PAGE.exists() else {}
     date, commit = datetime.now(UTC).strftime("%Y-%m-%d"), commit_text()
     proofs: list[Proof] = []
     for claim in claims:
         known = before.get((plain_text(claim.words), claim.command))
-        if known is not None and only not in claim.words:
+        if known is not None and (given.missing or given.only not in claim.words):
             proofs.append(known)
             continue
         proof = prove(claim, date, commit)
         proofs.append(proof)
         print(f"{proof.result}  {proof.words[:80]}", flush=True)
-        PAGE.write_text(page_of(proofs + [row for row in before.values() if row not in proofs]))
     PAGE.write_text(page_of(proofs))
     return 1 if any(proof.result.startswith("failed") for proof in proofs) else 0
 

@@ -33,9 +33,8 @@ from tests.support import ForkedProgram
 MODULE = "plait.cli.store_checks"
 ESCAPE = "\x1b"
 # whatever the store is like
-USER = ["keys", "local model", "viewer", "terminal"]
-ALWAYS = ["pragmas", "sqlite", "python", "plait", "dependencies", "extras", "isolation", "backends"]
-ALWAYS += USER
+MACHINE = ["python", "plait", "dependencies", "extras", "isolation", "backends"]
+ALWAYS = ["pragmas", "sqlite", *MACHINE, "keys", "local model", "viewer", "terminal"]
 
 
 def doctor(folder: Path | str, *arguments: str, **environ: str) -> Result:

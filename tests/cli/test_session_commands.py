@@ -41,6 +41,8 @@ SESSION = {
     "parent",
     "updated",
     "queued",
+    "due",
+    "standing",
     "store",
 }
 EVENT = {
@@ -1084,8 +1086,14 @@ def test_help_for_everything(shell: Shell) -> None:
     ]
     for names in within:
         text = shell(*names, "--help")
-        is_talk = names in (("debug",), ("worker",))  # they print no document
-        names_stores = names in (("copy",), ("migrate",), ("deploy", "k8s"))
+        is_talk = names[0] in (
+            "debug",
+            "worker",
+            "demo",
+            "completion",
+            "mcp",
+        )  # they print no document
+        names_stores = names[0] in ("copy", "migrate", "deploy", "demo", "completion")
         assert ("--json" in text or is_talk) and ("--store" in text or names_stores)
 
 

@@ -35,10 +35,26 @@ def test_why_of_a_file_line(shell: Shell, worked: Session) -> None:
     assert steps[0]["placement"].startswith("local, ")
     relations = {step["kind"]: step["relation"] for step in steps}
     assert relations["ToolRequested"] == "decision" and relations["MessageSaid"] == "context"
-    told = shell("why", worked.short, "cart.py:2")
+    told = shell("why", worked.short, "cart.py:2", "--all")
     assert "cart.py:2" in told and "(in local, " in told and "having seen" in told
     assert shell.jsonl("influence", worked.short, "cart.py:2")[0]["id"] == steps[0]["id"]
     assert "has 2 lines here" in shell.error(2, "why", worked.short, "cart.py:9")
+
+
+def test_the_short_answer_has_decisions_first(shell: Shell, worked: Session) -> None:
+    lines = shell("why", worked.short, "cart.py:2").splitlines()
+    words = [line.strip() for line in lines[1:]]
+    assert words[0].startswith("written by") and "write_file cart.py ± cart.py" in words[0]
+    assert [line.split("  ")[0] for line in words[1:4]] == ["decided in", "ran in", "asked by"]
+    assert "Fix it." in words[3] and "human:" in words[3]
+    last = [line.strip() for line in shell("why", worked.short, "Fixed.").splitlines()]
+    assert any(line.startswith("having seen  decided done = true") for line in last)
+    # nothing is lost: what is not told here is counted, and --all has it
+    count = int(last[-1].split()[1])
+    steps = shell.jsonl("why", worked.short, "Fixed.")
+    assert last[-1] == f"and {count} events behind these: plait why {worked.short} Fixed. --all"
+    assert count + len(last) - 2 == len(steps)
+    assert len(shell("why", worked.short, "Fixed.", "--all").splitlines()) == len(steps) + 1
 
 
 def test_why_with_prompts(shell: Shell, worked: Session) -> None:

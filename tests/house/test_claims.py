@@ -56,7 +56,8 @@ def test_tests_and_files_that_commands_name_exist() -> None:
         ("It starts in 20 ms. It is small.\n", ["It starts in 20 ms."]),
         ("It is small, and needs Python 3.11.\n", []),
         ("```text\n20 ms\n```\n", []),
-        ("| a | b |\n|---|---|\n| x | 20 ms |\n", []),
+        ("| a | b |\n|---|---|\n| x | It takes 20 ms. |\n", ["It takes 20 ms."]),
+        ("| a | Plait |\n|---|---|\n| 20 ms | no |\n", []),
     ],
 )
 def test_a_claim_that_is_not_in_the_list_is_found(readme: str, missing: list[str]) -> None:

@@ -341,8 +341,8 @@ def test_two_branches_are_compared(client: TestClient, made: ViewStore) -> None:
     family = got(client, f"/api/sessions/{made.sessions['repair']}/family")
     one, two = [branch["log"] for branch in family["branches"]][1:3]
     found = got(client, f"/api/sessions/{one}/compare/{two}")
-    sessions = [Session.open(log, store=made.store) for log in (one, two)]
-    assert found == plain(comparison_shape(Outlines(made.store), *sessions))
+    left, right = (Session.open(log, store=made.store) for log in (one, two))
+    assert found == plain(comparison_shape(Outlines(made.store), left, right))
     assert found["rows"] and found["base"] is not None
 
 

@@ -39,7 +39,7 @@ PATCH = "patch"
 _BOUND = ("tool", "version", "arguments")
 # below the others: a person may need them, and does not decide by them
 _DETAILS = ("tool", "version", "effect", "source", "path", "origins", "binding")
-_REASONS = ("CAUTION", "said", "reason", "why", "rule")  # above the others
+_REASONS = ("said", "reason", "why", "rule")  # above the others
 
 
 def recorded_ask(store: Store, ask: Waiting) -> Waiting:

@@ -25,7 +25,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from types import TracebackType
 from typing import Any, TextIO, cast
 
@@ -35,7 +34,7 @@ from plait import errors, secrets
 from plait.errors import PlaitError
 from plait.session import ABSENT
 from plait.session.safe_text import clean
-from plait_shell.groups import COMPLETE_VARIABLE, SectionedGroup
+from plait_shell.groups import SectionedGroup
 
 FAILED, USAGE, NOT_FOUND, WAITING, NO_BUDGET, UNVERIFIED, DIVERGED, CONFLICT = (
     1,
@@ -124,16 +123,6 @@ def code_of(error: BaseException) -> int:
 class CommandGroup(SectionedGroup):
     """The group of all commands. It turns errors into a message and an exit code."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command = super().get_command(ctx, cmd_name)
-        if command is not None and COMPLETE_VARIABLE in os.environ:
-            from plait.cli.completion import add_names
-
-            within = command.commands.values() if isinstance(command, click.Group) else [command]
-            for each in within:
-                add_names(each)
-        return command
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -150,8 +139,6 @@ class CommandGroup(SectionedGroup):
         **extra: Any,
     ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
-        if COMPLETE_VARIABLE in os.environ:
-            import_module("plait.cli.completion")  # it has the shells that we know
         group: Any = super()
 
         def call() -> Any:

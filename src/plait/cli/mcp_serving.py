@@ -13,8 +13,9 @@ from plait.cli.common import Options, writing
 def mcp_command(given: Options, read_only: bool) -> None:
     """Serve the sessions of a store to an MCP client.
 
-    The client starts this command, and talks over its standard input and output. It gets tools that list, read and fork sessions and say
-    something in them; each is marked as reading or writing. Needs the extra [mcp].
+    The client starts this command, and talks over its standard input and output. It gets tools that
+    list, read and fork sessions and say something in them; each is marked as reading or writing.
+    Needs the extra [mcp].
     """
     from plait.server.session_tools import mcp_server
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from plait.cli.files import print_changes, print_patch
 from plait.cli.pager import paging
 from plait.cli.render import ACCENT, DIM, STRONG, Cell, Column, Out, as_json, cell_width, count_text
 from plait.cli.terminal import cut_text
+from plait.cli.why_text import print_why
 from plait.errors import NotPlaced, UnknownPlace
 from plait.ids import short
 from plait.outline.documents import (
@@ -54,9 +56,10 @@ if TYPE_CHECKING:
 @click.command(cls=Negative)
 @click.argument("session", metavar="S")
 @click.argument("what", required=False)
-@click.option("--prompt", is_flag=True, help="Show with each ask what the model was sent.")
+@click.option("--all", "tells_all", is_flag=True, help="Tell the causes of each cause, too.")
+@click.option("--prompt", is_flag=True, help="Tell all, with what the model was sent at each ask.")
 @listing
-def why(given: Options, session: str, what: str | None, prompt: bool) -> None:
+def why(given: Options, session: str, what: str | None, tells_all: bool, prompt: bool) -> None:
     """Tell where something comes from.
 
     WHAT is a line of a file (cart.py:6), the name of a fact, a verdict or evidence, a seq, a text
@@ -66,7 +69,11 @@ def why(given: Options, session: str, what: str | None, prompt: bool) -> None:
     value = given.open(session)
     with _number_errors(given, "why", value, what):
         trace = value.why(_subject_of(value, what), prompt=prompt)
-    _print_answer(given, value, trace)
+    if given.form != "text" or tells_all or prompt:
+        _print_answer(given, value, trace)
+    else:
+        words = [session] if what is None else [session, shlex.quote(what)]
+        print_why(store_of(value), trace, command_line(given, "why", *words, "--all"))
 
 
 @click.command(cls=Negative)
