@@ -20,6 +20,8 @@ from plait.dossier.shapes import (
 from plait.event.effect_classes import NOT_RUN, OUTWARD
 from plait.outline.shapes import BranchShape, SeqRef, StepDetail
 from plait.outline.texts import first_argument, json_text
+from plait.outline.track import verdicts_on
+from plait.session.value import core_of
 
 
 def asked_messages(reading: FamilyReading) -> Iterator[AskedMessage]:
@@ -38,10 +40,8 @@ def asked_messages(reading: FamilyReading) -> Iterator[AskedMessage]:
 def verdicts(reading: FamilyReading) -> Iterator[DossierVerdict]:
     """Yield every verdict of the family, with the events that show it."""
     given = [detail for detail in reading.details if detail.step.type == "verdict"]
-    last = dict[str, StepDetail]()
-    for detail in sorted(given, key=lambda each: each.step.time):
-        if reading.is_in_story(detail):
-            last[_name(detail)] = detail
+    path = core_of(reading.session).state.story.path
+    last = {SeqRef(at.log, at.seq) for at, _ in verdicts_on(reading.store, path).values()}
     for detail in given:
         fields: dict[str, Any] = detail.fields
         before = _call_before(reading, detail)
@@ -55,7 +55,7 @@ def verdicts(reading: FamilyReading) -> Iterator[DossierVerdict]:
             detail=fields.get("detail"),
             tree=fields.get("tree"),
             evidence=reading.evidence(tuple(fields.get("evidence", ()))),
-            stands=last.get(_name(detail)) is detail,
+            stands=ref_of(detail) in last,
             call_before=ref_of(before) if before is not None else None,
             call_says=call_line(before) if before is not None else "",
         )
