@@ -298,6 +298,17 @@ def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:
     assert found.exit_code == 2 and first.short in found.stderr and second.short in found.stderr
 
 
+def test_an_effect_in_doubt_is_told_of_the_agent_that_called(shell: Shell) -> None:
+    session = record_for_ana(held(shell), ToolRequested("pay", {"sum": 3}, "probeable"), call="c")
+    doubt = ToolUnknown(session.events[-1].id, "killed")
+    record_for_ana(session, doubt, call="c", actor="service:plait")
+    text = shell("inbox")
+    assert (
+        "coder called pay sum=3: it may have happened" in text
+        and "service:plait called" not in text
+    )
+
+
 def test_answering_and_resolving(shell: Shell) -> None:
     session = record_for_ana(held(shell), QuestionAsked("Which?", ("1", "b")), call="call-2")
     session = record_for_ana(

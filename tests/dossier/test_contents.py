@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from plait import Session
+from plait.dossier.making import make_dossier
 from plait.dossier.shapes import Dossier
-from plait.event.kinds import CallStarted, RunStarted
+from plait.event.kinds import (
+    CallStarted,
+    RunStarted,
+    Text,
+    ToolRequested,
+    ToolResolved,
+    ToolUnknown,
+)
 from plait.ids import LogId
 from plait.outline.details import step_details
 from plait.outline.documents import spent_document, state_document
@@ -15,8 +23,10 @@ from plait.outline.outlines import Outlines
 from plait.outline.shapes import SeqRef
 from plait.session.ledger import costs
 from plait.session.ports import store_at
-from tests.dossier.documents import dossier_of
+from tests.dossier.documents import NOW, dossier_of
+from tests.outline.families import fresh_memory_store
 from tests.outline.sessions import ViewStore
+from tests.support.events import record
 
 NAMES = (
     "repair",
@@ -175,6 +185,25 @@ def test_effects_that_nobody_takes_back(made: ViewStore) -> None:
     assert (ask.sort, ask.answered_by) == ("resolution", "human:ann")
     assert "it is on the statement" in ask.answer
     assert dossier_of(made, "approval").effects == ()  # it waits for consent: nothing was run
+
+
+def test_an_effect_that_its_probe_found_was_decided_by_no_person() -> None:
+    session = Session("Pay ACME.", store=fresh_memory_store())
+    session = record(session, RunStarted("m:W"), run="run-1")
+    ask = ToolRequested("wire", {"to": "ACME"}, "probeable")
+    session = record(session, ask, run="run-1", call="c1", actor="agent:clerk")
+    request = session.events[-1].id
+    found = (
+        ToolUnknown(request, "its process ended"),
+        ToolResolved(request, "happened", (Text("sent"),), "by the tool itself"),
+    )
+    session = record(session, *found, run="run-1", call="c1", actor="service:plait")
+    dossier = make_dossier(session, made=NOW)
+    (failure,) = dossier.failures
+    assert failure.then == "its probe found that it had happened"
+    (effect,) = dossier.effects
+    assert (effect.state, effect.says) == ("happened", failure.then)
+    assert dossier.consents == ()  # nobody was asked
 
 
 def test_memories_have_their_origin(made: ViewStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from plait.calls.tool_call import SERVICE
 from plait.dossier.markup import object_of
 from plait.dossier.reading import FamilyReading, parts_text, ref_of
 from plait.dossier.shapes import (
@@ -186,6 +187,8 @@ def consents(reading: FamilyReading) -> Iterator[Consent]:
     for detail in reading.details:
         step = detail.step
         is_resolved = step.type == "tool" and step.says.startswith(_RESOLVED)
+        if is_resolved and _found_by_tool(detail) and not detail.approvals:
+            continue  # nobody was asked
         if detail.approvals:
             yield _consent(detail, "approval")
         elif step.type == "question":
@@ -195,6 +198,17 @@ def consents(reading: FamilyReading) -> Iterator[Consent]:
 
 
 _RESOLVED = ("happened, says ", "did not happen, says ", "compensated, says ")
+_BY_TOOL = {
+    "happened": "its probe found that it had happened",
+    "did not happen": "its probe found that it had not happened",
+    "compensated": "the tool itself undid it",
+}
+
+
+def _found_by_tool(detail: StepDetail) -> str:
+    """Return what the tool itself found out about a call in doubt; "": a person decided."""
+    how, _, by = detail.step.says.partition(", says ")
+    return _BY_TOOL.get(how, "") if by.partition(": ")[0] == SERVICE else ""
 
 
 def _consent(detail: StepDetail, sort: Any, answer: str = "") -> Consent:
@@ -249,7 +263,7 @@ def _tool_failure(reading: FamilyReading, at: int, detail: StepDetail) -> Iterat
     failed = [attempt for attempt in detail.attempts if attempt.state in ("failed", "unknown")]
     if step.says.startswith(_RESOLVED):
         error = detail.reason if not failed else failed[0].words
-        then = f"a person decided: {step.says}"
+        then = _found_by_tool(detail) or f"a person decided: {step.says}"
         yield DossierFailure(ref_of(detail), "tool", what, error, then, ref_of(detail))
     elif step.state == "unknown":
         then = "nothing yet: a person has to say what happened"
@@ -317,8 +331,9 @@ def world_effects(reading: FamilyReading) -> Iterator[WorldEffect]:
             standing = "in the story"
         else:
             standing = "rewound" if step.is_rewound else "in a branch that was not merged"
+        says = _found_by_tool(detail) or step.says
         yield WorldEffect(
-            ref_of(detail), step.verb, detail.arguments, detail.effect, state, standing, step.says
+            ref_of(detail), step.verb, detail.arguments, detail.effect, state, standing, says
         )
 
 
