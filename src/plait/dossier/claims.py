@@ -7,7 +7,7 @@ from typing import Any
 
 from plait.calls.tool_call import SERVICE
 from plait.dossier.markup import object_of
-from plait.dossier.reading import FamilyReading, parts_text, ref_of
+from plait.dossier.reading import FamilyReading, call_line, parts_text, ref_of
 from plait.dossier.shapes import (
     AskedMessage,
     Consent,
@@ -19,10 +19,13 @@ from plait.dossier.shapes import (
     WorldEffect,
 )
 from plait.event.effect_classes import NOT_RUN, OUTWARD
+from plait.ids import Digest
 from plait.outline.shapes import BranchShape, SeqRef, StepDetail
 from plait.outline.texts import first_argument, json_text
 from plait.outline.track import verdicts_on
 from plait.session.value import core_of
+from plait.workspace.changes import Changes
+from plait.workspace.tree import TreeReader, shown_path
 
 
 def asked_messages(reading: FamilyReading) -> Iterator[AskedMessage]:
@@ -57,9 +60,21 @@ def verdicts(reading: FamilyReading) -> Iterator[DossierVerdict]:
             tree=fields.get("tree"),
             evidence=reading.evidence(tuple(fields.get("evidence", ()))),
             stands=ref_of(detail) in last,
+            changed_since=_changed_since(reading, fields.get("tree"))
+            if ref_of(detail) in last
+            else (),
             call_before=ref_of(before) if before is not None else None,
             call_says=call_line(before) if before is not None else "",
         )
+
+
+def _changed_since(reading: FamilyReading, tree: Digest | None) -> tuple[str, ...]:
+    """Return the paths at which the files of a verdict are not those of the session."""
+    now = core_of(reading.session).state.story.tree
+    if tree is None or now is None or tree == now.digest:
+        return ()
+    changes = Changes(TreeReader(reading.store), tree, now.digest)
+    return tuple([shown_path(each.path) for each in changes])
 
 
 def _call_before(reading: FamilyReading, verdict: StepDetail) -> StepDetail | None:
@@ -69,15 +84,6 @@ def _call_before(reading: FamilyReading, verdict: StepDetail) -> StepDetail | No
         if detail.step.type == "tool":
             return detail
     return None
-
-
-def call_line(detail: StepDetail) -> str:
-    """Return a call in one line: the tool, its object, and how it ended."""
-    step = detail.step
-    end = f"exit code {step.exit_code}" if step.exit_code is not None else ""
-    said = ", ".join(filter(None, [end, step.says]))
-    what = " ".join(filter(None, [step.verb, step.subject]))
-    return f"{what}: {said}" if said else what
 
 
 def _name(detail: StepDetail) -> str:
@@ -125,6 +131,8 @@ def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[Dossie
     """Yield a branch that no session took in, and that is not the session itself."""
     lineage = {span.log for span in reading.store.lineage(reading.session.id)}
     if branch.parent is None or branch.merged_into or branch.log in lineage:
+        return
+    if branch.log in reading.what_ifs:
         return
     steps = reading.by_log.get(branch.log, [])
     failed = [each for each in steps if each.step.type == "verdict" and "failed" in each.step.marks]
