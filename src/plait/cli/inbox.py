@@ -5,9 +5,12 @@ An answer goes to the inbox of the session, so that a run that holds the session
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -253,8 +256,42 @@ def resolve(given: Options, id: str, verdict: Any, value: str | None, note: str)
     """
     session, ask = _find_ask(given, id, "unknown")
     result: Any = _result_of(value, ask) if value is not None else None
+    if value is None and str(verdict) == "happened" and misfit(None, ask.returns) is not None:
+        example = _example_of(ask.returns)
+        word = shlex.quote(example if isinstance(example, str) else json.dumps(example))
+        step = f"say what it returned, such as: plait resolve {id} happened --value {word}"
+        raise InvalidValue("--value", f"{ask.tool or 'the tool'} returns a value", step)
     session.inbox.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.actor_name)
     _print_answer(given, session, ask, "resolved")
+
+
+def _example_of(schema: Any, definitions: Any = None) -> Json:
+    """Return a JSON value that a JSON schema describes, to show to a person; None: any will do."""
+    if not isinstance(schema, Mapping):
+        return None
+    rules = cast("Mapping[str, Any]", schema)
+    known: Any = definitions if definitions is not None else rules.get("$defs", {})
+    if isinstance(ref := rules.get("$ref"), str):
+        return _example_of(known.get(ref.rpartition("/")[2]), known)
+    for rule in ("anyOf", "oneOf", "allOf"):
+        if rules.get(rule):
+            return _example_of(rules[rule][0], known)
+    if rules.get("enum"):
+        return rules["enum"][0]
+    if takes_bytes(rules):
+        return "aGVsbG8="
+    fields: Mapping[str, Any] = rules.get("properties", {})
+    examples: dict[str, Json] = {
+        "string": "what it said",
+        "integer": 3,
+        "number": 3.5,
+        "boolean": True,
+        "array": [_example_of(rules["items"], known)] if rules.get("items") else [],
+        "object": {
+            name: _example_of(fields.get(name), known) for name in rules.get("required", ())
+        },
+    }
+    return examples.get(str(rules.get("type")))
 
 
 def _result_of(text: str, ask: Waiting) -> Json:
