@@ -154,6 +154,15 @@ def test_why_and_what_if_are_those_of_the_session(shown: DemoRun) -> None:
     assert [other.checks.verdicts[0].passed, session.checks.verdicts[0].passed] == [True, False]
 
 
+def test_a_consent_that_no_person_gave_is_in_no_persons_name(
+    shown: DemoRun, events: list[tuple[int, Event]]
+) -> None:
+    other = Session.open("zero", store=shown.session.store)
+    granted = [event for _, event in events if isinstance(event.body, k.ApprovalGranted)]
+    assert {shown.session.id, other.id} <= {event.log for event in granted}
+    assert {event.actor for event in granted} == {"service:demo"}
+
+
 def test_the_readme_shows_what_it_prints(shown: DemoRun) -> None:
     text = (ROOT / "README.md").read_text()
     block = text.partition("```text\n")[2].partition("```")[0]

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from plait import Session
 from plait.cli import main
 from plait.demo.folder import NAME, DemoFolder, Isolation, make_folder
+from plait.event import kinds as k
 from tests.cli.dialogue import dialogue
 from tests.demo.runs import run_demo
 
@@ -97,7 +99,10 @@ def test_a_disk_that_is_full_half_way(small_disk: Path) -> None:
                      run.errors.strip())  # fmt: skip
 
 
-def test_a_narrow_terminal_without_colour_and_a_denial(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("typed", "reason"), [("n", ""), ("n it is needed", "it is needed")])
+def test_a_narrow_terminal_without_colour_and_a_denial(
+    typed: str, reason: str, tmp_path: Path
+) -> None:
     where = os.getcwd()
     os.chdir(tmp_path)
     try:
@@ -105,7 +110,7 @@ def test_a_narrow_terminal_without_colour_and_a_denial(tmp_path: Path) -> None:
             talk.expect("The script waits 0.01 s before each reply")
             talk.expect("repair/tidy wants to run: rm ISSUE.md")
             talk.expect("[y]es / [n]o / [e]dit: ")
-            talk.type("n\n")
+            talk.type(f"{typed}\n")
             talk.expect("1 asked, 0 allowed")
             talk.expect("look at it: plait view @")
             assert talk.end() == 0
@@ -115,3 +120,8 @@ def test_a_narrow_terminal_without_colour_and_a_denial(tmp_path: Path) -> None:
     assert "\x1b" not in shown
     assert [line for line in shown.splitlines() if len(line) > 60] == []
     assert re.search(r"worked \d+\.\d s, shown in \d+\.\d s; waits: \d+\.\d s to read", shown)
+    # the person said no and nothing else; what nobody was asked about is in nobody's name
+    session = Session.open("@", store=tmp_path / NAME / ".plait")
+    said = [event for event in session.inbox.events if isinstance(event.body, k.ApprovalDenied)]
+    assert [event.body.reason for event in said] == [reason]
+    assert said[0].actor.startswith("human:")

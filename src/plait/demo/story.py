@@ -21,7 +21,7 @@ from plait.demo.folder import (
     DemoRefused,
 )
 from plait.demo.lanes import LiveFamily
-from plait.demo.pacing import demo_environment
+from plait.demo.pacing import DEMO, demo_environment
 from plait.demo.questions import (
     Alternative,
     answer_why,
@@ -201,9 +201,9 @@ class DemoStory:
         self._show_rows(family, also_open=True)
         command = msgspec.convert(asks[0].arguments, dict[str, Any])["command"]
         answer = self._answer(f"{asks[0].actor.partition(':')[2]} wants to run: {command}")
-        actor = None if self.face.is_terminal else "service:demo"
+        actor = None if self.face.is_terminal else DEMO
         if answer.word == "no":
-            session.inbox.deny(asks[0], "not now", actor=actor)
+            session.inbox.deny(asks[0], answer.reason, actor=actor)
         else:
             edited = {"command": answer.command} if answer.word == "edit" else None
             note = "" if self.face.is_terminal else "no terminal: allowed by the rule of the demo"
