@@ -8,12 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from plait import Session
 from plait.cli import main
-from plait.demo.folder import NAME, DemoFolder, Isolation, make_folder
+from plait.demo.folder import NAME, DemoFolder, Isolation, files_of_others, make_folder
 from plait.event import kinds as k
 from tests.cli.dialogue import dialogue
 from tests.demo.runs import run_demo
@@ -48,6 +49,28 @@ def test_a_folder_of_somebody_else_is_never_removed(
     result = demo(tmp_path, monkeypatch, *options)
     assert result.exit_code == 2 and "was not made by `plait demo`" in result.stderr
     assert (tmp_path / NAME / "thesis.txt").read_text() == "years of work\n"
+
+
+@pytest.mark.parametrize("name", ["mine.py", "shop/notes/todo.txt", "demo.py", "shop/cart.py"])
+def test_work_of_the_user_is_not_removed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DemoFolder(tmp_path / NAME)
+    make_folder(folder, Isolation("bare", "a kernel without landlock"))
+    (folder.path / "tracker.txt").write_text("clamp: It stops at zero.\n")
+    (folder.path / "__pycache__").mkdir()
+    (folder.path / "__pycache__" / "demo.pyc").write_bytes(b"")
+    assert files_of_others(folder) == []
+    path = folder.path / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as file:
+        file.write("# an evening of work\n")
+    before = {each: each.stat().st_mtime_ns for each in folder.path.rglob("*")}
+    result = demo(tmp_path, monkeypatch, "--again")
+    assert result.exit_code == 2
+    assert f"changed since: {name}. Nothing was removed." in result.stderr
+    assert f"mv {NAME} my-shop" in result.stderr
+    assert {each: each.stat().st_mtime_ns for each in folder.path.rglob("*")} == before
 
 
 def test_a_link_to_a_demo_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,5 +146,5 @@ def test_a_narrow_terminal_without_colour_and_a_denial(
     # the person said no and nothing else; what nobody was asked about is in nobody's name
     session = Session.open("@", store=tmp_path / NAME / ".plait")
     said = [event for event in session.inbox.events if isinstance(event.body, k.ApprovalDenied)]
-    assert [event.body.reason for event in said] == [reason]
+    assert [msgspec.to_builtins(event.body)["reason"] for event in said] == [reason]
     assert said[0].actor.startswith("human:")
