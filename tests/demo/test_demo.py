@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from click.testing import CliRunner
 from plait import Session, open_store
 from plait.cli import main
 from plait.demo import program
+from plait.demo.ending import command_for_path
 from plait.event import Event
 from plait.event import kinds as k
+from plait.view.built import is_page_built
 from tests.demo.runs import DemoRun, check_nothing_left, neutral, run_demo
 from tests.support import ROOT
 
@@ -40,7 +44,9 @@ def of_run(shown: DemoRun, events: list[tuple[int, Event]]) -> list[tuple[int, E
 def test_it_ends_well_and_leaves_its_folder(shown: DemoRun) -> None:
     assert (shown.code, shown.errors) == (0, "")
     assert "the model is a script, everything else is real" in shown.screen
-    assert shown.screen.rstrip().endswith("look at it: plait view @")
+    last = shown.screen.rstrip().splitlines()[-1]
+    assert last.startswith("look at it: ") and last.endswith("plait view @")
+    assert is_page_built() == ("make viewer" not in last)
     left = {path.name for path in shown.path.iterdir()}
     assert left == {".plait", "demo.py", "outside.txt", "shop", "tampered", "tracker.txt"}
     names = {path.name for path in (shown.path / "shop").iterdir()}
@@ -170,3 +176,45 @@ def test_the_readme_shows_what_it_prints(shown: DemoRun) -> None:
     wanted = [line for line in neutral(block).splitlines() if line.strip() not in ("", "…")]
     places = [there.index(line) for line in wanted]
     assert places == sorted(places) and len(places) > 10
+
+
+def test_what_to_type_first_where_the_shell_finds_no_plait(tmp_path: Path) -> None:
+    folder = tmp_path / "clone" / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    clone, other = tmp_path / "clone", tmp_path / "other"
+    assert command_for_path(folder, "", clone).startswith("alias plait=")
+    for where in (folder, other):
+        where.mkdir(exist_ok=True)
+        (where / "plait").write_text(f"#!/bin/sh\necho {where.name}\n")
+        (where / "plait").chmod(0o755)
+    assert command_for_path(folder, f"{folder}:/usr/bin", clone) == ""
+    for at in (clone, tmp_path / "other"):
+        for before in ("/usr/bin:/bin", f"{other}:/usr/bin:/bin"):  # none, and another program
+            typed = command_for_path(folder, before, at)
+            done = subprocess.run(
+                ["/bin/sh", "-c", f"{typed}; cd /; plait"],
+                cwd=at,
+                env={"PATH": before},
+                capture_output=True,
+                text=True,
+            )
+            assert done.stdout == "bin\n", typed
+    assert command_for_path(folder, "", clone) == 'export PATH="$PWD/.venv/bin:$PATH"'
+
+
+def test_the_commands_at_the_end_are_found_after_it(shown: DemoRun) -> None:
+    """In the shell of a newcomer: the last lines are typed as they are."""
+    lines = [
+        line.partition("  # ")[0].strip()
+        for line in shown.screen.partition("shown in ")[2].splitlines()[1:-1]
+    ]
+    typed = "\n".join(["set -e", *lines[:-1]])  # the last one runs it once more
+    done = subprocess.run(
+        ["/bin/sh", "-c", typed],
+        cwd=shown.folder,
+        env={**os.environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and "taken up again" in done.stdout, done.stderr

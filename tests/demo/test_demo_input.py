@@ -135,7 +135,8 @@ def test_a_narrow_terminal_without_colour_and_a_denial(
             talk.expect("[y]es / [n]o / [e]dit: ")
             talk.type(f"{typed}\n")
             talk.expect("1 asked, 0 allowed")
-            talk.expect("look at it: plait view @")
+            talk.expect("look at it: ")
+            talk.expect("plait view @")
             assert talk.end() == 0
             shown = talk.text
     finally:
