@@ -17,6 +17,7 @@ from plait.demo import program
 from plait.demo.ending import command_for_path
 from plait.event import Event
 from plait.event import kinds as k
+from plait.session.audit import Audit
 from plait.view.built import is_page_built
 from tests.demo.runs import DemoRun, check_nothing_left, neutral, run_demo
 from tests.support import ROOT
@@ -113,7 +114,7 @@ def test_the_table_is_counted(shown: DemoRun, events: list[tuple[int, Event]]) -
         "cart.py:6 has a reason": f"by {line.branch}@{line.seq}",
         "what if, in a branch": f"{len(replies)} for {counts['ModelReplied']} model calls",
         "the record is whole": f"{len(events)} events, 0 faults",
-        "a changed bit is found": f"at {session.short}@30",
+        "a change is found": f"at {session.short}@30",
     }
     assert session.events[29].kind == "ValidationRecorded"
 
@@ -131,7 +132,7 @@ def test_the_commands_of_the_table_show_it_again(
         "cart.py:6 has a reason": r"clamp@39",
         "what if, in a branch": r"Let it stop at zero",
         "the record is whole": r"nothing is wrong",
-        "a changed bit is found": r"@30 ",
+        "a change is found": r"@30 .+the body of event 30 hashes to",
     }
     for claim, (_, command) in shown.table.items():
         words, _, wanted = command.partition(" | grep ")
@@ -167,6 +168,21 @@ def test_a_consent_that_no_person_gave_is_in_no_persons_name(
     granted = [event for _, event in events if isinstance(event.body, k.ApprovalGranted)]
     assert {shown.session.id, other.id} <= {event.log for event in granted}
     assert {event.actor for event in granted} == {"service:demo"}
+
+
+def test_the_changed_verdict_is_whole_but_for_its_hash(shown: DemoRun) -> None:
+    session = shown.session
+    told = f"the verdict {session.short}@30 is changed from failed to passed in a copy"
+    assert told in shown.screen
+    copy = open_store(shown.path / "tampered" / ".plait")
+    try:
+        forged = next(copy.read(session.id, 30, 30)).body
+        assert isinstance(forged, k.ValidationRecorded) and forged.passed
+        first, *_ = Audit(copy).faults()
+        assert (first.log, first.seq) == (session.id, 30)
+        assert first.what.startswith("the body of event 30 hashes to")
+    finally:
+        copy.close()
 
 
 def test_the_readme_shows_what_it_prints(shown: DemoRun) -> None:

@@ -117,9 +117,7 @@ def table_rows(ending: Ending) -> list[tuple[str, str, str]]:
     checked = f"{ending.verification.events} events, {len(ending.verification.faults)} faults"
     rows.append(("the record is whole", checked, "plait verify"))
     if ending.flipped:
-        rows.append(
-            ("a changed bit is found", f"at {ending.flipped}", "plait verify --store tampered")
-        )
+        rows.append(("a change is found", f"at {ending.flipped}", "plait verify --store tampered"))
     return rows
 
 

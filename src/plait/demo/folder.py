@@ -78,7 +78,7 @@ class DemoFolder(NamedTuple):
 
     @property
     def tampered(self) -> Path:
-        """The folder of the copy in which a byte is changed."""
+        """The folder of the copy in which a verdict is changed."""
         return self.path / "tampered"
 
 

@@ -29,7 +29,7 @@ from plait.demo.questions import (
     place_of_line,
     try_alternative,
 )
-from plait.demo.tampering import copy_with_flipped_byte
+from plait.demo.tampering import copy_with_other_verdict
 from plait.demo.worker import DemoProcess
 from plait.event import kinds as k
 from plait.ids import short
@@ -257,7 +257,7 @@ class DemoStory:
         return found
 
     def _verify(self, store: Store, session: Session) -> str:
-        """Verify the store, and a copy in which a byte was flipped; return what names it there."""
+        """Verify the store, and a copy with a changed verdict; return what it names there."""
         self._heading("Can the record be changed unseen?")
         found = verify_at(store)
         self.face.line(
@@ -269,15 +269,15 @@ class DemoStory:
             event for event in session.events if isinstance(event.body, k.ValidationRecorded)
         )
         try:
-            flip = copy_with_flipped_byte(
-                self.folder.store, self.folder.tampered / ".plait", session.id, judged.seq
+            forgery = copy_with_other_verdict(
+                self.folder.store, self.folder.tampered / ".plait", judged
             )
         except ImportError:
-            self.face.line(StyledText("  this Python has no sqlite3, so no byte is flipped", DIM))
+            self.face.line(StyledText("  this Python has no sqlite3, so nothing is changed", DIM))
             return ""
         self.face.line(
-            f"  one bit of byte {flip.byte} of {flip.size} is flipped in a copy, in the verdict"
-            f" {short(flip.log)}@{flip.seq}"
+            f"  the verdict {forgery.place} is changed from {forgery.was} to {forgery.now} in a"
+            " copy"
         )
         copy = open_store(self.folder.tampered / ".plait")
         faults = verify_at(copy).faults
