@@ -19,6 +19,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.session.audit import Audit
 from plait.view.built import is_page_built
+from tests.cli.shell import on_a_terminal
 from tests.demo.runs import DemoRun, check_nothing_left, neutral, run_demo
 from tests.support import ROOT
 
@@ -128,7 +129,7 @@ def test_the_commands_of_the_table_show_it_again(
         "a killed run goes on": r"@31 +taken up again \(after a kill\)",
         "patches are tested": r"tests failed(.|\n)+tests failed(.|\n)+tests passed",
         "branches are merged": r"clamp .+merged into \w+@\d+",
-        "risky calls ask first": r"service:demo .*allowed",
+        "risky calls ask first": r"service:demo  shell command=\"rm ISSUE\.md\": allowed",
         "cart.py:6 has a reason": r"clamp@39",
         "what if, in a branch": r"Let it stop at zero",
         "the record is whole": r"nothing is wrong",
@@ -145,13 +146,29 @@ def test_the_commands_of_the_table_show_it_again(
     assert shown.table["nothing is done twice"][1] == "sort outside.txt | uniq -d"
 
 
+def test_the_proofs_fit_on_a_terminal_of_eighty(
+    shown: DemoRun, events: list[tuple[int, Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shown.path)
+    monkeypatch.delenv("PLAIT_STORE", raising=False)
+    merged = on_a_terminal("graph", "@", width=80, NO_COLOR="1")
+    assert re.search(rf"clamp .+from 30, merged into {shown.session.short}@\d+", merged)
+    allowed = on_a_terminal("inbox", "@", "--all", width=80, NO_COLOR="1")
+    assert 'shell command="rm ISSUE.md": allowed' in allowed
+    sessions = len(Session.list(store=shown.session.store))
+    others = len({event.log for _, event in events}) - sessions
+    assert f"{len(events)} events in {sessions} sessions and {others} inboxes" in shown.screen
+    whole = CliRunner().invoke(main, ["verify"], catch_exceptions=False).output
+    assert whole.startswith(f"{sessions} sessions and {others} other logs, {len(events)} events:")
+
+
 def test_why_and_what_if_are_those_of_the_session(shown: DemoRun) -> None:
     session = shown.session
     other = Session.open("zero", store=session.store)
     assert re.search(
         r"^  cart\.py:6   return max\(0, sum\(prices\) - coupon\)$", shown.screen, re.M
     )
-    assert re.search(r"^  written by  edit of repair/clamp/coder, clamp@37$", shown.screen, re.M)
+    assert re.search(r"^  written by  edit of repair/clamp/coder, clamp@39$", shown.screen, re.M)
     assert re.search(r"^  having seen the note, @7; ISSUE.md, @12; tests failed, @30$",
                      shown.screen, re.M)  # fmt: skip
     assert re.search(r"^  asked by    human:\S+, @2: Checkout goes negative", shown.screen, re.M)

@@ -37,7 +37,7 @@ def answer_why(session: Session, place: str) -> Iterator[tuple[str, str]]:
     line = session.files.text(path).splitlines()[int(number) - 1].strip()
     call = next(step for step in trace if step.kind == k.ToolRequested.__name__)
     yield place, line
-    yield "written by", f"{_tool_name(call)} of {call.actor.partition(':')[2]}, {_at(call)}"
+    yield "written by", f"{_tool_name(call)} of {call.actor.partition(':')[2]}, {_at(trace[0])}"
     yield "having seen", _seen(session, trace)
     said = [step for step in trace if step.kind == k.MessageSaid.__name__]
     asked = next(step for step in said if step.log == session.id)

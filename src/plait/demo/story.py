@@ -262,7 +262,7 @@ class DemoStory:
         found = verify_at(store)
         self.face.line(
             StyledText("  plait verify  ", STRONG),
-            f"{found.events} events in {found.sessions} sessions: ",
+            f"{found.events} events in {found.sessions} sessions and {found.other_logs} inboxes: ",
             StyledText(f"{len(found.faults)} faults", BAD if found.faults else GOOD),
         )
         judged = next(
