@@ -56,7 +56,7 @@ def print_ending(face: Face, ending: Ending) -> None:
         *([(first, f"this shell does not find {PROGRAM} yet")] if first else []),
         (f"cd {NAME}", "all of it stays there"),
         ("plait log @ --steps", "what you have just seen"),
-        ('plait run demo.py:Repair -i "Mend it."', "run it yourself"),
+        ('plait run demo.py:Repair -i "Mend it."', "run it yourself: then @ is that run"),
     ):
         face.line(StyledText(f"  {command:<22}", "bold"), StyledText(f"  # {what}", "dim"))
     face.line("look at it: ", *_view_words(), StyledText("plait view @", "bold"))
