@@ -26,7 +26,7 @@ def ask_headline(store: Store, ask: Waiting) -> str:
     if ask.kind == "unknown":
         who = _who(store.event(ask.request).actor) if ask.request is not None else who
         return visible(
-            f"{who} called {ask.tool} {_arguments_text(ask.arguments)}: it may have happened"
+            f"{who} called {ask.tool} {arguments_text(ask.arguments)}: it may have happened"
         )
     if ask.kind == "verdict":
         judge = f" by {ask.by}" if ask.by else ""
@@ -70,11 +70,11 @@ def _wish_text(store: Store, ask: Waiting) -> str:
     request = request_of(store, ask)
     body = request.body if request is not None else None
     if isinstance(body, ToolRequested):
-        return f"run {body.tool} {_arguments_text(body.arguments)}"
+        return f"run {body.tool} {arguments_text(body.arguments)}"
     return f"do {shown.get('tool') or 'something'}"
 
 
-def _arguments_text(arguments: Json) -> str:
+def arguments_text(arguments: Json) -> str:
     """Return the arguments as NAME=JSON, cut: the line with all of them is below."""
     if not isinstance(arguments, dict):
         return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)

@@ -14,17 +14,20 @@ from typing import Any, cast
 
 import click
 
+from plait.cli.ask_lines import arguments_text, request_of
 from plait.cli.asks import print_ask, print_fields, recorded_ask, waiting_document
 from plait.cli.common import Options, command_line, listing, store_of, text_of, value_of, writing
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.memory_reading import viewer_in
 from plait.cli.render import ACCENT, Cell, Out
 from plait.errors import InvalidValue, PlaitError, UnknownAsk, WrongAskKind
-from plait.event import Json, parse
+from plait.event import Event, Json, parse
+from plait.event.kinds import ApprovalDenied, ApprovalGranted, ToolRequested, ToolResolved
 from plait.ids import short
 from plait.outline.documents import event_document
 from plait.outline.standing import due_now
 from plait.session import Session, Waiting
+from plait.session.asks import ask_of
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, find_ask, root_of
 from plait.session.ports import store_at
@@ -78,13 +81,27 @@ def _print_log(given: Options, session: Session) -> None:
     elif given.form == "jsonl":
         print_jsonl(map(event_document, events))
     else:
-        out = Out()
+        out, store = Out(), store_of(session)
         for event in events:
+            call = _call_text(store, event)
             out.print_brief(
                 Cell(f"{event.seq:>4}", ACCENT),
                 f"  {out.time(event.time)}  {event.actor}  ",
-                event_text(event),
+                f"{call}: {event_text(event)}" if call else event_text(event),
             )
+
+
+def _call_text(store: Store, event: Event) -> str:
+    """Return the call that an answer is about; "" if it is about none."""
+    if not isinstance(event.body, (ApprovalGranted, ApprovalDenied, ToolResolved)):
+        return ""
+    for cause in event.header.causes:
+        with suppress(PlaitError):  # erased, or not here
+            ask = ask_of(store.event(cause))
+            request = request_of(store, ask) if ask is not None else None
+            if request is not None and isinstance(request.body, ToolRequested):
+                return visible(f"{request.body.tool} {arguments_text(request.body.arguments)}")
+    return ""
 
 
 def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
