@@ -47,6 +47,8 @@
     │   ├── ReplayDiverged       the program goes another way than the record
     │   ├── LeavesRecord         the program of a replay writes to a session that is not the run's
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
+    │   ├── ScorerFailed         a scorer of an evaluation gave no verdict on a session
+    │   ├── UnknownEvaluation    no evaluation has this name
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── ProgramFailed        the program raises an error while its record is replayed
     │   ├── NoRun                no run of it is open
@@ -228,8 +230,10 @@ from plait.errors.runs import (
     RunHeld,
     RunLost,
     RunOpen,
+    ScorerFailed,
     TurnCircle,
     TurnFailed,
+    UnknownEvaluation,
 )
 from plait.errors.sandboxes import (
     EditRefused,
@@ -362,6 +366,8 @@ __all__ = (
     "BadSettings",
     "BadTool",
     "BisectAborted",
+    "ScorerFailed",
+    "UnknownEvaluation",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",

@@ -40,7 +40,7 @@ _ENDS = ("finished", "failed", "cancelled", "waiting", "paused")
 OnTrial = Callable[[Session, int, int], None]  # a trial that is done, its number, and of how many
 
 
-class _Trial(NamedTuple):
+class _DueTrial(NamedTuple):
     example: EvalExample
     number: int
 
@@ -92,7 +92,7 @@ def evaluate(
     scoring = dict(zip(names, scorers, strict=True))
     total, done = len(dataset) * k, 0
 
-    def run_trial(trial: _Trial) -> None:
+    def run_trial(trial: _DueTrial) -> None:
         nonlocal done
         session = open_trial(opened, name, trial.example, trial.number, seed, budget)
         session = _run(session, workflow, trial.example.args)
@@ -102,7 +102,7 @@ def evaluate(
         if on_trial is not None:
             on_trial(session, done, total)
 
-    _run_all([_Trial(each, n) for n in range(1, k + 1) for each in dataset], run_trial, jobs)
+    _run_all([_DueTrial(each, n) for n in range(1, k + 1) for each in dataset], run_trial, jobs)
     return read_evaluation(name, opened)
 
 
@@ -138,7 +138,9 @@ def _run(session: Session, workflow: object, args: Mapping[str, Any]) -> Session
     return session.reload()
 
 
-def _run_all(trials: Sequence[_Trial], run_trial: Callable[[_Trial], None], jobs: int) -> None:
+def _run_all(
+    trials: Sequence[_DueTrial], run_trial: Callable[[_DueTrial], None], jobs: int
+) -> None:
     """Run the trials, so many at a time. The first error ends it: what has begun is finished."""
     if jobs == 1:
         for trial in trials:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from plait.errors import InvalidValue
+from plait.errors import UnknownEvaluation
 from plait.evals.intervals import TrialCounts, pass_power, wilson_interval
 from plait.evals.scoring import scored_names
 from plait.evals.trials import EvalPlan, evaluation_log, read_plan, trial_log
@@ -20,7 +20,7 @@ from plait.store import Store
 
 TrialEnd = Literal["passed", "failed", "unfinished"]
 # Steps that tell of the run and of scorers, not of the work.
-BESIDE_WORK = frozenset({"run", "taken", "ended", "verdict", "life", "placement", "budget"})
+BESIDE_WORK = frozenset({"run", "taken", "ended", "verdict", "life", "placement", "budget", "note"})
 _UNFINISHED = ("running", "interrupted")
 
 
@@ -92,12 +92,10 @@ def counts_of(trials: Sequence[EvalTrial]) -> TrialCounts:
 
 
 def read_evaluation(name: str, store: Store) -> Evaluation:
-    """Return the evaluation of this name. Raises InvalidValue if there is none."""
+    """Return the evaluation of this name. Raises UnknownEvaluation if there is none."""
     plan = read_plan(store, name)
     if plan is None:
-        why = f"there is no evaluation {name!r} in {store.address}"
-        step = f"begin it: plait eval DATASET WORKFLOW --name {name}"
-        raise InvalidValue("name", why, step)
+        raise UnknownEvaluation(name, store.address)
     outlines = Outlines(store)
     logs = [
         (example, number, trial_log(store.id, name, example, number))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from plait.errors import InvalidValue, PlaitError
+from plait.errors import InvalidValue, PlaitError, ScorerFailed
 from plait.evals.trials import ACTOR, trial_name
 from plait.event import Json
 from plait.runtime.tracebacks import raised_text
@@ -67,12 +67,10 @@ def _call(name: str, scorer: Scorer, session: Session) -> ScorerVerdict:
     except PlaitError:
         raise
     except Exception as error:
-        why = f"{name} failed on {trial_name(session)}: {raised_text(error)}"
-        step = "correct it, and evaluate again: it goes on where it was"
-        raise InvalidValue("scorers", why, step) from error
+        raise ScorerFailed(name, trial_name(session), raised_text(error)) from error
     if isinstance(found, bool):
         return ScorerVerdict(found)
     if isinstance(found, ScorerVerdict):
         return found
-    why = f"{name} returned {found!r:.60} on {trial_name(session)}"
-    raise InvalidValue("scorers", why, "return True, False, or a ScorerVerdict")
+    why = f"it returned {found!r:.60}, not True, False or a ScorerVerdict"
+    raise ScorerFailed(name, trial_name(session), why)
