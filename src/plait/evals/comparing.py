@@ -93,7 +93,9 @@ def compare_evaluations(a: str, b: str, store: Store, alpha: float = ALPHA) -> E
     chance = worse_chance(list(counts.values()))
     pairs = {
         example: ExamplePair(
-            example, *counts[example], _first_change(outlines, ours[example], others[example])
+            example,
+            *counts[example],
+            _first_change(outlines, ours[example], others[example], by > 0),
         )
         for example, by in changed.items()
         if by
@@ -125,16 +127,16 @@ def _rows(name: str, store: Store) -> dict[str, str]:
 
 
 def _first_change(
-    outlines: Outlines, mine: Sequence[EvalTrial], theirs: Sequence[EvalTrial]
+    outlines: Outlines, mine: Sequence[EvalTrial], theirs: Sequence[EvalTrial], is_worse: bool
 ) -> FirstChange | None:
-    """Compare the first two trials of an example that ended in different ways: of the same number,
-    if there are such.
+    """Compare the first two trials of an example of which one passed, the first one if the second
+    side is worse: of the same number, if there are such.
     """
     choices = [
         (one.number != other.number, one.number, other.number, one, other)
         for one in mine
         for other in theirs
-        if one.end != other.end
+        if one.end != other.end and (one.end == "passed") == is_worse
     ]
     *_, one, other = min(choices, key=lambda each: each[:3])
     return _compare_trials(outlines, one, other)

@@ -45,7 +45,7 @@ class EvalTrial(msgspec.Struct, frozen=True):
     last_step: str  # it did not pass: the last step before that; "": it passed
     cost_usd: float | None  # None: no price is known
     tokens: int
-    steps: int  # replies of models
+    steps: int  # asks of models, also those that a kill cut off
     tool_calls: int
 
 
