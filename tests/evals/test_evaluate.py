@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plait import Session, Workflow, open_store
-from plait.errors import InvalidValue, ScorerFailed, UnknownEvaluation
+from plait.errors import InvalidValue, ScorerFailed, UnknownRevision
 from plait.evals import evaluate, read_dataset, read_evaluation, trial_of
 from plait.evals.trials import open_trial, trial_log
 from tests.evals.program import ROWS, Adder, document_of, score_brief, score_sum
@@ -173,7 +173,7 @@ def test_bad_input_is_refused_before_the_first_session(tmp_path: Path) -> None:
             evaluate(call.pop("examples"), call.pop("workflow"), **call)
     with pytest.raises(OSError, match="no key"):
         evaluate(ROWS, Unmade, scorers=SCORERS, store=store)
-    with pytest.raises(UnknownEvaluation):
+    with pytest.raises(UnknownRevision):
         read_evaluation("main", store)
     assert Session.list(store=store) == []
 

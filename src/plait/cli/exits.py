@@ -61,7 +61,6 @@ CODES: dict[type[PlaitError], int] = {
     errors.UnknownPlace: NOT_FOUND,
     errors.UnknownWorker: NOT_FOUND,
     errors.UnknownKey: NOT_FOUND,
-    errors.UnknownEvaluation: NOT_FOUND,
     errors.UnknownAsk: NOT_FOUND,
     errors.NoPrompt: NOT_FOUND,
     errors.UnknownLog: NOT_FOUND,

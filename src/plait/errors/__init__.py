@@ -48,7 +48,6 @@
     │   ├── LeavesRecord         the program of a replay writes to a session that is not the run's
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
     │   ├── ScorerFailed         a scorer of an evaluation gave no verdict on a session
-    │   ├── UnknownEvaluation    no evaluation has this name
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── ProgramFailed        the program raises an error while its record is replayed
     │   ├── NoRun                no run of it is open
@@ -161,10 +160,7 @@ Each error carries the thing that failed as attributes, and its text ends with t
 
 from __future__ import annotations
 
-from plait.errors.base import (
-    PlaitError,
-    hide_with,
-)
+from plait.errors.base import PlaitError, hide_with
 from plait.errors.clusters import (
     JobFailed,
     JobPending,
@@ -233,7 +229,6 @@ from plait.errors.runs import (
     ScorerFailed,
     TurnCircle,
     TurnFailed,
-    UnknownEvaluation,
 )
 from plait.errors.sandboxes import (
     EditRefused,
@@ -367,7 +362,6 @@ __all__ = (
     "BadTool",
     "BisectAborted",
     "ScorerFailed",
-    "UnknownEvaluation",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",

@@ -320,14 +320,3 @@ class ScorerFailed(SessionError):
             f"the scorer {scorer} gave no verdict on {trial}: {why}. Trials that are done stay"
             " done; correct it, and evaluate again: that goes on from there."
         )
-
-
-class UnknownEvaluation(SessionError):
-    """No evaluation has this name. Nothing was written."""
-
-    def __init__(self, name: str, store: str) -> None:
-        self.name, self.store = name, store
-        super().__init__(
-            f"there is no evaluation {name!r} in {store}. Nothing was written; begin it: plait eval"
-            f" DATASET WORKFLOW --name {name}."
-        )

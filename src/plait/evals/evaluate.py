@@ -79,7 +79,7 @@ def evaluate(
     check_evaluation_name(name, names)
     check_budget(budget)
     dataset = read_dataset(examples)
-    first = _made(workflow)
+    first = _make_program(workflow)
     for example in dataset:
         check_arguments(first, (), example.args)
     plan = EvalPlan(
@@ -106,7 +106,7 @@ def evaluate(
     return read_evaluation(name, opened)
 
 
-def _made(workflow: object) -> Workflow:
+def _make_program(workflow: object) -> Workflow:
     made = workflow if isinstance(workflow, Workflow) or not callable(workflow) else workflow()
     if not isinstance(made, Workflow):
         why = f"a {type(made).__name__} is not a workflow"
@@ -125,7 +125,7 @@ def _run(session: Session, workflow: object, args: Mapping[str, Any]) -> Session
     runs = session.runs
     if runs and runs[-1].status in _ENDS[:3]:
         return session
-    program: Any = _made(workflow)
+    program: Any = _make_program(workflow)
     try:
         if not runs:
             program(session, **args)

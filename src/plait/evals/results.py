@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from plait.errors import UnknownEvaluation
+from plait.errors import UnknownRevision
 from plait.evals.intervals import TrialCounts, pass_power, wilson_interval
 from plait.evals.scoring import scored_names
 from plait.evals.trials import EvalPlan, evaluation_log, read_plan, trial_log
@@ -92,10 +92,10 @@ def counts_of(trials: Sequence[EvalTrial]) -> TrialCounts:
 
 
 def read_evaluation(name: str, store: Store) -> Evaluation:
-    """Return the evaluation of this name. Raises UnknownEvaluation if there is none."""
+    """Return the evaluation of this name. Raises UnknownRevision if there is none."""
     plan = read_plan(store, name)
     if plan is None:
-        raise UnknownEvaluation(name, store.address)
+        raise UnknownRevision(name, f"there is no evaluation {name!r} in {store.address}")
     outlines = Outlines(store)
     logs = [
         (example, number, trial_log(store.id, name, example, number))
