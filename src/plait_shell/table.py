@@ -186,6 +186,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "dossier:dossier_command",
             "Write the evidence of a session into a folder.",
         ),
+        Entry(
+            "eval",
+            "evaluating:eval_group",
+            "Evaluate a workflow on a dataset: run, show, diff.",
+        ),
         Entry("doctor", "doctor:doctor", "Check store, disk, installation, keys and sandboxes."),
         Entry("gc", "places:gc", "Remove blobs that no event leads to."),
     ),

@@ -47,6 +47,7 @@
     │   ├── ReplayDiverged       the program goes another way than the record
     │   ├── LeavesRecord         the program of a replay writes to a session that is not the run's
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
+    │   ├── ScorerFailed         a scorer of an evaluation gave no verdict on a session
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── ProgramFailed        the program raises an error while its record is replayed
     │   ├── NoRun                no run of it is open
@@ -159,10 +160,7 @@ Each error carries the thing that failed as attributes, and its text ends with t
 
 from __future__ import annotations
 
-from plait.errors.base import (
-    PlaitError,
-    hide_with,
-)
+from plait.errors.base import PlaitError, hide_with
 from plait.errors.clusters import (
     JobFailed,
     JobPending,
@@ -228,6 +226,7 @@ from plait.errors.runs import (
     RunHeld,
     RunLost,
     RunOpen,
+    ScorerFailed,
     TurnCircle,
     TurnFailed,
 )
@@ -362,6 +361,7 @@ __all__ = (
     "BadSettings",
     "BadTool",
     "BisectAborted",
+    "ScorerFailed",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",

@@ -316,3 +316,14 @@ class BisectAborted(SessionError):
         super().__init__(
             f"the bisection stopped at {session}@{seq}: {why}. Nothing was written; {step}."
         )
+
+
+class ScorerFailed(SessionError):
+    """A scorer of an evaluation gave no verdict on a session. Earlier trials are scored."""
+
+    def __init__(self, scorer: str, trial: str, why: str) -> None:
+        self.scorer, self.trial, self.why = scorer, trial, why
+        super().__init__(
+            f"the scorer {scorer} gave no verdict on {trial}: {why}. Trials that are done stay"
+            " done; correct it, and evaluate again: that goes on from there."
+        )
