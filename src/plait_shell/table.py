@@ -186,6 +186,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "dossier:dossier_command",
             "Write the evidence of a session into a folder.",
         ),
+        Entry(
+            "export",
+            "exporting:export_command",
+            "Send the calls of a session as OpenTelemetry spans.",
+        ),
         Entry("doctor", "doctor:doctor", "Check store, disk, installation, keys and sandboxes."),
         Entry("gc", "places:gc", "Remove blobs that no event leads to."),
     ),
