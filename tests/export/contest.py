@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from plait import Agent, Memory, ScriptedModel, Session, ToolCall, Workflow, tool
+from tests.cli.shell import Shell
 
 SECRET = "the word that only content has"
 
@@ -61,3 +64,8 @@ invoke_workflow Contest
     chat scripted
   execute_tool look
 """
+
+
+@pytest.fixture
+def session(shell: Shell) -> Session:
+    return Contest()(Session("go", store=shell.address))

@@ -11,15 +11,10 @@ import pytest
 from plait import Session
 from plait.export.calls import spans_of
 from tests.cli.shell import Shell, shell
-from tests.export.contest import SECRET, Contest
+from tests.export.contest import SECRET, session
 from tests.export.receiver import attributes_of, span_server
 
-__all__ = ["shell"]
-
-
-@pytest.fixture
-def session(shell: Shell) -> Session:
-    return Contest()(Session("go", store=shell.address))
+__all__ = ["session", "shell"]
 
 
 def test_a_receiver_gets_every_span(shell: Shell, session: Session) -> None:

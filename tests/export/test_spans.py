@@ -13,14 +13,9 @@ from plait.runs.whatif import whatif
 from plait.session.ledger import costs
 from plait.session.ports import store_at
 from tests.cli.shell import Shell, shell
-from tests.export.contest import SECRET, TREE, Contest, look, stumble
+from tests.export.contest import SECRET, TREE, look, session, stumble
 
-__all__ = ["shell"]
-
-
-@pytest.fixture
-def session(shell: Shell) -> Session:
-    return Contest()(Session("go", store=shell.address))
+__all__ = ["session", "shell"]
 
 
 def tree_text(spans: tuple[Span, ...], parent: str | None = None, depth: int = 0) -> str:
