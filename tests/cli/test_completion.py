@@ -97,6 +97,8 @@ def test_long_output_goes_through_the_pager_on_a_terminal_only(
     assert "message 19" in (tmp_path / "seen").read_text()
     assert on_a_terminal("log", PAGER=pager) == "paged\n"
     assert "\x1b[" in (tmp_path / "seen").read_text(), "a pager shows colours"
+    failed = on_a_terminal("log", PAGER="false", NO_COLOR="1")
+    assert "message 19" in failed and "The pager failed: false" in failed
     for none in ("", "cat", "no-such-pager", "unclosed '"):
         assert "message 19" in on_a_terminal("log", NO_COLOR="1", PAGER=none), none
     assert "message 19" in on_a_terminal("log", PAGER=pager, PLAIT_PAGER="")

@@ -105,9 +105,24 @@ def test_the_program_finds_every_change(made: ViewStore, tmp_path: Path) -> None
             [raw, "00" * (len(salt) // 2), body],
         ):
             found = with_lines([*lines[:at], json.dumps(changed), *lines[at + 1 :]])
-            assert found.returncode == 1 and "AssertionError" in found.stderr
-    assert "does not end with its head" in with_lines([*lines[:3], *lines[4:]]).stderr
+            assert found.returncode == 1 and found.stderr.startswith(document["session"]["id"])
+    assert "one event is missing before it" in with_lines([*lines[:3], *lines[4:]]).stderr
     assert "does not end with its head" in with_lines(lines[:-1]).stderr
+    # a second event at a place, contents that were taken out, a log without a head
+    raw, salt, body = json.loads(lines[2])
+    twin = json.dumps([raw.replace('"time":1', '"time":2', 1), salt, body])
+    assert "is there twice" in with_lines([*lines[:3], twin, *lines[3:]]).stderr
+    bare = [json.dumps([json.loads(line)[0], "", None]) for line in lines]
+    assert "contents are missing" in with_lines(bare).stderr
+    headless: dict[str, Any] = {**document["check"], "record": {**record, "heads": []}}
+    assert "has no head" in checked({**document, "check": headless}, tmp_path).stderr
+
+
+def test_a_record_that_is_not_there_is_said(made: ViewStore, tmp_path: Path) -> None:
+    document = json.loads(encode_dossier(dossier_of(made, "answered")))
+    record = {**document["check"]["record"], "data": "", "is_whole": False}
+    found = checked({**document, "check": {**document["check"], "record": record}}, tmp_path)
+    assert found.returncode == 1 and "plait verify" in found.stderr
 
 
 # ── where it is written ──────────────────────────────────────────────────────────────────────

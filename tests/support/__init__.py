@@ -18,7 +18,7 @@ from tests.support.forked import (
     run_module,
     serve_programs,
 )
-from tests.support.interrupting import InterruptedLines
+from tests.support.interrupting import InterruptedLines, PausedThread
 from tests.support.keeper import has_ended, remove_if_unused
 from tests.support.memories import STAGING, CountedIndex, PromptModel, remembered
 from tests.support.models import QUICK, Spy, echo_last_words, scripted_model, speaker, turn_text
@@ -88,6 +88,7 @@ __all__ = [
     "CutMoment",
     "ForkedProgram",
     "InterruptedLines",
+    "PausedThread",
     "LateStatement",
     "Later",
     "Messages",

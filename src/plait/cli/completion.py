@@ -132,7 +132,9 @@ class _NameType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] 
         with suppress(Exception):
             for value, told in _FINDERS[self._kind](ctx, incomplete):
                 if value.startswith(incomplete):
-                    found.setdefault(value, CompletionItem(value, help=clean(told)))
+                    # a name with a newline or an escape would forge candidates
+                    if clean(value) == value and "\n" not in value:
+                        found.setdefault(value, CompletionItem(value, help=clean(told)))
         return list(found.values())
 
 

@@ -1,6 +1,7 @@
 """Long output through a pager, on a terminal only: PLAIT_PAGER, else PAGER, else less.
 
-An empty PAGER, `cat`, `--no-pager`, or a pager that is not there: the output is printed as it is.
+An empty PAGER, `cat`, `--no-pager`, or a pager that is not there or fails: the output is printed as
+it is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
@@ -27,6 +28,55 @@ class _PagerStream(io.TextIOWrapper):
 
     def isatty(self) -> bool:
         return True
+
+
+class _PagerInput(io.BufferedIOBase):
+    """The input of a pager. If the pager fails, it is written to the screen instead.
+
+    The first megabyte is kept for that: a pager that fails later has shown something.
+    """
+
+    KEPT_MAX = 1 << 20
+
+    def __init__(
+        self, words: list[str], process: subprocess.Popen[bytes], screen: IO[bytes]
+    ) -> None:
+        assert process.stdin is not None
+        self._words, self._process, self._screen = words, process, screen
+        self._pipe: IO[bytes] | None = process.stdin  # None: the pager failed
+        self._start = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        written = bytes(data)
+        if self._pipe is None:
+            return self._screen.write(written)
+        self._start += written[: self.KEPT_MAX - len(self._start)]
+        try:
+            self._pipe.write(written)
+            self._pipe.flush()
+        except BrokenPipeError:
+            self._take_back()
+        return len(written)
+
+    def close(self) -> None:
+        if self._pipe is not None and not self.closed:
+            with suppress(BrokenPipeError):
+                self._pipe.close()
+            if _wait(self._process) != 0:
+                self._take_back()
+        super().close()
+
+    def _take_back(self) -> None:
+        """Write to the screen what the pager has not shown. It raises if the pager was left."""
+        if _wait(self._process) == 0:
+            raise BrokenPipeError
+        self._pipe = None
+        self._screen.write(self._start)
+        self._screen.flush()
+        click.echo(f"The pager failed: {shlex.join(self._words)}", err=True)
 
 
 def paging(command: Command) -> Command:
@@ -53,8 +103,9 @@ def paged_output(*, is_wanted: bool = True) -> Generator[None]:
     environ = {"LESS": "FRX", "LV": "-c", **os.environ}
     sys.stdout.flush()
     process = subprocess.Popen(words, stdin=subprocess.PIPE, env=environ)
-    assert process.stdin is not None
-    screen, sys.stdout = sys.stdout, _PagerStream(process.stdin, encoding="utf-8", newline="\n")
+    way = _PagerInput(words, process, sys.stdout.buffer)
+    into: Any = way
+    screen, sys.stdout = sys.stdout, _PagerStream(into, encoding="utf-8", newline="\n")
     try:
         yield
     except BrokenPipeError:  # the reader has seen enough
@@ -63,14 +114,13 @@ def paged_output(*, is_wanted: bool = True) -> Generator[None]:
         stream, sys.stdout = sys.stdout, screen
         with suppress(BrokenPipeError):
             stream.close()
-        _wait(process)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the pager is left. Ctrl-C is for the pager."""
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Wait until the pager is left, and return its exit code. Ctrl-C is for the pager."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        process.wait()
+        return process.wait()
     finally:
         signal.signal(signal.SIGINT, before)
 

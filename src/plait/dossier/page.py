@@ -81,11 +81,21 @@ def _head(dossier: Dossier, anchors: Anchors, *, has_run: bool) -> Iterator[str]
     yield _seal(dossier)
     for notice in dossier.notices:
         yield _notice(notice, anchors)
-    beside = ["<code>dossier.json</code> beside this page has the same, and the record itself"]
+    beside = [f"<code>dossier.json</code> beside this page has the same{_record_words(dossier)}"]
     if has_run:
         beside.insert(0, '<a href="run.html">run.html</a> is the run to walk through, step by step')
     yield f'<p class="beside">{"; ".join(beside)}.</p>'
     yield "</header>"
+
+
+def _record_words(dossier: Dossier) -> str:
+    """Return what a dossier has of the record."""
+    record = dossier.check.record
+    if not record.data:
+        return "; the record is too long for it, or damaged, and stands in the store alone"
+    if not record.is_whole:
+        return ", and the record without the largest contents"
+    return ", and the record itself"
 
 
 def _seal(dossier: Dossier) -> str:
@@ -245,7 +255,7 @@ def _steps(dossier: Dossier, markup: StepMarkup) -> Iterator[str]:
     if dossier.is_brief:
         yield (
             "<p>There are so many that calls and replies which left nothing behind are told by "
-            "their line: run.html and the record in dossier.json have all of them.</p>"
+            "their line: run.html has all of them.</p>"
         )
     yield from markup.all()
 

@@ -26,29 +26,50 @@ PROGRAM = """\
 # python3 check.py dossier.json     needs nothing but Python
 import base64, hashlib, json, sys, zlib
 
+
+def need(holds, words):
+    if not holds:
+        sys.exit(words)
+
+
 check = json.load(open(sys.argv[1], encoding="utf-8"))["check"]
 record = check["record"]
+need(record["data"], "the record is not in this file: `plait verify` checks it in the store")
 lines = zlib.decompress(base64.b85decode(record["data"])).decode().split("\\n")
-heads, ids, bodies, id = {}, set(), 0, ""
+heads = {each["log"]: each for each in record["heads"]}
+ids, last, bodies, id = set(), {}, 0, ""
 for line in filter(None, lines):
     raw, salt, body = json.loads(line)
     raw = raw.replace('["^"', '["' + id + '"')  # the event before is the line before
     header = json.loads(raw)
-    where = f"{header['log']}@{header['seq']}"
-    for parent in header["parents"]:
-        assert parent in ids, f"{where}: the event before it is another one, or is missing"
+    log, parents = header["log"], header["parents"]
+    where = f"{log}@{header['seq']}"
+    need(log in heads, f"{where}: its log has no head")
+    seq, before = last.get(log, (heads[log]["place"], None))
+    need(header["seq"] == seq + 1, f"{where}: one event is missing before it, or is there twice")
+    need(parents or seq == 0, f"{where}: it has no event before it")
+    need(before in (None, *parents[:1]), f"{where}: the event before it is another one")
+    for parent in parents:
+        need(parent in ids, f"{where}: an event that it names is another one, or is missing")
     if body is not None:
         tag = b"plait/body/1" + bytes.fromhex(salt)
         found = hashlib.sha256(tag + body.encode("utf-8", "surrogatepass")).hexdigest()
-        assert found == header["body"], f"{where}: its content was changed"
+        need(found == header["body"], f"{where}: its content was changed")
         bodies += 1
     id = hashlib.sha256(b"plait/event/1" + raw.encode("utf-8", "surrogatepass")).hexdigest()
-    heads[header["log"]] = id
+    last[log] = (header["seq"], id)
     ids.add(id)
-for log in record["heads"]:
-    assert heads[log["log"]] == log["head"], f"{log['log']}: it does not end with its head"
-assert check["head"] in ids, "the head of the dossier is not in the record"
+for log, each in heads.items():
+    need(last.get(log) == (each["tip"], each["head"]), f"{log}: it does not end with its head")
+need(check["head"] in ids, "the head of the dossier is not in the record")
+need(len(ids) == record["events"], "the number of events is another one")
+need(bodies == record["bodies"], "contents are missing")
 print(f"{len(ids)} events and {bodies} contents are those that were hashed; head {check['head']}")
+if bodies < len(ids):
+    print(f"{len(ids) - bodies} contents are not in this file: erased, damaged, or too large")
+print("Compare the heads with those you have from elsewhere. The page's words are not checked.")
+for each in heads.values():
+    print(each["log"], each["tip"], each["head"])
 """
 
 

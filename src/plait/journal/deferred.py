@@ -27,17 +27,23 @@ class DeferredDrafts:
         with self._lock:
             self._waiting.setdefault((log, scope), []).append((draft, dict(blobs) if blobs else {}))
 
+    def peek(self, log: LogId, scope: str) -> list[Waiting]:
+        """Return the drafts that wait for a log: the very list that `pop` is about to return."""
+        return self._waiting.get((log, scope), []) if self._waiting else []
+
     def pop(self, log: LogId, scope: str) -> list[Waiting]:
         """Remove and return the drafts that wait for a log."""
-        if not self._waiting:
-            return []
         with self._lock:
             return self._waiting.pop((log, scope), [])
 
-    def put_back(self, log: LogId, scope: str, drafts: Sequence[Waiting]) -> None:
-        """Let drafts wait again, before those that came since: their append failed."""
+    def put_back(self, log: LogId, scope: str, drafts: list[Waiting]) -> None:
+        """Let drafts wait again, before those that came since: their append failed. They may not
+        have been removed yet: an interrupt came first.
+        """
         with self._lock:
-            self._waiting[log, scope] = [*drafts, *self._waiting.get((log, scope), [])]
+            since = self._waiting.get((log, scope), [])
+            if drafts and since is not drafts:
+                self._waiting[log, scope] = [*drafts, *since]
 
     def count(self, log: LogId, scope: str) -> int:
         return len(self._waiting.get((log, scope), ()))

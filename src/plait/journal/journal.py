@@ -74,11 +74,12 @@ class Journal(RecordedSteps):
         """
         self.fence.check_going()
         scope = at.run or self.run
-        waiting = self.deferred.pop(at.id, scope)
+        waiting = self.deferred.peek(at.id, scope)
         if not waiting:
             return self._append(at, drafts, merges, 0, blobs, held)
-        ahead = len(waiting)
-        try:
+        try:  # an interrupt at any moment gives them back
+            waiting = self.deferred.pop(at.id, scope)
+            ahead = len(waiting)
             every, more = append_drafts(waiting, drafts, blobs)
             after, events = self._append(at, every, merges, ahead, more, held)
         except BaseException:

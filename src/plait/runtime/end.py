@@ -41,13 +41,14 @@ def end_run(
     is_complete: bool = False,
     causes: tuple[Digest, ...] = (),
 ) -> Session:
-    """Write the deferred events of every log of a run, and the end of the run in its own log.
+    """Write the deferred events of every log at rest, and the end of the run in its own log.
 
     `session` is a value of that log, `body` makes the end from the value before it and the number
     of events that are written with it. `is_complete`: the program came to its end.
     """
     for log, scope in run.journal.waiting_logs():
-        if (log, scope) != (run.root, run.id):
+        # what waits for a branch in which a thread still works goes with the next event from there
+        if (log, scope) != (run.root, run.id) and not run.stack.has_calls(log):
             append_at_tip(session_at(run.journal.tip(log, scope)), ())
     tip = session_at(run.journal.tip(run.root))
     # events that are recorded already are not written with the end

@@ -18,7 +18,7 @@ from plait.journal.writer import bind_acting, bind_fences, direct_writer
 from plait.runtime.policy import Policy
 from plait.runtime.reads import doing, tool_act
 from plait.runtime.registry import released_run, run_by_id, run_of
-from plait.runtime.run import Run, acting, running
+from plait.runtime.run import Run, acting, run_here, running
 from plait.runtime.stack import Frame
 from plait.session import Session
 from plait.session.ports import UNNAMED, Act, Draft, Position, bind_reader, note_read
@@ -32,14 +32,6 @@ def _call_here() -> tuple[Run | None, Frame | None]:
     if run is None and (context := inside.starter_context()) is not None:
         return context.get(running), context.get(acting)
     return run, acting.get()
-
-
-def _run_here() -> Run | None:
-    """Return the run that the code belongs to. Every append asks, so it looks for no more."""
-    run = running.get()
-    if run is None and (context := inside.starter_context()) is not None:
-        return context.get(running)
-    return run
 
 
 def executing() -> tuple[Run, Frame | None] | None:
@@ -75,14 +67,14 @@ def _policies_of(frames: Sequence[Frame]) -> tuple[Policy, ...]:
 
 def check_held(session: Session) -> None:
     """Raise if the run of an effect was taken: right before one that no append precedes."""
-    run = run_of(session) or _run_here()
+    run = run_of(session) or run_here()
     if run is not None and (run.is_lost or not run.closed):
         run.journal.fence.check()
 
 
 def check_running(session: Session) -> None:
     """Raise if this branch was stopped, or if this is code of a run that is over."""
-    run, here = run_of(session), _run_here()
+    run, here = run_of(session), run_here()
     if here is not None and here is not run:  # it acts on a session of its own, or the run is over
         here.stops.check_interrupt()
         # a thread that outlives the run may act on values that are not of the run
@@ -90,12 +82,15 @@ def check_running(session: Session) -> None:
         if run is None and here.closed and is_of_it:
             raise Cancelled("the run this belongs to has ended")
     if run is not None:
+        if run.closed and not run.is_lost:
+            run.stops.check_interrupt()
+            raise Cancelled("the run this belongs to has ended")
         run.stops.check(session.id)
 
 
 def stop_check(session: Session) -> Callable[[], bool]:
     """Return a function that tells, right before an effect, if the branch was stopped meanwhile."""
-    run, here = run_of(session), _run_here()
+    run, here = run_of(session), run_here()
     log = session.id
 
     def is_stopped() -> bool:
@@ -113,7 +108,7 @@ class _RunReader:
     """Notes the reads of a run's code, also of values that are not the run's."""
 
     def note(self, position: Position, whole: bool) -> None:
-        run = run_by_id(position.run) or _run_here()
+        run = run_by_id(position.run) or run_here()
         if run is not None and not run.closed:
             run.reads.note(run.calls(position.id), position, whole=whole)
 
@@ -142,7 +137,7 @@ def note_raised(run: Run, frame: Frame, callers: tuple[Frame, ...], error: BaseE
 
 def _act_here(store: str, position: Position | None) -> Act:
     """Return how code of a run, or of a tool, acts on a value that is not the run's."""
-    run = _run_here()
+    run = run_here()
     if run is not None and not run.closed:
         return run.act_of(store, position)
     handed = tool_act.get()
@@ -158,7 +153,7 @@ class _FencesHere:
     """
 
     def fences(self, address: str, by: str | None) -> tuple[Fence, ...]:
-        run, past = _run_here(), released_run(by)
+        run, past = run_here(), released_run(by)
         own = past.fences if past is not None and past.home == address else ()
         if run is None or (run.closed and not run.is_lost):
             return own
@@ -171,7 +166,7 @@ class _FencesHere:
     def loss_error(
         self, error: StaleEpoch, by: str | None, position: Position | None, drafts: Sequence[Draft]
     ) -> BaseException:
-        run, past = _run_here(), released_run(by)
+        run, past = run_here(), released_run(by)
         if past is not None and error.log in [fence.log for fence in past.fences]:
             if position is not None:
                 post_late(direct_writer(), position, drafts)

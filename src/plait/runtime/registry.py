@@ -11,10 +11,10 @@ from plait.errors import RunLost
 from plait.ids import LogId, digest, short
 from plait.runtime import bypass
 from plait.runtime.process import THIS_PROCESS
-from plait.runtime.run import Run
+from plait.runtime.run import Run, left_run_here
 from plait.runtime.run_writer import RunWriter
 from plait.session import Session
-from plait.session.ports import Act, bind_writer, unbind_writer
+from plait.session.ports import Act, bind_left_writers, bind_writer, unbind_writer
 from plait.session.value import advance, position_of
 from plait.store import Fence
 
@@ -46,8 +46,21 @@ _registry = _RunTable()
 
 
 def run_of(session: Session) -> Run | None:
-    """Return the run that a value belongs to, if it is going on in this process."""
-    return _registry.runs.get(position_of(session).run or "")
+    """Return the run that a value belongs to, if it is going on in this process.
+
+    For code of a run that was left, it is that one: not None, and not the run as it was resumed.
+    """
+    id = position_of(session).run
+    if id is None:
+        return None
+    run = _registry.runs.get(id)
+    return run if run is not None and not run.holder else left_run_here(id) or run
+
+
+def _left_writer(id: str) -> RunWriter | None:
+    """Return the writer of the run whose code this is, if that run was left."""
+    run = left_run_here(id)
+    return RunWriter(run) if run is not None else None
 
 
 def open_runs() -> list[str]:
@@ -128,3 +141,4 @@ def _leave_to_parent() -> None:
 
 
 THIS_PROCESS.call_in_child(_leave_to_parent)
+bind_left_writers(_left_writer)

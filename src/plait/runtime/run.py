@@ -139,6 +139,29 @@ acting: ContextVar[Frame | None] = ContextVar("plait_call", default=None)
 bypass.bind(running.get)
 
 
+def run_here() -> Run | None:
+    """Return the run whose code this is, also in threads that the code started. Every append asks,
+    so it looks for no more.
+    """
+    run = running.get()
+    if run is None and (context := inside.starter_context()) is not None:
+        return context.get(running)
+    return run
+
+
+def left_run_here(id: str) -> Run | None:
+    """Return the run whose code this is, if it was left in this process, and `id` is its id or that
+    of a scope in it. None: it is not so.
+
+    A thread of the program may go on when the run is interrupted. What it still writes belongs
+    after the drafts that wait in the journal of this very run.
+    """
+    run = run_here()
+    if run is None or not run.closed or run.is_lost:
+        return None
+    return run if id == run.id or id.startswith(f"{run.id}/") else None
+
+
 def _ids_of(run: Run) -> Iterator[str]:
     """Yield the ids of a run, and of the runs whose code started it."""
     fence: RunFence | None = run.journal.fence

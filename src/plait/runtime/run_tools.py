@@ -422,7 +422,9 @@ def _failed_draft(call: ToolCallState, done: Done, failure: Failure, actor: str)
         call.attempt,
         done.duration_us,
     )
-    return Draft(body, Act(actor, call.tool.taints, call=call.id))
+    # of a tool that was not run, it is our own word: a resume tries the call again
+    origin = "program" if done.was_stopped else call.tool.taints
+    return Draft(body, Act(actor, origin, call=call.id))
 
 
 def request_again_body(call: ToolCallState, user: User) -> k.ToolRequested:

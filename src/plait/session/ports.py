@@ -323,6 +323,8 @@ class Bindings:
 
     def __init__(self) -> None:
         self.writers: dict[str | None, Writer] = {}  # by run; None: outside of any
+        # returns the writer of a run that was left, for code of that run
+        self.left_writer: Callable[[str], Writer | None] | None = None
         self.reader: Reader | None = None
         self.host: Host | None = None
         self.memory_rules: MemoryRules | None = None
@@ -339,13 +341,25 @@ def bind_writer(writer: Writer, run: str | None = None) -> None:
     BINDINGS.writers[run] = writer
 
 
+def bind_left_writers(left_writer: Callable[[str], Writer | None]) -> None:
+    """Let `left_writer` find the writer for code that goes on after its run was left."""
+    BINDINGS.left_writer = left_writer
+
+
 def unbind_writer(run: str) -> None:
     BINDINGS.writers.pop(run, None)
 
 
 def is_bound(run: str | None) -> bool:
-    """Return True if this run has a writer in this process: if it is going on here."""
-    return run is not None and run in BINDINGS.writers
+    """Return True if this run has a writer in this process: if it is going on here, or the code
+    here is still its own.
+    """
+    return run is not None and (run in BINDINGS.writers or _left_writer(run) is not None)
+
+
+def _left_writer(run: str | None) -> Writer | None:
+    find = BINDINGS.left_writer
+    return find(run) if find is not None and run is not None else None
 
 
 def bind_reader(reader: Reader) -> None:
@@ -394,10 +408,11 @@ def notebook_html(value: object) -> str | None:
 def writer_of(run: str | None) -> Writer:
     """Return the writer of a run.
 
-    A value that outlived its run, or came from another process, writes as a value outside of runs.
+    A value that outlived its run, or came from another process, writes as a value outside of runs,
+    unless the code here is still that of the run.
     """
     writers = BINDINGS.writers
-    return writers.get(run) or writers[None]
+    return writers.get(run) or _left_writer(run) or writers[None]
 
 
 def host(verb: str) -> Host:
