@@ -7,7 +7,7 @@ import pytest
 
 from plait import Agent, PlaitError, ScriptedModel, Session, ToolCall, Workflow
 from plait.export.calls import spans_of
-from plait.export.spans import Span
+from plait.export.spans import CallSpan
 from plait.ids import LogId
 from plait.runs.whatif import whatif
 from plait.session.ledger import costs
@@ -18,7 +18,7 @@ from tests.export.contest import SECRET, TREE, look, session, stumble
 __all__ = ["session", "shell"]
 
 
-def tree_text(spans: tuple[Span, ...], parent: str | None = None, depth: int = 0) -> str:
+def tree_text(spans: tuple[CallSpan, ...], parent: str | None = None, depth: int = 0) -> str:
     """Return the names of spans, each below the one that it is inside of."""
     lines = ""
     for span in spans:
@@ -29,7 +29,7 @@ def tree_text(spans: tuple[Span, ...], parent: str | None = None, depth: int = 0
     return lines
 
 
-def sum_of(spans: tuple[Span, ...], name: str) -> int:
+def sum_of(spans: tuple[CallSpan, ...], name: str) -> int:
     return sum(int(str(span.attributes.get(name, 0))) for span in spans)
 
 

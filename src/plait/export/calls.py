@@ -25,9 +25,9 @@ from plait.export.attributes import (
 )
 from plait.export.spans import (
     Attributes,
+    CallSpan,
     Connection,
     Operation,
-    Span,
     SpanLink,
     SpanSet,
     span_id,
@@ -57,7 +57,7 @@ def _parents_first(store: Store, logs: Iterable[LogId]) -> list[LogId]:
     return sorted(depths, key=lambda log: (depths[log], log))
 
 
-class _Call:
+class _CallDraft:
     """A call that is being read. Its end comes later, or not at all."""
 
     def __init__(
@@ -65,7 +65,7 @@ class _Call:
         event: Event,
         operation: Operation,
         subject: str,
-        parent: _Call | None,
+        parent: _CallDraft | None,
         attributes: Attributes,
     ) -> None:
         self.log, self.seq, self.time = event.log, event.seq, event.time
@@ -90,16 +90,18 @@ class _CallFold:
 
     def __init__(self, store: Store, *, content: bool) -> None:
         self._store, self._content = store, content
-        self._calls: list[_Call] = []
-        self._runs: dict[str, _Call] = {}  # by trace
-        self._by_call: dict[tuple[LogId, str], _Call] = {}  # asks and requests without an outcome
-        self._tools: dict[str, _Call] = {}  # the last request of each call
+        self._calls: list[_CallDraft] = []
+        self._runs: dict[str, _CallDraft] = {}  # by trace
+        self._by_call: dict[
+            tuple[LogId, str], _CallDraft
+        ] = {}  # asks and requests without an outcome
+        self._tools: dict[str, _CallDraft] = {}  # the last request of each call
         # workflows and agents at work at each place that a log is forked from
-        self._open_at: dict[tuple[LogId, int], list[_Call]] = {}
-        self._open: list[_Call] = []
-        self._base: _Call | None = None  # the tool whose call this branch carries out
+        self._open_at: dict[tuple[LogId, int], list[_CallDraft]] = {}
+        self._open: list[_CallDraft] = []
+        self._base: _CallDraft | None = None  # the tool whose call this branch carries out
         self._fork: tuple[LogId, int] | None = None  # not linked yet
-        self._owners: dict[LogId, tuple[list[int], list[_Call]]] = {}
+        self._owners: dict[LogId, tuple[list[int], list[_CallDraft]]] = {}
         self._conversations: dict[LogId, LogId] = {}
 
     def take_log(self, log: LogId, upto: int, forked_at: Iterable[int]) -> None:
@@ -132,10 +134,10 @@ class _CallFold:
         spans.sort(key=lambda span: (span.start, span.attributes["plait.seq"], span.id))
         return SpanSet(tuple(spans), len(self._calls) - len(ended))
 
-    def _span(self, call: _Call) -> Span:
+    def _span(self, call: _CallDraft) -> CallSpan:
         assert call.end is not None
         links = self._links(call)
-        return Span(
+        return CallSpan(
             call.trace,
             call.id,
             call.parent.id if call.parent is not None else None,
@@ -149,7 +151,7 @@ class _CallFold:
             call.message if self._content else "",
         )
 
-    def _links(self, call: _Call) -> list[SpanLink]:
+    def _links(self, call: _CallDraft) -> list[SpanLink]:
         links = dict[SpanLink, None]()
         for how, log, seq in call.links:
             target = self._owner_at(log, seq)
@@ -157,7 +159,7 @@ class _CallFold:
                 links[SpanLink(how, target.trace, target.id)] = None
         return [*links]
 
-    def _attributes(self, call: _Call, links: list[SpanLink]) -> Attributes:
+    def _attributes(self, call: _CallDraft, links: list[SpanLink]) -> Attributes:
         found = {**call.attributes}
         if links:  # some receivers keep no links
             found["plait.links"] = tuple([f"{to.connection} {to.span}" for to in links])
@@ -165,7 +167,7 @@ class _CallFold:
             found["error.type"] = call.error
         return found
 
-    def _owner_at(self, log: LogId, seq: int) -> _Call | None:
+    def _owner_at(self, log: LogId, seq: int) -> _CallDraft | None:
         """Return the call that was at work at a place, or the last one before it."""
         at: LogId | None = log
         while at is not None:
@@ -179,7 +181,7 @@ class _CallFold:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
-    def _take(self, event: Event, body: object) -> _Call | None:
+    def _take(self, event: Event, body: object) -> _CallDraft | None:
         """Take an event in, and return the call that it belongs to."""
         match body:
             case k.RunStarted() | k.RunBranched():
@@ -215,7 +217,7 @@ class _CallFold:
                 pass
         return self._parent(event, _path_of(event))
 
-    def _begin_run(self, event: Event, body: k.RunStarted | k.RunBranched) -> _Call:
+    def _begin_run(self, event: Event, body: k.RunStarted | k.RunBranched) -> _CallDraft:
         attributes: Attributes = {"gen_ai.workflow.name": body.workflow}
         run = self._add(event, "invoke_workflow", body.workflow, None, attributes)
         if isinstance(body, k.RunBranched):
@@ -225,7 +227,7 @@ class _CallFold:
 
     def _end_run(
         self, event: Event, body: k.RunFinished | k.RunFailed | k.RunCancelled
-    ) -> _Call | None:
+    ) -> _CallDraft | None:
         run = self._runs.get(trace_id(event.header.run, event.log))
         if run is None or (isinstance(body, k.RunCancelled) and not body.by):
             return run  # its process let go of it: it is open
@@ -234,7 +236,7 @@ class _CallFold:
         run.finish(event, failure, error)
         return run
 
-    def _begin_call(self, event: Event, body: k.CallStarted) -> _Call:
+    def _begin_call(self, event: Event, body: k.CallStarted) -> _CallDraft:
         path = principal_of(body.path)
         operation: Operation = "invoke_workflow" if body.agent is None else "invoke_agent"
         subject = body.agent or body.workflow
@@ -249,15 +251,15 @@ class _CallFold:
         return call
 
     def _name_run(
-        self, run: _Call, operation: Operation, subject: str, path: str, attributes: Attributes
-    ) -> _Call:
+        self, run: _CallDraft, operation: Operation, subject: str, path: str, attributes: Attributes
+    ) -> _CallDraft:
         """Tell a run as its outermost call: both are one span."""
         run.operation, run.name, run.path = operation, f"{operation} {subject}", path
         run.attributes.update({**attributes, "gen_ai.operation.name": operation})
         self._open.append(run)
         return run
 
-    def _end_call(self, event: Event, body: k.CallFinished) -> _Call | None:
+    def _end_call(self, event: Event, body: k.CallFinished) -> _CallDraft | None:
         call = self._by_call.pop((event.log, event.header.call or ""), None)
         if call is None:  # the run itself, or of the run that this one branched from
             return self._runs.get(trace_id(event.header.run, event.log))
@@ -265,7 +267,7 @@ class _CallFold:
         self._open = [each for each in self._open if each is not call]
         return call
 
-    def _begin_effect(self, event: Event, body: k.ModelAsked | k.ToolRequested) -> _Call:
+    def _begin_effect(self, event: Event, body: k.ModelAsked | k.ToolRequested) -> _CallDraft:
         key = event.header.call or ""
         earlier = self._by_call.get((event.log, key))
         if earlier is not None:
@@ -283,7 +285,7 @@ class _CallFold:
         self._by_call[event.log, key] = call
         return call
 
-    def _end_ask(self, event: Event, body: k.ModelReplied | k.ModelFailed) -> _Call:
+    def _end_ask(self, event: Event, body: k.ModelReplied | k.ModelFailed) -> _CallDraft:
         call = self._by_call.pop((event.log, event.header.call or ""), None)
         if call is None:  # the reply of a what-if: nobody asked for it here
             model = body.model if isinstance(body, k.ModelReplied) else ""
@@ -296,7 +298,7 @@ class _CallFold:
 
     def _end_request(
         self, event: Event, body: k.ToolReturned | k.ToolFailed | k.ToolResolved
-    ) -> _Call | None:
+    ) -> _CallDraft | None:
         call = self._by_call.pop((event.log, event.header.call or ""), None)
         if call is None:
             return self._parent(event, _path_of(event))
@@ -310,7 +312,7 @@ class _CallFold:
             call.attributes["plait.exit_code"] = body.exit_code
         return call
 
-    def _add_recall(self, event: Event, body: k.MemoryRecalled | k.RecallFailed) -> _Call:
+    def _add_recall(self, event: Event, body: k.MemoryRecalled | k.RecallFailed) -> _CallDraft:
         parent = self._parent(event, _path_of(event))
         attributes = recall_attributes(body)
         subject = str(attributes["gen_ai.data_source.id"])
@@ -326,11 +328,11 @@ class _CallFold:
         event: Event,
         operation: Operation,
         subject: str,
-        parent: _Call | None,
+        parent: _CallDraft | None,
         attributes: Attributes,
-    ) -> _Call:
+    ) -> _CallDraft:
         of_record = record_attributes(event, self._conversation(event.log))
-        call = _Call(event, operation, subject, parent, {**of_record, **attributes})
+        call = _CallDraft(event, operation, subject, parent, {**of_record, **attributes})
         if self._fork is not None:
             # a run that branched links its source by another name
             if not isinstance(event.body, k.RunBranched):
@@ -339,7 +341,7 @@ class _CallFold:
         self._calls.append(call)
         return call
 
-    def _parent(self, event: Event, path: str) -> _Call | None:
+    def _parent(self, event: Event, path: str) -> _CallDraft | None:
         """Return the innermost open call of the same run at the beginning of a path."""
         trace = trace_id(event.header.run, event.log)
         _, _, tool = (event.header.run or "").partition("/")
@@ -365,7 +367,7 @@ class _CallFold:
             self._conversations[log] = of
         return self._conversations[log]
 
-    def _tell_content(self, call: _Call, body: object) -> None:
+    def _tell_content(self, call: _CallDraft, body: object) -> None:
         if self._content:
             call.attributes.update(content_attributes(body, self._store))
 

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from plait.errors import InvalidValue, MissingExtra, ReceiverRefused, ReceiverUnreachable
-from plait.export.spans import Span
+from plait.export.spans import CallSpan
 
 try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -49,7 +49,7 @@ class Receiver:
         )
         self._scope = InstrumentationScope("plait", version("plait"), _SCHEMA)
 
-    def send(self, spans: Sequence[Span]) -> None:
+    def send(self, spans: Sequence[CallSpan]) -> None:
         """Send spans, or raise at the first request that is not taken."""
         for first in range(0, len(spans), BATCH):
             batch = [self._readable(span) for span in spans[first : first + BATCH]]
@@ -64,7 +64,7 @@ class Receiver:
     def close(self) -> None:
         self._exporter.shutdown()
 
-    def _readable(self, span: Span) -> ReadableSpan:
+    def _readable(self, span: CallSpan) -> ReadableSpan:
         return ReadableSpan(
             span.name,
             _context(span.trace, span.id),
@@ -98,7 +98,7 @@ def _context(trace: str, span: str) -> SpanContext:
     return SpanContext(int(trace, 16), int(span, 16), is_remote=False, trace_flags=flags)
 
 
-def _status(span: Span) -> Status:
+def _status(span: CallSpan) -> Status:
     return Status(StatusCode.ERROR, span.message or None) if span.error else Status()
 
 

@@ -24,7 +24,7 @@ class SpanLink(msgspec.Struct, frozen=True):
     span: str
 
 
-class Span(msgspec.Struct, frozen=True):
+class CallSpan(msgspec.Struct, frozen=True):
     """A call that has ended, as OpenTelemetry tells it."""
 
     trace: str  # 32 hexadecimal digits
@@ -43,7 +43,7 @@ class Span(msgspec.Struct, frozen=True):
 class SpanSet(msgspec.Struct, frozen=True):
     """The spans of a session, in the order in which their calls began."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[CallSpan, ...]
     open_count: int  # calls that have not ended, and are left out
 
 
