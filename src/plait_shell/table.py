@@ -191,6 +191,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "evaluating:eval_group",
             "Evaluate a workflow on a dataset: run, show, diff.",
         ),
+        Entry(
+            "export",
+            "exporting:export_command",
+            "Send the calls of a session as OpenTelemetry spans.",
+        ),
         Entry("doctor", "doctor:doctor", "Check store, disk, installation, keys and sandboxes."),
         Entry("gc", "places:gc", "Remove blobs that no event leads to."),
     ),

@@ -643,7 +643,7 @@ def test_find_in_long_texts_and_quotes(shell: Shell) -> None:
 def test_a_long_text_does_not_push_others_aside_in_a_pipe(shell: Shell) -> None:
     name = shell.new("x " * 200)
     shell("say", name, "short")
-    lines = shell("why", name, "short").splitlines()
+    lines = shell("why", name, "short", "--all").splitlines()
     assert "x " * 150 in lines[-1]  # nothing is cut
     assert (
         len(lines) > 2
@@ -654,7 +654,7 @@ def test_a_long_text_does_not_push_others_aside_in_a_pipe(shell: Shell) -> None:
 
 def test_why(family: tuple[Shell, str]) -> None:
     shell, root = family
-    found = lines(named(shell("why", root, "verdict"), shell))
+    found = lines(named(shell("why", root, "verdict", "--all"), shell))
     assert found[0] == 'verdict = "reject"'
     assert re.match(r"  is +merged strict@7, lenient@7, chose verdict +root@5 +human:ana", found[1])
     assert any(

@@ -29,6 +29,7 @@ VENDORS = {
     "psycopg",
     "psycopg_binary",
     "obstore",
+    "opentelemetry",
     "ray",
     "pydantic",
     "playwright",
