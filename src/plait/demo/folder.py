@@ -6,12 +6,16 @@ import errno
 import os
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from plait import open_store
 from plait.demo import program
-from plait.errors import IsolationMissing
+from plait.errors import IsolationMissing, PlaitError
 from plait.sandbox import rungs
+from plait.session.listing import list_rows
+from plait.session.status import StatusReader
 
 NAME = "plait-demo"
 QUESTION = "Checkout goes negative with a large coupon: see ISSUE.md"
@@ -142,12 +146,29 @@ def remove_folder(folder: DemoFolder) -> None:
             " then try again.",
             2,
         )
+    if _is_at_work(folder):
+        raise DemoRefused(
+            f"A demo is at work in {NAME}/. Wait until it has ended, or end it with Ctrl-C.", 2
+        )
     try:
         shutil.rmtree(folder.path)
     except OSError as error:
         raise DemoRefused(
             f"{NAME}/ cannot be removed: {error.strerror}. Remove it by hand."
         ) from error
+
+
+def _is_at_work(folder: DemoFolder) -> bool:
+    """True if a process has a run of the demo, such as one whose demo was killed."""
+    try:
+        store = open_store(folder.store) if folder.store.is_dir() else None
+    except PlaitError:
+        return False
+    if store is None:
+        return False
+    with closing(store):
+        statuses, rows = StatusReader(store), list_rows(store, {}, None, None, 100)
+        return any(statuses.of_session(row) == "running" for row in rows)
 
 
 def make_folder(folder: DemoFolder, isolation: Isolation) -> None:
@@ -157,18 +178,27 @@ def make_folder(folder: DemoFolder, isolation: Isolation) -> None:
     source = source.replace('ISOLATION = ""', f'ISOLATION = "{rung}"')
     try:
         folder.path.mkdir()
+    except FileExistsError as error:  # another demo was first: it is not this one's to remove
+        words = f"{NAME}/ was made by somebody else just now. Nothing was touched."
+        raise DemoRefused(words, 2) from error
+    except OSError as error:
+        raise _refusal(error) from error
+    try:
         (folder.path / "demo.py").write_text(source, encoding="utf-8")
         (folder.path / program.SHOP.name).mkdir()
         for name, text in _FILES.items():
             (folder.path / program.SHOP.name / name).write_text(text, encoding="utf-8")
     except OSError as error:
         shutil.rmtree(folder.path, ignore_errors=True)
-        full = error.errno in _FULL
-        step = "Free some space" if full else "Go to a folder in which you may write"
-        raise DemoRefused(
-            f"{NAME}/ cannot be made here: {error.strerror}. {step}, and try again.",
-            75 if full else 1,
-        ) from error
+        raise _refusal(error) from error
+
+
+def _refusal(error: OSError) -> DemoRefused:
+    full = error.errno in _FULL
+    step = "Free some space" if full else "Go to a folder in which you may write"
+    return DemoRefused(
+        f"{NAME}/ cannot be made here: {error.strerror}. {step}, and try again.", 75 if full else 1
+    )
 
 
 def find_isolation(where: Path) -> Isolation:
