@@ -19,7 +19,7 @@ time. It prints:
      cf5a85b7@7  wire {"amount":120,"to":"ACME"}
      cf5a85b7@8  run resumed
      cf5a85b7@9  nobody knows whether it happened: its process ended, or lost the run, meanwhile
-    cf5a85b7@10  happened: by the tool itself
+    cf5a85b7@10  happened: its probe found it
     cf5a85b7@11  asked scripted
     cf5a85b7@12  reply: ACME is paid.
     cf5a85b7@13  clerk finished
