@@ -80,7 +80,7 @@ def test_a_receiver_that_is_not_there(shell: Shell, session: Session) -> None:
 
 def test_a_receiver_that_refuses(shell: Shell, session: Session) -> None:
     with span_server(status=401) as server:
-        error = shell.error(1, "export", session.short, "--otlp", server.address)
+        error = shell.error(2, "export", session.short, "--otlp", server.address)
     assert "does not take spans: 401 Unauthorized" in error
     assert "OTEL_EXPORTER_OTLP_HEADERS" in error
 

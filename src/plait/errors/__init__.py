@@ -108,9 +108,7 @@
     │   ├── ServerSilent         it did not answer in time: the outcome is not known
     │   ├── CallFailed           it says that the call failed
     │   └── ToolGone             it does not offer the tool any more
-    ├── ExportError              spans did not reach their receiver
-    │   ├── ReceiverUnreachable  nobody answers there
-    │   └── ReceiverRefused      it answers, and does not take them
+    ├── ReceiverUnreachable      nobody takes the spans of an export
     ├── EffectError              something was tried, and is on record
     │   ├── ToolFailed           a tool that the program used
     │   ├── ModelFailed          the model did not answer, after every attempt
@@ -191,7 +189,7 @@ from plait.errors.effects import (
     ResultInvalid,
     ToolFailed,
 )
-from plait.errors.exports import ExportError, ReceiverRefused, ReceiverUnreachable
+from plait.errors.exports import ReceiverUnreachable
 from plait.errors.inputs import (
     CommitmentBroken,
     DuplicateKey,
@@ -399,7 +397,6 @@ __all__ = (
     "MergeConflict",
     "MissingExtra",
     "PageMissing",
-    "ExportError",
     "FileUnwritten",
     "MissingKey",
     "MissingSetting",
@@ -451,7 +448,6 @@ __all__ = (
     "ServerClosed",
     "ServerError",
     "ServerLost",
-    "ReceiverRefused",
     "ReceiverUnreachable",
     "ServerSilent",
     "ServerUnreachable",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-from plait.errors import InvalidValue, MissingExtra, ReceiverRefused, ReceiverUnreachable
+from plait.errors import InvalidValue, MissingExtra, ReceiverUnreachable
 from plait.export.spans import CallSpan
 
 try:
@@ -25,6 +25,9 @@ except ImportError as error:
 BATCH = 500  # spans in one request
 ANSWER_S_MAX = 5.0
 _PATH = "/v1/traces"
+_REFUSED = (
+    "name an address for OTLP over HTTP (…/v1/traces); a key goes into OTEL_EXPORTER_OTLP_HEADERS"
+)
 _SCHEMA = Schemas.V1_44_0.value
 _CONVENTIONS = "opentelemetry-semantic-conventions"
 _LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
@@ -58,8 +61,10 @@ class Receiver:
                 result = self._exporter.export(batch)
             if result is not SpanExportResult.SUCCESS:
                 is_answer = "code: " in heard.last and "code: None" not in heard.last
-                error = ReceiverRefused if is_answer else ReceiverUnreachable
-                raise error(self.address, heard.why)
+                if is_answer:
+                    why = f"{self.address} does not take spans: {heard.why}"
+                    raise InvalidValue("--otlp", why, _REFUSED)
+                raise ReceiverUnreachable(self.address, heard.why)
 
     def close(self) -> None:
         self._exporter.shutdown()
