@@ -187,6 +187,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "Write the evidence of a session into a folder.",
         ),
         Entry(
+            "eval",
+            "evaluating:eval_group",
+            "Evaluate a workflow on a dataset: run, show, diff.",
+        ),
+        Entry(
             "export",
             "exporting:export_command",
             "Send the calls of a session as OpenTelemetry spans.",

@@ -106,7 +106,7 @@ MISTAKES = [
         "resume strict",
         1,
         "there is nothing to resume in session {b}: no run was ever started in it. Nothing was"
-        " written; start one: workflow(session).",
+        " written; start one: plait run FILE.py:NAME --session {b}.",
     ),
 ]
 

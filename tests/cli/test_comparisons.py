@@ -93,6 +93,12 @@ def test_a_comparison_has_the_tool_calls(shell: Shell, paid: str) -> None:
     assert "tool calls: 2 in common" in same
 
 
+def test_a_model_is_named_in_the_way_of_the_shell(shell: Shell, paid: str) -> None:
+    told = shell.error(1, "whatif", f"{paid}@4", "--model", "gpt5")
+    assert "no model is called 'gpt5'" in told and "Agent" not in told
+    assert "Name one with --model, or in PLAIT_MODEL: 'openai:gpt-5'" in told
+
+
 def test_a_program_that_is_gone_is_named_by_its_variable(
     shell: Shell, paid: str, tmp_path: Path
 ) -> None:

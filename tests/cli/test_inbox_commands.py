@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -296,6 +297,52 @@ def test_the_start_of_an_id_must_name_one(shell: Shell) -> None:
     second = ask(held(shell), {})
     found = shell.run("approve", B[:8])
     assert found.exit_code == 2 and first.short in found.stderr and second.short in found.stderr
+
+
+def test_an_effect_in_doubt_is_told_of_the_agent_that_called(shell: Shell) -> None:
+    session = record_for_ana(held(shell), ToolRequested("pay", {"sum": 3}, "probeable"), call="c")
+    doubt = ToolUnknown(session.events[-1].id, "killed")
+    record_for_ana(session, doubt, call="c", actor="service:plait")
+    text = shell("inbox")
+    assert (
+        "coder called pay sum=3: it may have happened" in text
+        and "service:plait called" not in text
+    )
+
+
+RETURNS = {
+    "string": ({"type": "string"}, "'what it said'"),
+    "number": ({"type": "integer"}, "3"),
+    "object": (
+        {
+            "$ref": "#/$defs/R",
+            "$defs": {
+                "R": {
+                    "type": "object",
+                    "required": ["a"],
+                    "properties": {"a": {"type": "array", "items": {"type": "boolean"}}},
+                }
+            },
+        },
+        """'{"a": [true]}'""",
+    ),
+}
+
+
+@pytest.mark.parametrize("returns", RETURNS)
+def test_what_a_call_returned_is_asked_for_by_the_option(shell: Shell, returns: str) -> None:
+    schema, example = RETURNS[returns]
+    session = record_for_ana(held(shell), ToolRequested("pay", {}, "probeable"), call="c")
+    doubt = ToolUnknown(session.events[-1].id, "killed", schema)
+    session = record_for_ana(session, doubt, call="c", actor="service:plait")
+    (ask,) = session.inbox.waiting
+    id = ask.event[:8]
+    told = shell.error(2, "resolve", id, "happened")
+    assert "--value: pay returns a value" in told
+    assert f"plait resolve {id} happened --value {example}" in told
+    assert session.inbox.events == []
+    shell("resolve", id, "happened", "--value", *shlex.split(example))  # the example is taken
+    assert session.inbox.waiting == []
 
 
 def test_answering_and_resolving(shell: Shell) -> None:

@@ -37,6 +37,8 @@ def asks(session: Session) -> list[int]:
 def test_it_shows_what_was_sent_in_order(shell: Shell, worked: Session) -> None:
     at = asks(worked)[1]
     told = shell("show", f"{worked.short}@{at}", "--prompt")
+    spec = next(each for each in shell.json("show", f"{worked.short}@{at}", "--prompt")["tools"])
+    assert f"  {spec['name']}  {spec['description'].partition(chr(10))[0]}" in told
     assert "as sent: digest matches" in told and "\x1b" not in told
     order = [
         "Count, please.",

@@ -175,6 +175,9 @@ def test_run_log_replay(shell: Shell, folder: Path) -> None:
         f"plait log {session.short}" in done.stderr and f"plait show {session.short}" in done.stderr
     )
     assert "run finished" in ran(0, "log", session.short).stdout
+    again = ran(0, "resume", session.short)
+    assert again.stdout == done.stdout and session.reload() == session
+    assert "Flow had finished already, and nothing was run: 2 steps" in again.stderr
     replayed = ran(0, "replay", session.short).stdout
     assert (
         "nothing executed" in replayed

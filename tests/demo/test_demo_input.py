@@ -8,11 +8,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from plait import Session
 from plait.cli import main
-from plait.demo.folder import NAME, DemoFolder, Isolation, make_folder
+from plait.demo.folder import NAME, DemoFolder, Isolation, files_of_others, make_folder
+from plait.event import kinds as k
 from tests.cli.dialogue import dialogue
 from tests.demo.runs import run_demo
 
@@ -46,6 +49,28 @@ def test_a_folder_of_somebody_else_is_never_removed(
     result = demo(tmp_path, monkeypatch, *options)
     assert result.exit_code == 2 and "was not made by `plait demo`" in result.stderr
     assert (tmp_path / NAME / "thesis.txt").read_text() == "years of work\n"
+
+
+@pytest.mark.parametrize("name", ["mine.py", "shop/notes/todo.txt", "demo.py", "shop/cart.py"])
+def test_work_of_the_user_is_not_removed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DemoFolder(tmp_path / NAME)
+    make_folder(folder, Isolation("bare", "a kernel without landlock"))
+    (folder.path / "tracker.txt").write_text("clamp: It stops at zero.\n")
+    (folder.path / "__pycache__").mkdir()
+    (folder.path / "__pycache__" / "demo.pyc").write_bytes(b"")
+    assert files_of_others(folder) == []
+    path = folder.path / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as file:
+        file.write("# an evening of work\n")
+    before = {each: each.stat().st_mtime_ns for each in folder.path.rglob("*")}
+    result = demo(tmp_path, monkeypatch, "--again")
+    assert result.exit_code == 2
+    assert f"changed since: {name}. Nothing was removed." in result.stderr
+    assert f"mv {NAME} my-shop" in result.stderr
+    assert {each: each.stat().st_mtime_ns for each in folder.path.rglob("*")} == before
 
 
 def test_a_link_to_a_demo_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +122,10 @@ def test_a_disk_that_is_full_half_way(small_disk: Path) -> None:
                      run.errors.strip())  # fmt: skip
 
 
-def test_a_narrow_terminal_without_colour_and_a_denial(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("typed", "reason"), [("n", ""), ("n it is needed", "it is needed")])
+def test_a_narrow_terminal_without_colour_and_a_denial(
+    typed: str, reason: str, tmp_path: Path
+) -> None:
     where = os.getcwd()
     os.chdir(tmp_path)
     try:
@@ -105,9 +133,10 @@ def test_a_narrow_terminal_without_colour_and_a_denial(tmp_path: Path) -> None:
             talk.expect("The script waits 0.01 s before each reply")
             talk.expect("repair/tidy wants to run: rm ISSUE.md")
             talk.expect("[y]es / [n]o / [e]dit: ")
-            talk.type("n\n")
+            talk.type(f"{typed}\n")
             talk.expect("1 asked, 0 allowed")
-            talk.expect("look at it: plait view @")
+            talk.expect("look at it: ")
+            talk.expect("plait view @")
             assert talk.end() == 0
             shown = talk.text
     finally:
@@ -115,3 +144,8 @@ def test_a_narrow_terminal_without_colour_and_a_denial(tmp_path: Path) -> None:
     assert "\x1b" not in shown
     assert [line for line in shown.splitlines() if len(line) > 60] == []
     assert re.search(r"worked \d+\.\d s, shown in \d+\.\d s; waits: \d+\.\d s to read", shown)
+    # the person said no and nothing else; what nobody was asked about is in nobody's name
+    session = Session.open("@", store=tmp_path / NAME / ".plait")
+    said = [event for event in session.inbox.events if isinstance(event.body, k.ApprovalDenied)]
+    assert [msgspec.to_builtins(event.body)["reason"] for event in said] == [reason]
+    assert said[0].actor.startswith("human:")

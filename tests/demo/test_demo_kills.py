@@ -68,7 +68,7 @@ REFERENCE = {
     "cart.py:6 has a reason": ("by clampN", "plait why @ cart.py:6"),
     "what if, in a branch": ("6 for 10 model calls", "plait diff @ zero"),
     "the record is whole": ("N, 0 faults", "plait verify"),
-    "a changed bit is found": ("at cf5a85b7N", "plait verify --store tampered"),
+    "a change is found": ("at cf5a85b7N", "plait verify --store tampered"),
 }
 
 

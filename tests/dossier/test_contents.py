@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from plait import Session
+from plait.dossier.making import make_dossier
+from plait.dossier.page import dossier_page
 from plait.dossier.shapes import Dossier
-from plait.event.kinds import CallStarted, RunStarted
+from plait.event.kinds import (
+    CallStarted,
+    Place,
+    RunBranched,
+    RunStarted,
+    Text,
+    ToolRequested,
+    ToolResolved,
+    ToolReturned,
+    ToolUnknown,
+)
 from plait.ids import LogId
 from plait.outline.details import step_details
 from plait.outline.documents import spent_document, state_document
@@ -15,8 +29,10 @@ from plait.outline.outlines import Outlines
 from plait.outline.shapes import SeqRef
 from plait.session.ledger import costs
 from plait.session.ports import store_at
-from tests.dossier.documents import dossier_of
+from tests.dossier.documents import NOW, PageElements, dossier_of
+from tests.outline.families import fresh_memory_store
 from tests.outline.sessions import ViewStore
+from tests.support.events import record, record_reply
 
 NAMES = (
     "repair",
@@ -175,6 +191,78 @@ def test_effects_that_nobody_takes_back(made: ViewStore) -> None:
     assert (ask.sort, ask.answered_by) == ("resolution", "human:ann")
     assert "it is on the statement" in ask.answer
     assert dossier_of(made, "approval").effects == ()  # it waits for consent: nothing was run
+
+
+def test_an_effect_that_its_probe_found_was_decided_by_no_person() -> None:
+    session = Session("Pay ACME.", store=fresh_memory_store())
+    session = record(session, RunStarted("m:W"), run="run-1")
+    ask = ToolRequested("wire", {"to": "ACME"}, "probeable")
+    session = record(session, ask, run="run-1", call="c1", actor="agent:clerk")
+    request = session.events[-1].id
+    found = (
+        ToolUnknown(request, "its process ended"),
+        ToolResolved(request, "happened", (Text("sent"),), "by the tool itself"),
+    )
+    session = record(session, *found, run="run-1", call="c1", actor="service:plait")
+    dossier = make_dossier(session, made=NOW)
+    (failure,) = dossier.failures
+    assert failure.then == "its probe found that it had happened"
+    (effect,) = dossier.effects
+    assert (effect.state, effect.says) == ("happened", failure.then)
+    assert dossier.consents == ()  # nobody was asked
+
+
+def test_a_what_if_is_no_branch_that_was_left() -> None:
+    session = Session("Mend it.", store=fresh_memory_store())
+    session = record_reply(record(session, RunStarted("m:W")))
+    place = Place(session.id, session.seq, session.head)
+    left = record_reply(session.fork("left"))
+    apart = record_reply(record(session.fork("zero"), RunBranched(place, "m:W")))
+    record_reply(apart.fork("deeper"))
+    dossier = make_dossier(session.reload(), made=NOW)
+    assert [each.what for each in dossier.rejected] == [left.lineage.label]
+    assert dossier.what_ifs == (branch(dossier, "zero"), branch(dossier, "deeper"))
+    assert sum(each.spent.model_calls for each in dossier.models) == 4  # all that answered
+    page = PageElements(dossier_page(dossier, has_run=False)).text
+    assert "2 branches and 2 what-ifs" in page
+    assert re.search(r"zero \w+, 3 steps, a what-if", page)
+    assert "Calls of what-ifs (zero, deeper) are counted here" in page
+    assert "What-ifs are not counted here." in page
+    assert make_dossier(apart.reload(), made=NOW).what_ifs == ()  # there it is the session itself
+
+
+def test_a_verdict_says_which_files_changed_since(made: ViewStore) -> None:
+    dossier = dossier_of(made, "repair")
+    (stands,) = [each for each in dossier.verdicts if each.stands]
+    assert dossier.patch is not None and stands.tree != dossier.patch.tree
+    assert stands.changed_since == ("ISSUE.md",)
+    assert all(each.changed_since == () for each in dossier.verdicts if each is not stands)
+    page = PageElements(dossier_page(dossier, has_run=False)).text
+    tree = str(dossier.patch.tree)[:12]
+    assert f"which is not the accepted {tree}: ISSUE.md changed since" in page
+    assert f"✓ {stands.name} passed before ISSUE.md changed" in page
+
+
+def test_evidence_says_how_a_call_ended() -> None:
+    session = Session("Mend it.", store=fresh_memory_store())
+    request = ToolRequested("shell", {"command": "make test"}, "workspace")
+    session = record(session, request, call="c1")
+    output = "Traceback (most recent call last):\n" + "  File x\n" * 90 + "FAILED (errors=1)\n"
+    session = record(session, ToolReturned((Text(output),), exit_code=1), call="c1")
+    session = session.checks.record("tests", False, evidence=session.events[-1])
+    (verdict,) = make_dossier(session, made=NOW).verdicts
+    (shown,) = verdict.evidence
+    assert shown.says == "shell make test: exit code 1, FAILED (errors=1)"
+
+
+def test_an_inbox_is_checked_and_not_in_the_record(made: ViewStore) -> None:
+    dossier = dossier_of(made, "answered")
+    assert dossier.check.verify is not None
+    more = dossier.check.verify.events - dossier.check.record.events
+    page = PageElements(dossier_page(dossier, has_run=False)).text
+    assert (
+        more > 0 and f" {more} of their inboxes and of sessions they rest on) were checked" in page
+    )
 
 
 def test_memories_have_their_origin(made: ViewStore) -> None:

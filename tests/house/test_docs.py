@@ -72,6 +72,7 @@ PROGRAMS = {
     "check",
     "debug",
     "bisect",
+    "eval",
     "chat",
     "submit",
     "worker",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plait import Session, open_store
 from plait.ids import LogId
 from plait.outline.cache import RecordCache
+from plait.outline.comparing import comparison_shape
 from plait.outline.family import family_shape
 from plait.outline.lanes import margins
 from plait.outline.outlines import Outlines
@@ -189,8 +190,10 @@ def test_a_track_is_the_state_at_each_place(
 
 
 def check_track(store: Store, log: LogId, seq: int) -> None:
-    state = core_of(Session.open(f"{log}@{seq}", store=store)).state
+    session = Session.open(f"{log}@{seq}", store=store)
+    state = core_of(session).state
     expected = state_shape(store, state, last_message_seq(store, state))
+    assert expected.verdicts == shown_at(session)
     whole = track_shape(store, log, seq)
     assert state_after(whole, seq) == expected
     # who knows a piece up to a place is told the rest of it, and knows the same then
@@ -198,6 +201,26 @@ def check_track(store: Store, log: LogId, seq: int) -> None:
     known = tuple([change for change in whole.changes if change.seq <= seq])
     assert (rest.start.seq, rest.last) == (max(seq, whole.start.seq), whole.last)
     assert known + rest.changes == whole.changes
+
+
+def test_the_verdict_of_a_merged_branch_stands_on_the_page_as_in_the_shell() -> None:
+    store = fresh_memory_store()
+    session = Session("Mend it.", store=store).checks.record("tests", False)
+    branch = session.fork("clamp").checks.record("tests", True).checks.record("style", False)
+    merged = session.say("Meanwhile.").merge(branch)
+    later = merged.checks.record("tests", False)
+    for value, tests in ((session, False), (merged, True), (later, False)):
+        track = track_shape(store, later.id, value.seq)
+        assert state_after(track, value.seq).verdicts == shown_at(value)
+        assert shown_at(value)["tests"] is tests
+    compared = comparison_shape(Outlines(store), session, merged)
+    assert {key: sides.right for key, sides in compared.verdicts.items()} == shown_at(merged)
+    fork = merged.fork("later")
+    assert track_shape(store, fork.id, fork.seq).start.verdicts == shown_at(merged)
+
+
+def shown_at(session: Session) -> dict[str, bool]:
+    return {each.name: each.passed for each in session.checks.verdicts}
 
 
 def test_tracks_of_real_runs(view: ViewStore) -> None:

@@ -19,6 +19,8 @@ from plait.errors import BadAddress
 from plait.server.places import running_servers, state_folder
 from plait.server.serving import port_of
 from plait.store import Store
+from plait.view.built import is_page_built
+from tests.cli.dialogue import dialogue
 from tests.server.clients import LiveServer, feed_events, live_server
 from tests.support.processes import child_environment, python, wait_until
 
@@ -41,7 +43,7 @@ def test_the_address_is_printed_once_and_ctrl_c_ends_it(tmp_path: Path, store: S
         events = feed_events(server)
         next(events)  # a listener does not keep the server from ending
         assert server.end() == 0
-        assert server.errors.read_text() == ""
+        assert is_page_built() == (server.errors.read_text() == "")
     finally:
         server.kill()
     assert list(state_folder(store).glob("server-*.json")) == []
@@ -59,6 +61,30 @@ def test_the_notice_is_for_its_owner_alone(tmp_path: Path, store: Store) -> None
         server.process.wait()
         assert running_servers(folder) == []  # and the notice of the dead one is gone
         assert list(folder.glob("server-*.json")) == []
+
+
+def test_a_terminal_is_told_how_it_ends_and_that_the_page_is_not_built(
+    tmp_path: Path, store: Store
+) -> None:
+    address = tmp_path / ".plait"
+    with dialogue("serve", "--store", str(address), "--port", "0", width=120) as talk:
+        talk.expect("http://127.0.0.1:")
+        told = talk.expect("Ctrl-C ends it")
+        assert is_page_built() == ("make viewer" not in told)
+        talk.interrupt()
+        assert talk.end() == 0
+    unbuilt = (
+        "from pathlib import Path; from plait.view import built; built.BUILT = Path('nowhere'); "
+        "from plait.cli import main; main(prog_name='plait')"
+    )
+    session = Session("a question", store=store)
+    with live_server(tmp_path):
+        words = ["view", session.short, "--no-open", "--store", str(address)]
+        done = subprocess.run(
+            [sys.executable, "-c", unbuilt, *words], capture_output=True, text=True, timeout=60
+        )
+    assert done.returncode == 0 and done.stdout.startswith("http://127.0.0.1:")
+    assert "in a clone, type make viewer" in done.stderr
 
 
 def test_view_uses_the_server_that_runs(tmp_path: Path, store: Store) -> None:

@@ -86,7 +86,7 @@ def test_a_damaged_session_shows_what_is_whole(store: Store, tmp_path: Path) -> 
     sql.close()
     with app_client(open_store(tmp_path / ".plait")) as client:
         answer = client.get(f"/api/sessions/{session.id}")
-        assert (answer.status_code, answer.json()["error"]) == (422, "StoreCorrupt"), answer.text
+        assert (answer.status_code, answer.json()["error"]) == (422, "ContentGone"), answer.text
         broken = answer.json()["fields"]["broken"]
         assert (broken["session"], broken["seq"]) == (session.id, event.seq)
         steps = client.get(f"/api/logs/{session.id}/steps").json()["steps"]

@@ -342,7 +342,7 @@ def test_the_document_of_the_routes_is_whole(client: TestClient) -> None:
         (errors.InvalidValue("x", "wrong"), 422),
         (errors.StoreUnreachable("postgresql://x", "away", 1), 503),
         (errors.DiskFull("/"), 507),
-        (errors.StoreCorrupt("x", "y"), 500),
+        (errors.StoreCorrupt("x", "y"), 422),
     ],
 )
 def test_each_error_has_its_status_and_its_own_words(error: errors.PlaitError, status: int) -> None:

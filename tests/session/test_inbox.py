@@ -640,3 +640,15 @@ def test_a_long_text_is_read_from_its_event(session: Session, store: Store) -> N
     assert all_waiting(store) == session.inbox.waiting
     session.inbox.approve(B)
     assert all_waiting(store) == []
+
+
+def test_an_ask_of_a_value_that_the_log_has_left_behind_names_the_next_step(store: Store) -> None:
+    before = record(Session("Pay.", store=store), RunStarted("m:W"), run="run-1")
+    asked = record(before, QuestionAsked("Which?", ()), run="run-1", call="c1")
+    with pytest.raises(IndexError, match=r"has gone on to event 4 since.*session\.reload\(\)"):
+        _ = before.inbox.waiting[0]
+    assert before.inbox.waiting == [] and before.inbox.waiting[:1] == []
+    assert before.reload().inbox.waiting[0].question == "Which?"
+    asked.inbox.answer(asked.inbox.waiting[0], "7")
+    with pytest.raises(IndexError, match=r"^list index out of range$"):
+        _ = asked.inbox.waiting[0]  # it stands at the tip

@@ -18,14 +18,15 @@ ARGUMENTS_MAX = 100  # characters of the arguments in a first line
 
 def ask_headline(store: Store, ask: Waiting) -> str:
     """Return who wants to do what, in one line in which nothing is hidden."""
-    who = _who(ask)
+    who = _who(ask.actor)
     if ask.kind == "approval":
         return visible(f"{who} wants to {_wish_text(store, ask)}")
     if ask.kind == "question":
         return visible(f"{who} asks: {ask.question}")
     if ask.kind == "unknown":
+        who = _who(store.event(ask.request).actor) if ask.request is not None else who
         return visible(
-            f"{who} called {ask.tool} {_arguments_text(ask.arguments)}: it may have happened"
+            f"{who} called {ask.tool} {arguments_text(ask.arguments)}: it may have happened"
         )
     if ask.kind == "verdict":
         judge = f" by {ask.by}" if ask.by else ""
@@ -54,10 +55,10 @@ def request_of(store: Store, ask: Waiting) -> Event | None:
     return next((event for event in before if event.header.call == ask.call), None)
 
 
-def _who(ask: Waiting) -> str:
+def _who(actor: str) -> str:
     """Return the name of the one that asks: of an agent, the last part of its path."""
-    kind, _, path = ask.actor.partition(":")
-    return unquote(path.rpartition("/")[2]) if kind == "agent" and path else ask.actor
+    kind, _, path = actor.partition(":")
+    return unquote(path.rpartition("/")[2]) if kind == "agent" and path else actor
 
 
 def _wish_text(store: Store, ask: Waiting) -> str:
@@ -69,11 +70,11 @@ def _wish_text(store: Store, ask: Waiting) -> str:
     request = request_of(store, ask)
     body = request.body if request is not None else None
     if isinstance(body, ToolRequested):
-        return f"run {body.tool} {_arguments_text(body.arguments)}"
+        return f"run {body.tool} {arguments_text(body.arguments)}"
     return f"do {shown.get('tool') or 'something'}"
 
 
-def _arguments_text(arguments: Json) -> str:
+def arguments_text(arguments: Json) -> str:
     """Return the arguments as NAME=JSON, cut: the line with all of them is below."""
     if not isinstance(arguments, dict):
         return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)

@@ -63,6 +63,7 @@ class RunAttendant:
         self.mode: Mode = mode
         self.quiet, self.mute = quiet, quiet or given.form != "text"
         self.progress = progress or self._new_progress()
+        self._before: Session | None = None  # as it was before the run
         # more fields of the document that is printed with --json
         self.more: Callable[[Session], Document] = lambda session: {}
 
@@ -105,7 +106,7 @@ class RunAttendant:
         from plait.runtime.stops import Cancelled
 
         now = now or session.reload
-        before = session.reload()
+        self._before = before = session.reload()
         self.progress.begin(before)
         with self.progress as progress:
             try:
@@ -175,7 +176,9 @@ class RunAttendant:
             id = session.short
             program = session.runs[-1].workflow.rpartition(":")[2] if session.runs else ""
             used = totals_of_last_run(session).text
-            self.progress.out.line(Cell(id, ACCENT), f"  {program} finished: {used}")
+            is_old = session == self._before
+            ended = "had finished already, and nothing was run" if is_old else "finished"
+            self.progress.out.line(Cell(id, ACCENT), f"  {program} {ended}: {used}")
             for verb in ("log", "show"):
                 self.progress.out.line(Cell(f"  {command_line(self.given, verb, id)}", DIM))
 

@@ -273,11 +273,14 @@ class TerminalFace:
         self.line(Cell(f"  {question}", STRONG))
         while True:
             said = read_line("  Allow it? [y]es / [n]o / [e]dit: ")
-            word = "n" if said is None else said.strip().lower()
+            word, _, reason = ("n" if said is None else said.strip()).partition(" ")
+            word = word.lower()
+            if word in _NO:
+                return ConsentAnswer("no", reason=reason.strip())
+            if reason:
+                continue
             if word in _YES:
                 return ConsentAnswer("yes")
-            if word in _NO:
-                return ConsentAnswer("no")
             if word in _EDIT:
                 command = read_line("  Run instead: ")
                 if command and command.strip():

@@ -5,23 +5,29 @@ An answer goes to the inbox of the session, so that a run that holds the session
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
+from plait.cli.ask_lines import arguments_text, request_of
 from plait.cli.asks import print_ask, print_fields, recorded_ask, waiting_document
 from plait.cli.common import Options, command_line, listing, store_of, text_of, value_of, writing
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.memory_reading import viewer_in
 from plait.cli.render import ACCENT, Cell, Out
 from plait.errors import InvalidValue, PlaitError, UnknownAsk, WrongAskKind
-from plait.event import Json, parse
+from plait.event import Event, Json, parse
+from plait.event.kinds import ApprovalDenied, ApprovalGranted, ToolRequested, ToolResolved
 from plait.ids import short
 from plait.outline.documents import event_document
 from plait.outline.standing import due_now
 from plait.session import Session, Waiting
+from plait.session.asks import ask_of
 from plait.session.event_text import event_text
 from plait.session.inbox import all_waiting, find_ask, root_of
 from plait.session.ports import store_at
@@ -75,13 +81,27 @@ def _print_log(given: Options, session: Session) -> None:
     elif given.form == "jsonl":
         print_jsonl(map(event_document, events))
     else:
-        out = Out()
+        out, store = Out(), store_of(session)
         for event in events:
+            call = _call_text(store, event)
             out.print_brief(
                 Cell(f"{event.seq:>4}", ACCENT),
                 f"  {out.time(event.time)}  {event.actor}  ",
-                event_text(event),
+                f"{call}: {event_text(event)}" if call else event_text(event),
             )
+
+
+def _call_text(store: Store, event: Event) -> str:
+    """Return the call that an answer is about; "" if it is about none."""
+    if not isinstance(event.body, (ApprovalGranted, ApprovalDenied, ToolResolved)):
+        return ""
+    for cause in event.header.causes:
+        with suppress(PlaitError):  # erased, or not here
+            ask = ask_of(store.event(cause))
+            request = request_of(store, ask) if ask is not None else None
+            if request is not None and isinstance(request.body, ToolRequested):
+                return visible(f"{request.body.tool} {arguments_text(request.body.arguments)}")
+    return ""
 
 
 def _print_asks(store: Store, asks: list[Waiting], full: bool) -> None:
@@ -253,8 +273,42 @@ def resolve(given: Options, id: str, verdict: Any, value: str | None, note: str)
     """
     session, ask = _find_ask(given, id, "unknown")
     result: Any = _result_of(value, ask) if value is not None else None
+    if value is None and str(verdict) == "happened" and misfit(None, ask.returns) is not None:
+        example = _example_of(ask.returns)
+        word = shlex.quote(example if isinstance(example, str) else json.dumps(example))
+        step = f"say what it returned, such as: plait resolve {id} happened --value {word}"
+        raise InvalidValue("--value", f"{ask.tool or 'the tool'} returns a value", step)
     session.inbox.resolve(ask, verdict.replace("-", "_"), result, note, actor=given.actor_name)
     _print_answer(given, session, ask, "resolved")
+
+
+def _example_of(schema: Any, definitions: Any = None) -> Json:
+    """Return a JSON value that a JSON schema describes, to show to a person; None: any will do."""
+    if not isinstance(schema, Mapping):
+        return None
+    rules = cast("Mapping[str, Any]", schema)
+    known: Any = definitions if definitions is not None else rules.get("$defs", {})
+    if isinstance(ref := rules.get("$ref"), str):
+        return _example_of(known.get(ref.rpartition("/")[2]), known)
+    for rule in ("anyOf", "oneOf", "allOf"):
+        if rules.get(rule):
+            return _example_of(rules[rule][0], known)
+    if rules.get("enum"):
+        return rules["enum"][0]
+    if takes_bytes(rules):
+        return "aGVsbG8="
+    fields: Mapping[str, Any] = rules.get("properties", {})
+    examples: dict[str, Json] = {
+        "string": "what it said",
+        "integer": 3,
+        "number": 3.5,
+        "boolean": True,
+        "array": [_example_of(rules["items"], known)] if rules.get("items") else [],
+        "object": {
+            name: _example_of(fields.get(name), known) for name in rules.get("required", ())
+        },
+    }
+    return examples.get(str(rules.get("type")))
 
 
 def _result_of(text: str, ask: Waiting) -> Json:

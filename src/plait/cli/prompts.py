@@ -90,7 +90,7 @@ class _PromptPage:
         if found.setup.tools:
             out.heading("Tools")
             for spec in found.setup.tools:
-                out.line("  ", Cell(spec.name, STRONG), f"  {spec.description}")
+                out.line("  ", Cell(spec.name, STRONG), "  ", spec.description)
                 out.line("    ", Cell(as_json(spec.schema), DIM))
         if found.parameters:
             self._section("Parameters", as_json(found.parameters))

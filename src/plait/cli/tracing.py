@@ -257,11 +257,12 @@ class _SessionTree:
 
     def _activity_text(self, node: Node) -> str:
         parts = [f"from {self._places[node.id]}"] if node.id in self._places else []
-        parts += [count_text(count, type) for type, count in sorted(self._counts[node.id].items())]
         parts += [
             f"merged into {short(merge.session)}@{merge.place}"
             for merge in self._merges.get(node.id, [])
         ]
+        # last, because a narrow terminal cuts them
+        parts += [count_text(count, type) for type, count in sorted(self._counts[node.id].items())]
         return ", ".join(parts)
 
 

@@ -46,10 +46,9 @@ def local_model_check() -> Check:
 
 def viewer_check() -> Check:
     """Tell if the page of `plait view` is there."""
-    import plait.view
+    from plait.view.built import is_page_built
 
-    page = Path(plait.view.__file__).parent / "dist" / "index.html"
-    if page.is_file():
+    if is_page_built():
         return Check("viewer", "ok", "its page is there: plait view")
     return Check("viewer", "warn", "its page was not built", "In a checkout: make viewer.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -10,12 +11,12 @@ from plait.cli.common import Options, listing
 from plait.cli.documents import print_json, print_jsonl
 from plait.cli.exits import UNVERIFIED
 from plait.cli.render import BAD, Cell, Out, count_text
-from plait.errors import SchemaAltered, StoreCorrupt
-from plait.ids import LogId, short
+from plait.errors import PlaitError, SchemaAltered, StoreCorrupt
+from plait.ids import short
 from plait.outline.documents import fault_document, unchecked_document
-from plait.session.audit import Audit, logs_behind
+from plait.session.audit import Audit, LogCounts, count_logs, logs_behind
 from plait.session.ports import store_at
-from plait.store import Store, StoreFault, Unchecked
+from plait.store import StoreFault, Unchecked
 
 
 @click.command("verify")
@@ -33,11 +34,12 @@ def verify_command(
     Without S the whole store is checked; with S, all that it is made of, merged branches too. The
     last lines name what was not checked, and why. The exit code is 6 if something is wrong.
     """
-    sessions = events = 0
+    counts = LogCounts(0, 0, 0)
     try:
         store = store_at(given.store)
         logs = None if session is None else logs_behind(store, [given.open(session).id])
-        sessions, events = _audited_counts(store, logs)
+        with suppress(PlaitError):  # what is damaged is named below, and counted by nobody
+            counts = count_logs(store, logs)
         audit = Audit(store, logs, state=state)
         faults = list(audit.faults())
         unchecked = audit.unchecked_parts()
@@ -50,7 +52,7 @@ def verify_command(
     if given.form == "jsonl":
         print_jsonl([*map(fault_document, faults), skipped])
     elif given.form == "json":
-        checked = {"sessions": sessions, "events": events, "state": state}
+        checked = {**counts._asdict(), "state": state}
         print_json(
             {
                 "ok": not faults,
@@ -60,7 +62,7 @@ def verify_command(
             }
         )
     else:
-        _print_faults(f"{count_text(sessions, 'session')}, {count_text(events, 'event')}", faults)
+        _print_faults(extent_text(counts), faults)
         _print_unchecked(unchecked)
     context.exit(UNVERIFIED if faults else 0)
 
@@ -75,12 +77,10 @@ def _print_unchecked(unchecked: Sequence[Unchecked]) -> None:
             out.line(f"    {line}")
 
 
-def _audited_counts(store: Store, logs: Sequence[LogId] | None) -> tuple[int, int]:
-    """Count the sessions and events that are checked."""
-    if logs is None:
-        there = store.describe()
-        return int(str(there["logs"])), int(str(there["events"]))
-    return len(logs), sum(log.tip - log.place for log in map(store.log, logs))
+def extent_text(counts: LogCounts) -> str:
+    """Return how much was checked."""
+    others = f" and {count_text(counts.other_logs, 'other log')}" if counts.other_logs else ""
+    return f"{count_text(counts.sessions, 'session')}{others}, {count_text(counts.events, 'event')}"
 
 
 def _print_faults(extent: str, faults: Sequence[StoreFault]) -> None:

@@ -14,9 +14,11 @@ import msgspec
 from plait.cli.common import Options, writing
 from plait.cli.documents import print_jsonl
 from plait.cli.render import Out
+from plait.errors import PageMissing
 from plait.session import Session
 from plait.session.ports import store_at
 from plait.store import Store
+from plait.view.built import BUILT, is_page_built
 
 if TYPE_CHECKING:
     from plait.server.places import ServerNotice
@@ -155,6 +157,8 @@ def _serve(
 
     def ready(notice: ServerNotice) -> None:
         _tell(given, notice, path, is_opened=is_opened)
+        if given.form == "text":
+            Out(stderr=True).hint("Ctrl-C ends it")
 
     serve(
         store,
@@ -174,6 +178,8 @@ def _tell(given: Options, notice: ServerNotice, path: str, *, is_opened: bool) -
     else:
         click.echo(address)
     sys.stdout.flush()
+    if not is_page_built():
+        click.echo(f"plait: {PageMissing(str(BUILT))}", err=True)
     if is_opened:
         _open_browser(address)
 

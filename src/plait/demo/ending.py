@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
 import msgspec
 
 from plait.demo.face import Face, StyledText
@@ -9,6 +15,8 @@ from plait.demo.figures import DemoFigures, ResumeFigures, Verification
 from plait.demo.folder import BROKEN_LINE, NAME
 from plait.demo.questions import LABEL, Alternative
 from plait.session import Session
+
+PROGRAM = "plait"
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -43,13 +51,40 @@ def print_ending(face: Face, ending: Ending) -> None:
     )
     face.line()
     face.line(StyledText(f"  {_times_text(ending)}", "dim"))
+    first = command_for_path(Path(sys.executable).parent, os.environ.get("PATH", ""), Path.cwd())
     for command, what in (
+        *([(first, f"this shell does not find {PROGRAM} yet")] if first else []),
         (f"cd {NAME}", "all of it stays there"),
         ("plait log @ --steps", "what you have just seen"),
-        ('plait run demo.py:Repair -i "Mend it."', "run it yourself"),
+        ('plait run demo.py:Repair -i "Mend it."', "run it yourself: then @ is that run"),
     ):
         face.line(StyledText(f"  {command:<22}", "bold"), StyledText(f"  # {what}", "dim"))
-    face.line("look at it: ", StyledText("plait view @", "bold"))
+    face.line("look at it: ", *_view_words(), StyledText("plait view @", "bold"))
+
+
+def command_for_path(folder: Path, search_path: str, here: Path) -> str:
+    """Return what to type in `here` so that the shell finds the program of this installation; "" if
+    it does. `folder` has the Python that runs.
+    """
+    found = shutil.which(PROGRAM, path=search_path)
+    if found is not None and Path(found).parent.resolve() == folder.resolve():
+        return ""
+    if not (folder / PROGRAM).exists():
+        return f"alias {PROGRAM}={shlex.quote(f'{sys.executable} -m plait')}"
+    if folder.is_relative_to(here):
+        inner = str(folder.relative_to(here))
+        if shlex.quote(inner) == inner:
+            return f'export PATH="$PWD/{inner}:$PATH"'
+    return f'export PATH={shlex.quote(str(folder))}:"$PATH"'
+
+
+def _view_words() -> tuple[StyledText | str, ...]:
+    """Return what comes before `plait view`, if the page is not built."""
+    from plait.view.built import is_page_built
+
+    if is_page_built():
+        return ()
+    return (StyledText("make viewer", "bold"), " in the clone (it needs Node), then ")
 
 
 def table_rows(ending: Ending) -> list[tuple[str, str, str]]:
@@ -82,9 +117,7 @@ def table_rows(ending: Ending) -> list[tuple[str, str, str]]:
     checked = f"{ending.verification.events} events, {len(ending.verification.faults)} faults"
     rows.append(("the record is whole", checked, "plait verify"))
     if ending.flipped:
-        rows.append(
-            ("a changed bit is found", f"at {ending.flipped}", "plait verify --store tampered")
-        )
+        rows.append(("a change is found", f"at {ending.flipped}", "plait verify --store tampered"))
     return rows
 
 

@@ -20,6 +20,7 @@ class ConsentAnswer(NamedTuple):
 
     word: Literal["yes", "no", "edit"]
     command: str = ""  # with `edit`: the command to run instead
+    reason: str = ""  # with `no`: as it was typed; "": none was
 
 
 class Face(Protocol):

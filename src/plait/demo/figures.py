@@ -12,7 +12,7 @@ from plait.event import Event
 from plait.event import kinds as k
 from plait.ids import LogId, short
 from plait.session import Session
-from plait.session.audit import Audit
+from plait.session.audit import Audit, count_logs
 from plait.session.listing import session_row
 from plait.session.ports import store_at
 from plait.store import Store
@@ -201,15 +201,15 @@ class Verification(msgspec.Struct, frozen=True):
     """What `plait verify` says of a store."""
 
     sessions: int
+    other_logs: int
     events: int
     faults: tuple[str, ...]  # each with its place
 
 
 def verify_at(store: Store) -> Verification:
     """Check every event of a store against its hash and its neighbours."""
-    counts = store.describe()
     faults = [
         f"{short(fault.log)}@{fault.seq}" if fault.log else "the store"
         for fault in Audit(store).faults()
     ]
-    return Verification(int(str(counts["logs"])), int(str(counts["events"])), tuple(faults))
+    return Verification(*count_logs(store), tuple(faults))

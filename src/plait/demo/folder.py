@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,9 @@ _FILES = {
     ),
 }
 _MARK = (program.__doc__ or "").partition("\n")[0]  # the first line of a demo's program
+_STORES = (".plait", "tampered")
+_ISOLATION = re.compile(r'^ISOLATION = "\w*"$', re.M)  # the line of the program that differs
+NAMED_MAX = 5  # files that a refusal names
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -74,7 +78,7 @@ class DemoFolder(NamedTuple):
 
     @property
     def tampered(self) -> Path:
-        """The folder of the copy in which a byte is changed."""
+        """The folder of the copy in which a verdict is changed."""
         return self.path / "tampered"
 
 
@@ -94,6 +98,31 @@ def is_demo(folder: DemoFolder) -> bool:
         return False
 
 
+def files_of_others(folder: DemoFolder) -> list[str]:
+    """Return the files in the folder that are not as a demo makes them: somebody's own work."""
+    made = {folder.path / program.SHOP.name / name: text for name, text in _FILES.items()}
+    made[folder.path / "demo.py"] = Path(program.__file__).read_text(encoding="utf-8")
+    found = list[str]()
+    for where, folders, names in os.walk(folder.path):
+        here = Path(where)
+        if here == folder.path:
+            folders[:] = [name for name in folders if name not in _STORES]
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for path in [here / name for name in sorted(names)]:
+            is_grown = path in (folder.outside, folder.tracker)
+            if not is_grown and (path not in made or not _is_as_made(path, made[path])):
+                found.append(str(path.relative_to(folder.path)))
+    return found
+
+
+def _is_as_made(path: Path, text: str) -> bool:
+    try:
+        there = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return False
+    return _ISOLATION.sub("", there) == _ISOLATION.sub("", text)
+
+
 def remove_folder(folder: DemoFolder) -> None:
     """Remove the folder of an earlier demo; any other folder is refused."""
     if not os.path.lexists(folder.path):
@@ -102,6 +131,15 @@ def remove_folder(folder: DemoFolder) -> None:
         raise DemoRefused(
             f"{NAME}/ was not made by `plait demo`, so it is not removed. Go to another folder, or"
             " give it another name.",
+            2,
+        )
+    if others := files_of_others(folder):
+        more = f" and {len(others) - NAMED_MAX} more" if len(others) > NAMED_MAX else ""
+        raise DemoRefused(
+            f"{NAME}/ has files that no demo made, or that were changed since:"
+            f" {', '.join(others[:NAMED_MAX])}{more}. Nothing was removed.\n"
+            f"Keep all of it under another name (mv {NAME} my-shop), or move these files out of it,"
+            " then try again.",
             2,
         )
     try:

@@ -10,6 +10,7 @@ from plait.demo.folder import DemoFolder
 
 PACE = "DEMO_PACE_S"
 STORE = "PLAIT_STORE"
+DEMO = "service:demo"  # decides where no person was asked
 
 
 @contextmanager

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from plait.demo.figures import DemoFigures
+from plait.demo.pacing import DEMO
 from plait.event import Event
 from plait.event import kinds as k
+from plait.journal.stops import Parked
 from plait.session import Session
 from plait.session.content import text_of
 from plait.session.trace import Step
 
 OTHER_PLAN = "Let it stop at zero."
 LABEL = "zero"  # of the branch of the what-if
+RULE = "by the rule of the demo, in a branch, in a copy of the files"
 
 
 class Alternative(NamedTuple):
@@ -34,7 +37,7 @@ def answer_why(session: Session, place: str) -> Iterator[tuple[str, str]]:
     line = session.files.text(path).splitlines()[int(number) - 1].strip()
     call = next(step for step in trace if step.kind == k.ToolRequested.__name__)
     yield place, line
-    yield "written by", f"{_tool_name(call)} of {call.actor.partition(':')[2]}, {_at(call)}"
+    yield "written by", f"{_tool_name(call)} of {call.actor.partition(':')[2]}, {_at(trace[0])}"
     yield "having seen", _seen(session, trace)
     said = [step for step in trace if step.kind == k.MessageSaid.__name__]
     asked = next(step for step in said if step.log == session.id)
@@ -84,13 +87,12 @@ def first_words_of_plan(session: Session) -> Event | None:
 def try_alternative(session: Session, plan: Event, figures: DemoFigures) -> Alternative:
     """Run the same program from its plan on, with another plan, in a branch."""
     from plait.runs.whatif import whatif
-    from plait.runtime.policy import Approval, Granted
-
-    def allow(approval: Approval) -> Granted:
-        return Granted(note="in the what-if of the demo, in a copy of the files")
 
     began = time.perf_counter()
-    other = whatif(session, replace={plan: OTHER_PLAN}, label=LABEL, approver=allow)
+    try:
+        other = whatif(session, replace={plan: OTHER_PLAN}, label=LABEL)
+    except Parked as parked:
+        other = _go_on(parked)
     seconds = time.perf_counter() - began
     calls = sum(1 for event in other.events if event.kind == k.ModelReplied.__name__)
     verdict, other_verdict = _first_verdict(session), _first_verdict(other)
@@ -107,8 +109,25 @@ def try_alternative(session: Session, plan: Event, figures: DemoFigures) -> Alte
         ("cart.py", "mended", "the same file" if same else "another file"),
     ]
     told = f"what if: {calls} model calls instead of {figures.model_calls}"
-    session.reload().note(told, actor="service:demo")
+    session.reload().note(told, actor=DEMO)
     return Alternative(other, plan, calls, seconds, rows)
+
+
+def _go_on(parked: Parked) -> Session:
+    """Go on to the end. No person is asked, so the consent is in the name of the demo."""
+    from plait.runs.resume import resume
+
+    while True:
+        session = parked.session.reload()
+        asks = [ask for ask in session.inbox.waiting if ask.kind == "approval"]
+        if not asks:
+            raise parked
+        for ask in asks:
+            session.inbox.approve(ask, note=RULE, actor=DEMO)
+        try:
+            return resume(session)
+        except Parked as again:
+            parked = again
 
 
 def _first_verdict(session: Session) -> str:

@@ -21,7 +21,7 @@ from plait.demo.folder import (
     DemoRefused,
 )
 from plait.demo.lanes import LiveFamily
-from plait.demo.pacing import demo_environment
+from plait.demo.pacing import DEMO, demo_environment
 from plait.demo.questions import (
     Alternative,
     answer_why,
@@ -29,7 +29,7 @@ from plait.demo.questions import (
     place_of_line,
     try_alternative,
 )
-from plait.demo.tampering import copy_with_flipped_byte
+from plait.demo.tampering import copy_with_other_verdict
 from plait.demo.worker import DemoProcess
 from plait.event import kinds as k
 from plait.ids import short
@@ -201,9 +201,9 @@ class DemoStory:
         self._show_rows(family, also_open=True)
         command = msgspec.convert(asks[0].arguments, dict[str, Any])["command"]
         answer = self._answer(f"{asks[0].actor.partition(':')[2]} wants to run: {command}")
-        actor = None if self.face.is_terminal else "service:demo"
+        actor = None if self.face.is_terminal else DEMO
         if answer.word == "no":
-            session.inbox.deny(asks[0], "not now", actor=actor)
+            session.inbox.deny(asks[0], answer.reason, actor=actor)
         else:
             edited = {"command": answer.command} if answer.word == "edit" else None
             note = "" if self.face.is_terminal else "no terminal: allowed by the rule of the demo"
@@ -257,27 +257,27 @@ class DemoStory:
         return found
 
     def _verify(self, store: Store, session: Session) -> str:
-        """Verify the store, and a copy in which a byte was flipped; return what names it there."""
+        """Verify the store, and a copy with a changed verdict; return what it names there."""
         self._heading("Can the record be changed unseen?")
         found = verify_at(store)
         self.face.line(
             StyledText("  plait verify  ", STRONG),
-            f"{found.events} events in {found.sessions} sessions: ",
+            f"{found.events} events in {found.sessions} sessions and {found.other_logs} inboxes: ",
             StyledText(f"{len(found.faults)} faults", BAD if found.faults else GOOD),
         )
         judged = next(
             event for event in session.events if isinstance(event.body, k.ValidationRecorded)
         )
         try:
-            flip = copy_with_flipped_byte(
-                self.folder.store, self.folder.tampered / ".plait", session.id, judged.seq
+            forgery = copy_with_other_verdict(
+                self.folder.store, self.folder.tampered / ".plait", judged
             )
         except ImportError:
-            self.face.line(StyledText("  this Python has no sqlite3, so no byte is flipped", DIM))
+            self.face.line(StyledText("  this Python has no sqlite3, so nothing is changed", DIM))
             return ""
         self.face.line(
-            f"  one bit of byte {flip.byte} of {flip.size} is flipped in a copy, in the verdict"
-            f" {short(flip.log)}@{flip.seq}"
+            f"  the verdict {forgery.place} is changed from {forgery.was} to {forgery.now} in a"
+            " copy"
         )
         copy = open_store(self.folder.tampered / ".plait")
         faults = verify_at(copy).faults

@@ -1,25 +1,42 @@
-"""A copy of the store in which one byte is changed, as an intruder would."""
+"""A copy of the store in which a verdict is turned around, as somebody with something to hide
+would.
+"""
 
 from __future__ import annotations
 
 import shutil
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
-from plait.ids import LogId
+import msgspec
+
+from plait.event import VOCABULARY, Event
+from plait.event import kinds as k
+from plait.ids import short
+from plait.store import packing
 
 
-class Flip:
-    """The byte that was changed: the one in the middle of the body of an event."""
+class Forgery(NamedTuple):
+    """The verdict that was changed in the copy."""
 
-    def __init__(self, log: LogId, seq: int, byte: int, size: int) -> None:
-        self.log, self.seq, self.byte, self.size = log, seq, byte, size
+    place: str
+    was: str
+    now: str
 
 
-def copy_with_flipped_byte(store: Path, copy: Path, log: LogId, seq: int) -> Flip:
-    """Copy a store, and flip one bit of an event in the copy."""
+def copy_with_other_verdict(store: Path, copy: Path, verdict: Event) -> Forgery:
+    """Copy a store, and turn a verdict around in the copy. The event is whole in every other way:
+    only its hash can tell.
+    """
     import sqlite3  # what an intruder would use; some builds of Python have none
 
+    body = verdict.body
+    assert isinstance(body, k.ValidationRecorded)
+    forged = VOCABULARY.encode(msgspec.structs.replace(body, passed=not body.passed))
+    codec, _, packed = packing.pack_event(b"", forged)
+    if len(forged) > packing.BODY_INLINE_MAX:
+        codec, packed = packing.HEADER_1 | packing.PLAIN, forged
     if copy.exists():
         shutil.rmtree(copy)
     copy.mkdir(parents=True)
@@ -29,14 +46,13 @@ def copy_with_flipped_byte(store: Path, copy: Path, log: LogId, seq: int) -> Fli
         closing(sqlite3.connect(copy / "store.db")) as target,
     ):
         source.backup(target)
-        number, body = target.execute(
-            "SELECT event.number, event.body FROM event JOIN log ON log.key = event.log"
-            " WHERE log.id = ? AND event.seq = ?",
-            (bytes.fromhex(log.replace("-", "")), seq),
-        ).fetchone()
-        changed = bytearray(body)
-        middle = len(changed) // 2
-        changed[middle] ^= 1
-        target.execute("UPDATE event SET body = ? WHERE number = ?", (bytes(changed), number))
+        target.execute(
+            "UPDATE event SET codec = ?, body = ? WHERE seq = ? AND log ="
+            " (SELECT key FROM log WHERE id = ?)",
+            (codec, packed, verdict.seq, bytes.fromhex(verdict.log.replace("-", ""))),
+        )
         target.commit()
-    return Flip(log, seq, middle, len(changed))
+    words = ("failed", "passed")
+    return Forgery(
+        f"{short(verdict.log)}@{verdict.seq}", words[body.passed], words[not body.passed]
+    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from plait.calls.tool_call import SERVICE
 from plait.dossier.markup import object_of
-from plait.dossier.reading import FamilyReading, parts_text, ref_of
+from plait.dossier.reading import FamilyReading, call_line, parts_text, ref_of
 from plait.dossier.shapes import (
     AskedMessage,
     Consent,
@@ -18,8 +19,13 @@ from plait.dossier.shapes import (
     WorldEffect,
 )
 from plait.event.effect_classes import NOT_RUN, OUTWARD
+from plait.ids import Digest
 from plait.outline.shapes import BranchShape, SeqRef, StepDetail
 from plait.outline.texts import first_argument, json_text
+from plait.outline.track import verdicts_on
+from plait.session.value import core_of
+from plait.workspace.changes import Changes
+from plait.workspace.tree import TreeReader, shown_path
 
 
 def asked_messages(reading: FamilyReading) -> Iterator[AskedMessage]:
@@ -38,10 +44,8 @@ def asked_messages(reading: FamilyReading) -> Iterator[AskedMessage]:
 def verdicts(reading: FamilyReading) -> Iterator[DossierVerdict]:
     """Yield every verdict of the family, with the events that show it."""
     given = [detail for detail in reading.details if detail.step.type == "verdict"]
-    last = dict[str, StepDetail]()
-    for detail in sorted(given, key=lambda each: each.step.time):
-        if reading.is_in_story(detail):
-            last[_name(detail)] = detail
+    path = core_of(reading.session).state.story.path
+    last = {SeqRef(at.log, at.seq) for at, _ in verdicts_on(reading.store, path).values()}
     for detail in given:
         fields: dict[str, Any] = detail.fields
         before = _call_before(reading, detail)
@@ -55,10 +59,22 @@ def verdicts(reading: FamilyReading) -> Iterator[DossierVerdict]:
             detail=fields.get("detail"),
             tree=fields.get("tree"),
             evidence=reading.evidence(tuple(fields.get("evidence", ()))),
-            stands=last.get(_name(detail)) is detail,
+            stands=ref_of(detail) in last,
+            changed_since=_changed_since(reading, fields.get("tree"))
+            if ref_of(detail) in last
+            else (),
             call_before=ref_of(before) if before is not None else None,
             call_says=call_line(before) if before is not None else "",
         )
+
+
+def _changed_since(reading: FamilyReading, tree: Digest | None) -> tuple[str, ...]:
+    """Return the paths at which the files of a verdict are not those of the session."""
+    now = core_of(reading.session).state.story.tree
+    if tree is None or now is None or tree == now.digest:
+        return ()
+    changes = Changes(TreeReader(reading.store), tree, now.digest)
+    return tuple([shown_path(each.path) for each in changes])
 
 
 def _call_before(reading: FamilyReading, verdict: StepDetail) -> StepDetail | None:
@@ -68,15 +84,6 @@ def _call_before(reading: FamilyReading, verdict: StepDetail) -> StepDetail | No
         if detail.step.type == "tool":
             return detail
     return None
-
-
-def call_line(detail: StepDetail) -> str:
-    """Return a call in one line: the tool, its object, and how it ended."""
-    step = detail.step
-    end = f"exit code {step.exit_code}" if step.exit_code is not None else ""
-    said = ", ".join(filter(None, [end, step.says]))
-    what = " ".join(filter(None, [step.verb, step.subject]))
-    return f"{what}: {said}" if said else what
 
 
 def _name(detail: StepDetail) -> str:
@@ -124,6 +131,8 @@ def _left_branch(reading: FamilyReading, branch: BranchShape) -> Iterator[Dossie
     """Yield a branch that no session took in, and that is not the session itself."""
     lineage = {span.log for span in reading.store.lineage(reading.session.id)}
     if branch.parent is None or branch.merged_into or branch.log in lineage:
+        return
+    if branch.log in reading.what_ifs:
         return
     steps = reading.by_log.get(branch.log, [])
     failed = [each for each in steps if each.step.type == "verdict" and "failed" in each.step.marks]
@@ -186,6 +195,8 @@ def consents(reading: FamilyReading) -> Iterator[Consent]:
     for detail in reading.details:
         step = detail.step
         is_resolved = step.type == "tool" and step.says.startswith(_RESOLVED)
+        if is_resolved and _found_by_tool(detail) and not detail.approvals:
+            continue  # nobody was asked
         if detail.approvals:
             yield _consent(detail, "approval")
         elif step.type == "question":
@@ -195,6 +206,17 @@ def consents(reading: FamilyReading) -> Iterator[Consent]:
 
 
 _RESOLVED = ("happened, says ", "did not happen, says ", "compensated, says ")
+_BY_TOOL = {
+    "happened": "its probe found that it had happened",
+    "did not happen": "its probe found that it had not happened",
+    "compensated": "the tool itself undid it",
+}
+
+
+def _found_by_tool(detail: StepDetail) -> str:
+    """Return what the tool itself found out about a call in doubt; "": a person decided."""
+    how, _, by = detail.step.says.partition(", says ")
+    return _BY_TOOL.get(how, "") if by.partition(": ")[0] == SERVICE else ""
 
 
 def _consent(detail: StepDetail, sort: Any, answer: str = "") -> Consent:
@@ -249,7 +271,7 @@ def _tool_failure(reading: FamilyReading, at: int, detail: StepDetail) -> Iterat
     failed = [attempt for attempt in detail.attempts if attempt.state in ("failed", "unknown")]
     if step.says.startswith(_RESOLVED):
         error = detail.reason if not failed else failed[0].words
-        then = f"a person decided: {step.says}"
+        then = _found_by_tool(detail) or f"a person decided: {step.says}"
         yield DossierFailure(ref_of(detail), "tool", what, error, then, ref_of(detail))
     elif step.state == "unknown":
         then = "nothing yet: a person has to say what happened"
@@ -317,8 +339,9 @@ def world_effects(reading: FamilyReading) -> Iterator[WorldEffect]:
             standing = "in the story"
         else:
             standing = "rewound" if step.is_rewound else "in a branch that was not merged"
+        says = _found_by_tool(detail) or step.says
         yield WorldEffect(
-            ref_of(detail), step.verb, detail.arguments, detail.effect, state, standing, step.says
+            ref_of(detail), step.verb, detail.arguments, detail.effect, state, standing, says
         )
 
 

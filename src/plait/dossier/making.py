@@ -116,6 +116,7 @@ def make_dossier(session: Session, *, made: Micros) -> Dossier:
             each.placement_text: each.placement for each in reading.details if each.placement_text
         },
         texts_cut_at=cut_at,
+        what_ifs=part("what-ifs", lambda: reading.what_ifs, ()),
         **body,
     )
 

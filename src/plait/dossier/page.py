@@ -9,8 +9,9 @@ from pathlib import Path
 
 from plait.dossier.anchors import Anchors
 from plait.dossier.markup import cost_text, count_text, line, text, time_text, tokens_text
+from plait.dossier.pieces import branches_text, names_text
 from plait.dossier.sections import Section, Sections
-from plait.dossier.shapes import Dossier, DossierNotice
+from plait.dossier.shapes import Dossier, DossierNotice, DossierVerdict
 from plait.dossier.step_markup import StepMarkup
 from plait.ids import short
 
@@ -169,11 +170,11 @@ def _short_asked(d: Dossier) -> str:
 
 
 def _short_done(d: Dossier) -> str:
-    branches = len(d.family.branches) if d.family is not None else 1
-    told = [count_text(len(d.steps), "step"), count_text(branches, "branch", "branches")]
+    told = [f"{count_text(len(d.steps), 'step')} in {branches_text(d)}"]
     if d.usage is not None:
         told.append(count_text(d.usage.total.model_calls, "model call"))
-        told.append(count_text(d.usage.total.tool_calls, "tool call"))
+        without = " (what-ifs not counted)" if d.what_ifs else ""
+        told.append(f"{count_text(d.usage.total.tool_calls, 'tool call')}{without}")
     told += [f"{count_text(len(d.failures), 'failure')}"] if d.failures else []
     kills = sum([each.sort == "kill" for each in d.failures])
     told += [f"killed {kills}×, and taken up again"] if kills else []
@@ -186,11 +187,16 @@ def _short_verdicts(d: Dossier, anchors: Anchors) -> str:
         return "no verdict stands"
     told = [
         f'<b class="{"good" if each.passed else "bad"}">{"✓" if each.passed else "✗"} '
-        f"{line(each.name, 60)} {'passed' if each.passed else 'failed'}</b> {anchors.link(each.at)}"
+        f"{line(each.name, 60)} {'passed' if each.passed else 'failed'}</b>"
+        f"{_short_since(each)} {anchors.link(each.at)}"
         for each in standing[:4]
     ]
     more = f" and {len(standing) - 4:,} more" if len(standing) > 4 else ""
     return ", ".join(told) + more
+
+
+def _short_since(each: DossierVerdict) -> str:
+    return f" before {names_text(each.changed_since)} changed" if each.changed_since else ""
 
 
 def _short_rejected(d: Dossier, anchors: Anchors) -> str:
@@ -271,7 +277,10 @@ def _check(dossier: Dossier, anchors: Anchors) -> Iterator[str]:
     verify = check.verify
     if verify is not None:
         result = "nothing is wrong" if verify.ok else count_text(len(verify.faults), "fault")
-        events = count_text(verify.events, "event")
+        events, own = count_text(verify.events, "event"), record.events
+        if verify.events > own:
+            events += f" ({own:,} of these branches, {verify.events - own:,} of their inboxes and"
+            events += " of sessions they rest on)"
         yield f"<p>{events} were checked when this was made: {result}.</p>"
         for fault in verify.faults[:20]:
             where = f"{short(fault.session)}@{fault.seq}" if fault.session else "the store"
@@ -307,9 +316,10 @@ def _without_us(dossier: Dossier) -> Iterator[str]:
     gone = record.events - record.bodies
     erased = f" The content of {gone:,} of them is not there." if gone else ""
     yield (
-        f"<p><code>dossier.json</code> has the bytes of all {record.events:,} events that were "
-        f"hashed.{erased} The id of an event is SHA-256 of <code>plait/event/1</code> and its "
-        "header; the header names the events before it, and SHA-256 of <code>plait/body/1</code>, "
-        "a salt and the content. This program computes them all again:</p>"
+        f"<p><code>dossier.json</code> has the bytes of all {record.events:,} events of these "
+        f"branches that were hashed.{erased} The id of an event is SHA-256 of "
+        "<code>plait/event/1</code> and its header; the header names the events before it, and "
+        "SHA-256 of <code>plait/body/1</code>, a salt and the content. This program computes "
+        "them all again:</p>"
     )
     yield f'<pre class="program">{text(dossier.check.program)}</pre>'

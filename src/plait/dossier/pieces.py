@@ -11,14 +11,16 @@ from plait.dossier.markup import (
     dollars_text,
     json_line,
     json_lines,
+    line,
     text,
     tokens_text,
 )
-from plait.dossier.shapes import EvidenceLine, MemoryOrigin
+from plait.dossier.shapes import Dossier, EvidenceLine, MemoryOrigin
 from plait.event import Json
 from plait.outline.shapes import SeqRef, SpentShape
 
 ROWS_MAX = 12  # of a table that are not folded
+NAMES_MAX = 3  # of a list in a sentence
 
 
 def ref_of_event(each: EvidenceLine | MemoryOrigin) -> SeqRef:
@@ -32,6 +34,20 @@ def nothing(words: str) -> str:
 
 def hash_code(digest: str | None) -> str:
     return f"<code>{text(digest[:12])}</code>" if digest else "(none)"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
+    return ", ".join([line(name, 60) for name in names[:NAMES_MAX]]) + more
+
+
+def branches_text(dossier: Dossier) -> str:
+    """Return how many branches there are, and how many what-ifs beside them."""
+    count = len(dossier.family.branches) if dossier.family is not None else 1
+    apart = len(dossier.what_ifs)
+    branches = count_text(count - apart, "branch", "branches")
+    return f"{branches} and {count_text(apart, 'what-if')}" if apart else branches
 
 
 def code(value: Json) -> str:

@@ -72,6 +72,21 @@ class FamilyReading:
     def is_in_story(self, detail: StepDetail) -> bool:
         return self.known.has(detail.step.log, detail.step.seq)
 
+    @cached_property
+    def what_ifs(self) -> tuple[LogId, ...]:
+        """The branches of what-ifs, and those forked from them, that are no part of the session:
+        they try something else, and were never to be merged.
+        """
+        lineage = {span.log for span in self.store.lineage(self.session.id)}
+        found = dict[LogId, None]()
+        for branch in self.family.branches if self.family is not None else ():
+            if branch.log in lineage or branch.merged_into:
+                continue
+            from_one = branch.parent is not None and branch.parent.log in found
+            if from_one or any(map(_is_branched_run, self.by_log.get(branch.log, ()))):
+                found[branch.log] = None
+        return tuple(found)
+
     def index_at(self, log: LogId, seq: int) -> int | None:
         """Return the number of the step that holds an event, among all steps. None: none does."""
         try:
@@ -99,9 +114,25 @@ class FamilyReading:
     def _evidence_line(self, id: Digest) -> EvidenceLine:
         try:
             event: Event = self.store.event(id)
-            return EvidenceLine(id, event.log, event.seq, event_text(event)[:300])
+            at = self.index_at(event.log, event.seq)
+            is_call = at is not None and self.details[at].step.type == "tool"
+            says = call_line(self.details[at]) if at is not None and is_call else event_text(event)
+            return EvidenceLine(id, event.log, event.seq, says[:300])
         except PlaitError:
             return EvidenceLine(id, None, 0, "(the store does not have it)")
+
+
+def _is_branched_run(detail: StepDetail) -> bool:
+    return detail.step.type == "run" and "source" in detail.fields
+
+
+def call_line(detail: StepDetail) -> str:
+    """Return a call in one line: the tool, its object, and how it ended."""
+    step = detail.step
+    end = f"exit code {step.exit_code}" if step.exit_code is not None else ""
+    said = ", ".join(filter(None, [end, step.says]))
+    what = " ".join(filter(None, [step.verb, step.subject]))
+    return f"{what}: {said}" if said else what
 
 
 def ref_of(detail: StepDetail) -> SeqRef:

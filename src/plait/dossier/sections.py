@@ -20,11 +20,13 @@ from plait.dossier.markup import (
 from plait.dossier.picture import color_class, picture_rows
 from plait.dossier.pieces import (
     ROWS_MAX,
+    branches_text,
     code,
     folded,
     folded_list,
     hash_code,
     limit_text,
+    names_text,
     nothing,
     pairs,
     ref_of_event,
@@ -159,6 +161,10 @@ class Sections:
                 evidence = [f"before it: {call}"]
             detail = "" if each.detail is None else f"<br>{self._value(each.detail)}"
             tree = f"<br>on tree {hash_code(each.tree)}" if each.tree else ""
+            if each.changed_since and self._d.patch is not None and self._d.patch.tree:
+                since = names_text(each.changed_since)
+                accepted = hash_code(self._d.patch.tree)
+                tree += f", which is not the accepted {accepted}: {since} changed since"
             rows.append(
                 f"<tr><th scope=row>{line(each.name, 80)}</th><td>{sign}{stands}</td>"
                 f"<td>{'<br>'.join(evidence) or 'no evidence is named'}{detail}{tree}</td>"
@@ -198,13 +204,14 @@ class Sections:
             yield nothing("The branches could not be read.")
             return
         by_step = len(self._d.steps) <= PICTURE_MAX
-        sessions = count_text(len(family.branches), "branch", "branches")
+        sessions = branches_text(self._d)
         rows = "a row for each step" if by_step else "a row for each stretch between forks"
         yield f"<p>{sessions}, the first one leftmost; time runs down; {rows}.</p>"
         chips = [
             f'<li><i class="dot {color_class(each.color)}"></i><b>{line(each.name, 60)}</b> '
             f"{text(each.status)}, {count_text(each.step_count, 'step')}"
-            f"{', merged' if each.merged_into else ''}</li>"
+            f"{', merged' if each.merged_into else ''}"
+            f"{', a what-if' if each.log in self._d.what_ifs else ''}</li>"
             for each in family.branches
         ]
         yield from folded_list(chips, "chips", "branches")
@@ -248,9 +255,19 @@ class Sections:
         if not self._d.workflow:
             yield nothing("No workflow ran: everything was written from outside.")
             return
+        yield from self._with_what_ifs()
         rows = [self._call_row(each) for each in self._d.workflow]
         heads = ("part", "class", "calls", "model calls", "tool calls", "tokens", "cost")
         yield from table(heads, rows, "parts of the workflow", most=40, figures=5)
+
+    def _with_what_ifs(self) -> Iterator[str]:
+        """Yield the sentence that a section counts what-ifs, too, if there are any."""
+        if self._d.what_ifs:
+            names = names_text([self._to.name(log) for log in self._d.what_ifs])
+            yield (
+                f"<p>Calls of what-ifs ({names}) are counted here; they are not among the amounts "
+                'of <a href="#usage">the session</a>.</p>'
+            )
 
     def _call_row(self, each: CallPath) -> str:
         spent = each.spent
@@ -270,6 +287,7 @@ class Sections:
             yield from self._run(run)
         if not self._d.runs:
             yield nothing("No run is on record.")
+        yield from self._with_what_ifs()
         if self._d.models:
             rows = [
                 f"<tr><th scope=row>{line(each.model, 80) or 'a model'}</th>"
@@ -407,6 +425,8 @@ class Sections:
             ("in branches that were not merged", spent_text(usage.unmerged)),
         ]
         yield pairs(rows)
+        if self._d.what_ifs:
+            yield "<p>What-ifs are not counted here.</p>"
         heads = ("", "model calls", "tool calls", "tokens", "cost")
         for title, name, costs in (
             ("By model", "model", usage.by_model),

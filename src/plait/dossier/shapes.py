@@ -165,6 +165,8 @@ class DossierVerdict(Shape, frozen=True):
     stands: bool
     call_before: SeqRef | None = None  # the last call of a tool before it, in its branch
     call_says: str = ""  # that call, and how it ended
+    # of one that stands: the paths at which its tree is not that of the session
+    changed_since: tuple[str, ...] = ()
 
 
 class KnownFact(Shape, frozen=True):
@@ -389,6 +391,9 @@ class Dossier(Shape, frozen=True):
     # True: there are so many steps that those which left nothing behind have no texts here;
     # `check.record` and run.html have them
     is_brief: bool
+    # branches that tried something else, and were never to be merged: steps, `workflow`, `models`
+    # and `tools` have theirs, `usage` does not
+    what_ifs: tuple[LogId, ...] = ()
 
 
 def dossier_schema() -> dict[str, Any]:

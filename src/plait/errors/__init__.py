@@ -47,6 +47,7 @@
     │   ├── ReplayDiverged       the program goes another way than the record
     │   ├── LeavesRecord         the program of a replay writes to a session that is not the run's
     │   ├── BisectAborted        a test of a bisection gave no verdict where one was needed
+    │   ├── ScorerFailed         a scorer of an evaluation gave no verdict on a session
     │   ├── NothingToAccept      the program makes every recorded step: there is no change
     │   ├── ProgramFailed        the program raises an error while its record is replayed
     │   ├── NoRun                no run of it is open
@@ -100,14 +101,13 @@
     │   ├── NotSupported         the backend cannot do that
     │   ├── EgressRefused        tools may not reach that address
     │   └── RequestFailed        a server did not answer, or not in time
-    ├── ServerError              an MCP server failed, or could not be reached
+    ├── ServerError              an MCP server, or a receiver of spans, failed or could not be reached
     │   ├── ServerUnreachable    it could not be started or reached: nothing was called
     │   ├── ServerClosed         used after close()
     │   ├── ServerLost           it went away during a call: the outcome is not known
     │   ├── ServerSilent         it did not answer in time: the outcome is not known
     │   ├── CallFailed           it says that the call failed
     │   └── ToolGone             it does not offer the tool any more
-    ├── ReceiverUnreachable      nobody takes the spans of an export
     ├── EffectError              something was tried, and is on record
     │   ├── ToolFailed           a tool that the program used
     │   ├── ModelFailed          the model did not answer, after every attempt
@@ -188,7 +188,6 @@ from plait.errors.effects import (
     ResultInvalid,
     ToolFailed,
 )
-from plait.errors.exports import ReceiverUnreachable
 from plait.errors.inputs import (
     CommitmentBroken,
     DuplicateKey,
@@ -227,6 +226,7 @@ from plait.errors.runs import (
     RunHeld,
     RunLost,
     RunOpen,
+    ScorerFailed,
     TurnCircle,
     TurnFailed,
 )
@@ -361,6 +361,7 @@ __all__ = (
     "BadSettings",
     "BadTool",
     "BisectAborted",
+    "ScorerFailed",
     "BranchFailed",
     "BudgetExceeded",
     "BypassRefused",
@@ -445,7 +446,6 @@ __all__ = (
     "ServerClosed",
     "ServerError",
     "ServerLost",
-    "ReceiverUnreachable",
     "ServerSilent",
     "ServerUnreachable",
     "SessionError",

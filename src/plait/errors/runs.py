@@ -102,10 +102,17 @@ class NothingToResume(SessionError):
     """No run of this session waits to be taken up again."""
 
     def __init__(self, session: str, why: str, step: str = "start one: workflow(session)") -> None:
-        self.session, self.why = session, why
-        super().__init__(
-            f"there is nothing to resume in session {session}: {why}. Nothing was written; {step}."
-        )
+        self.session, self.why, self.step = session, why, step
+        super().__init__(self._text(step))
+
+    def _text(self, step: str) -> str:
+        why = f"there is nothing to resume in session {self.session}: {self.why}"
+        return f"{why}. Nothing was written; {step}."
+
+    @property
+    def record_text(self) -> str:
+        run = f"plait run FILE.py:NAME --session {self.session}"
+        return self._text(self.step.replace("workflow(session)", run))
 
 
 class NothingToDebug(SessionError):
@@ -308,4 +315,15 @@ class BisectAborted(SessionError):
         self.session, self.seq, self.why, self.output = session, seq, why, output
         super().__init__(
             f"the bisection stopped at {session}@{seq}: {why}. Nothing was written; {step}."
+        )
+
+
+class ScorerFailed(SessionError):
+    """A scorer of an evaluation gave no verdict on a session. Earlier trials are scored."""
+
+    def __init__(self, scorer: str, trial: str, why: str) -> None:
+        self.scorer, self.trial, self.why = scorer, trial, why
+        super().__init__(
+            f"the scorer {scorer} gave no verdict on {trial}: {why}. Trials that are done stay"
+            " done; correct it, and evaluate again: that goes on from there."
         )

@@ -9,6 +9,11 @@ class SetupError(PlaitError):
     """Something is missing or wrong before anything runs; nothing was written."""
 
 
+_MODELS = (
+    "'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'ollama:qwen3', 'local', 'http://host:port/v1'"
+)
+
+
 class BadTool(SetupError):
     """A function that cannot be a tool."""
 
@@ -24,9 +29,12 @@ class NoModel(SetupError):
         self.why = why
         super().__init__(
             f"{why}. Pass model= to the Agent, call workflow.to(model=…), or set PLAIT_MODEL:"
-            " 'openai:gpt-5', 'anthropic:claude-sonnet-5-5', 'ollama:qwen3', 'local',"
-            " 'http://host:port/v1', or ScriptedModel([…])."
+            f" {_MODELS}, or ScriptedModel([…])."
         )
+
+    @property
+    def record_text(self) -> str:
+        return f"{self.why}. Name one with --model, or in PLAIT_MODEL: {_MODELS}."
 
 
 class MissingExtra(SetupError):

@@ -28,7 +28,7 @@ from plait.outline.shapes import (
 from plait.outline.spent import spent_shape
 from plait.outline.steps import step_shapes
 from plait.outline.texts import body_of
-from plait.outline.track import last_message_seq
+from plait.outline.track import last_message_seq, standing_verdicts
 from plait.session import Session
 from plait.session.state import State
 from plait.session.value import core_of
@@ -55,7 +55,8 @@ def comparison_shape(
     mine, theirs = (_steps_after(outlines, each, after, known) for each in (left, right))
     common = sum([len(indexes) for _, indexes in _own_steps(outlines, left, 0, after)])
     states = core_of(left).state, core_of(right).state
-    facts, verdicts = ([_values(state, name) for state in states] for name in ("facts", "verdicts"))
+    facts = [_facts(state) for state in states]
+    verdicts = [standing_verdicts(store, state) for state in states]
     trees = [state.story.tree.digest if state.story.tree else None for state in states]
     return ComparisonShape(
         left=SeqRef(left.id, left.seq),
@@ -157,12 +158,10 @@ def _key(step: StepShape) -> tuple[str, str]:
     return step.type, step.verb
 
 
-def _values(state: State, name: str) -> dict[str, Any]:
-    """Return the values of facts, or of verdicts, by key."""
-    if name == "facts":
-        facts = state.story.facts.items()
-        return {key: fact.value for key, fact in facts if fact.json is not None}
-    return {key: each.passed for key, each in state.story.verdicts.items()}
+def _facts(state: State) -> dict[str, Any]:
+    """Return the values of facts by key."""
+    facts = state.story.facts.items()
+    return {key: fact.value for key, fact in facts if fact.json is not None}
 
 
 def _differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, ValueSides]:

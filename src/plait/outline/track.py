@@ -6,12 +6,22 @@ session's own folds (`session/event_fold.py`); here it is only compared from eve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from plait.errors import InvalidValue
-from plait.event.kinds import Budget, MessageSaid, ModelReplied, Rewound, SessionOpened
+from plait.event import Event
+from plait.event.kinds import (
+    Budget,
+    Merged,
+    MessageSaid,
+    ModelReplied,
+    Rewound,
+    SessionOpened,
+    ValidationRecorded,
+)
 from plait.ids import LogId
 from plait.outline.shapes import (
     FactShape,
@@ -24,13 +34,16 @@ from plait.outline.spent import spent_shape
 from plait.outline.texts import body_of
 from plait.session.event_fold import STATE_KINDS, EventFold, LogPlace
 from plait.session.event_text import place_text
+from plait.session.events import path_events
 from plait.session.fold import Folds
-from plait.session.state import Fact, Pending, State, Verdict
+from plait.session.state import Fact, Pending, Span, State
 from plait.store import Log, Store
 
 CHUNK = 500  # events: a page that jumps waits for one
 _WORDS = frozenset(kind.__name__ for kind in (MessageSaid, ModelReplied))
 _BACK = frozenset(kind.__name__ for kind in (Rewound, SessionOpened))  # the path may be another
+_VERDICTS = frozenset((ValidationRecorded.__name__,))
+_TO_VERDICTS = _BACK | _VERDICTS | {Merged.__name__}  # after these others may stand
 
 
 def track_shape(
@@ -65,7 +78,7 @@ def state_shape(store: Store, state: State, last_message: int) -> TrackState:
         tree=story.tree.digest if story.tree is not None else None,
         facts={key: _fact(fact) for key, fact in story.facts.items() if fact.json is not None},
         pending={key: each.what for key, each in story.pending.items() if not each.settled},
-        verdicts={name: each.passed for name, each in story.verdicts.items()},
+        verdicts=standing_verdicts(store, state),
         placement_text=place_text(story.placement) if story.placement is not None else "",
         status=state.life.status,
         spent=spent_shape(state.spent),
@@ -73,6 +86,30 @@ def state_shape(store: Store, state: State, last_message: int) -> TrackState:
         budget_left=_limits(state.budget_left),
         last_message_seq=last_message,
     )
+
+
+def standing_verdicts(store: Store, state: State) -> dict[str, bool]:
+    """Return the last verdict of each name on the path, those of merged branches among them, as
+    `session.checks.verdicts` has them. True: it passed.
+    """
+    path = state.story.path
+    if any([span.via or span.apart for span in path]):  # a merge leaves the state's verdicts alone
+        return _verdicts_of(store, path)
+    return {name: each.passed for name, each in state.story.verdicts.items()}
+
+
+def _verdicts_of(store: Store, path: Sequence[Span]) -> dict[str, bool]:
+    return {name: passed for name, (_, passed) in verdicts_on(store, path).items()}
+
+
+def verdicts_on(store: Store, path: Sequence[Span]) -> dict[str, tuple[Event, bool]]:
+    """Return the last verdict of each name on a path: its event, and whether it passed."""
+    given = [(event, body_of(event)) for _, event in path_events(store, path, _VERDICTS)]
+    return {
+        body.name: (event, body.passed)
+        for event, body in given
+        if isinstance(body, ValidationRecorded)
+    }
 
 
 class _TrackFold:
@@ -83,6 +120,7 @@ class _TrackFold:
         self._folds = Folds(store)
         self._start = self._state = self._folds.state(info.id, start)
         self._last_message = self._first_message = last_message_seq(store, self._state)
+        self._verdicts = standing_verdicts(store, self._state)
 
     def shape(self, last: int) -> TrackShape:
         changes = list[TrackChange]()
@@ -104,12 +142,26 @@ class _TrackFold:
             elif event.kind in _BACK:
                 self._last_message = last_message_seq(self._store, self._state)
             fields = _changes(before, self._state)
+            if event.kind in _TO_VERDICTS and (changed := self._verdict_changes(event)):
+                fields["verdicts"] = changed
             if self._last_message != message:
                 fields["last_message_seq"] = self._last_message
             if fields:
                 changes.append(TrackChange(event.seq, **fields))
         begin = state_shape(self._store, self._start, self._first_message)
         return TrackShape(self._log, begin, last, tuple(changes))
+
+    def _verdict_changes(self, event: Event) -> dict[str, bool | None]:
+        before, body = self._verdicts, event.body
+        if isinstance(body, ValidationRecorded):
+            self._verdicts = {**before, body.name: body.passed}
+        elif isinstance(body, Merged):
+            path = self._state.story.path
+            came = _verdicts_of(self._store, [span for span in path if span.via == event.seq])
+            self._verdicts = {**before, **came}
+        else:
+            self._verdicts = standing_verdicts(self._store, self._state)
+        return _map_changes(before, self._verdicts, bool)
 
     def _answer(self, needs: Any) -> None:
         """Give a fold the states of other places that it asks for."""
@@ -150,10 +202,6 @@ def _changes(before: State, after: State) -> dict[str, Any]:
         changed := _map_changes(old.pending, new.pending, _told_pending)
     ):
         fields["pending"] = changed
-    if old.verdicts is not new.verdicts and (
-        changed := _map_changes(old.verdicts, new.verdicts, _passed)
-    ):
-        fields["verdicts"] = changed
     if old.tree is not new.tree:
         tree = new.tree.digest if new.tree is not None else None
         if tree != (old.tree.digest if old.tree is not None else None):
@@ -190,10 +238,6 @@ def _told_fact(fact: Fact) -> FactShape | None:
 
 def _told_pending(pending: Pending) -> str | None:
     return None if pending.settled else pending.what
-
-
-def _passed(verdict: Verdict) -> bool:
-    return verdict.passed
 
 
 def _fact(fact: Fact) -> FactShape:

@@ -118,12 +118,12 @@ def _probe(
     if done.failure is not None:
         return _review(call, session, f"the probe says nothing: {done.failure.message}")
     if done.value is None:
-        return _resolve(session, call, action.why, "did_not_happen", ())
+        return _resolve(session, call, action.why, "did_not_happen", "its probe found nothing", ())
     if not isinstance(done.value, Happened):
         why = "it returned neither Happened nor None"
         return _review(call, session, f"the probe says nothing: {why}")
     parts, blobs = pack(contents(done.value.value), "result")
-    return _resolve(session, call, action.why, "happened", parts, blobs)
+    return _resolve(session, call, action.why, "happened", "its probe found it", parts, blobs)
 
 
 def _compensate(
@@ -133,7 +133,7 @@ def _compensate(
     done = yield from _run_companion(session, call, call.tool.compensate, "compensate")
     if done.failure is not None:
         return _review(call, session, f"it could not be undone: {done.failure.message}")
-    return _resolve(session, call, action.why, "compensated", ())
+    return _resolve(session, call, action.why, "compensated", "the tool undid it", ())
 
 
 def _run_companion(
@@ -159,13 +159,14 @@ def _resolve(
     call: ToolCallState,
     why: str,
     verdict: Literal["happened", "did_not_happen", "compensated"],
+    note: str,
     parts: k.Parts,
     blobs: Blobs | None = None,
 ) -> Session:
     act = Act(SERVICE, "program", call=call.id)
     origin = call.tool.taints if verdict == "happened" else "program"
     doubt = k.ToolUnknown(call.request.id, why)
-    resolved = k.ToolResolved(call.request.id, verdict, parts, "by the tool itself")
+    resolved = k.ToolResolved(call.request.id, verdict, parts, note)
     drafts = [Draft(doubt, act), Draft(resolved, act._replace(origin=origin, causes=(0,)))]
     return append_to_call(session, call, drafts, blobs)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,6 +42,7 @@ from plait.workspace.check import TreeCheck
 from plait.workspace.gc import TREE_KINDS, trees_in
 
 _ALL = 2**31
+_PAGE = 1000  # logs that are read at once
 _SAID_MAX = 100  # letters of a value in the text of a fault
 
 # Parts that no store can check by itself, and parts that may differ without being an edit.
@@ -79,6 +81,31 @@ def verify(
     `state` folds everything again.
     """
     return Audit(store, logs, state=state).faults()
+
+
+class LogCounts(NamedTuple):
+    """How much is checked."""
+
+    sessions: int
+    other_logs: int  # inboxes of sessions, and the log of the house
+    events: int
+
+
+def count_logs(store: Store, logs: Sequence[LogId] | None = None) -> LogCounts:
+    """Count the sessions, other logs and events of a store, or of these logs."""
+    if logs is None:
+        there, ids = store.describe(), set[LogId]()
+        total, events = int(str(there["logs"])), int(str(there["events"]))
+        before: int | None = None
+        while page := store.logs(before=before, limit=_PAGE):
+            ids |= {log.id for _, log in page}
+            before = page[-1][0]
+    else:
+        ids, total = set(logs), len(logs)
+        events = sum(log.tip - log.place for log in map(store.log, logs))
+    inboxes = ids & {inbox_of(id) for id in ids}
+    sessions = len(ids) - len(inboxes)
+    return LogCounts(sessions, max(total - sessions, 0), events)
 
 
 class Audit:

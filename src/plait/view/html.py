@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from plait.errors import PageMissing
+from plait.view.built import BUILT
 
-BUILT = Path(__file__).parent / "dist"
 _SCRIPT = re.compile(r'<script[^>]*\ssrc="/assets/([^"/]+\.js)"')
 _STYLE = re.compile(r'<link[^>]*\shref="/assets/([^"/]+\.css)"')
 _ICON = re.compile(r'<link rel="icon"[^>]*\shref="/([^"]+\.svg)"')

@@ -46,6 +46,23 @@ from plait.session.value import S, core_of, open_run_of, reload
 from plait.session.views import QueuedTurn, Waiting
 
 
+class _NoneYet(list[Waiting]):
+    """No ask, at a place after which the log has gone on: who takes one is told so."""
+
+    def __init__(self, session: str, seq: int, tip: int) -> None:
+        super().__init__()
+        self._why = (
+            f"nothing waits at event {seq} of session {session}, and its log has gone on to event"
+            f" {tip} since: keep the session that a call returns (of Parked: error.session), or"
+            " take session.reload()"
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return []
+        raise IndexError(self._why)
+
+
 class SessionInbox(SessionView[S]):
     """Messages and answers to a session, and the asks that wait for them."""
 
@@ -65,6 +82,8 @@ class SessionInbox(SessionView[S]):
         core, id, seq = self._core, self._session.id, self._session.seq
         own = core.store.log(id)
         found = waiting_in(core.store, id, own.place + 1, seq) if seq > own.place else []
+        if not found and seq < own.tip:
+            return _NoneYet(self._session.short, seq, own.tip)
         run = core.state.run if seq == own.tip else None
         return [*found, *waiting_in_branches(core.store, run, id)] if run is not None else found
 
