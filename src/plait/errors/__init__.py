@@ -101,7 +101,7 @@
     │   ├── NotSupported         the backend cannot do that
     │   ├── EgressRefused        tools may not reach that address
     │   └── RequestFailed        a server did not answer, or not in time
-    ├── ServerError              an MCP server, or a receiver of spans, failed or could not be reached
+    ├── ServerError              an MCP server or a receiver of spans failed, or is out of reach
     │   ├── ServerUnreachable    it could not be started or reached: nothing was called
     │   ├── ServerClosed         used after close()
     │   ├── ServerLost           it went away during a call: the outcome is not known
