@@ -92,7 +92,7 @@ CODES: dict[type[PlaitError], int] = {
     errors.StoreUnsettled: RETRY,
     errors.DiskFull: RETRY,
     errors.StoreUnreachable: RETRY,
-    errors.ReceiverUnreachable: RETRY,
+    errors.ServerUnreachable: RETRY,
     errors.EventsLost: RETRY,
     errors.OutcomeUnknown: RETRY,
 }

@@ -101,14 +101,13 @@
     │   ├── NotSupported         the backend cannot do that
     │   ├── EgressRefused        tools may not reach that address
     │   └── RequestFailed        a server did not answer, or not in time
-    ├── ServerError              an MCP server failed, or could not be reached
+    ├── ServerError              an MCP server or a receiver of spans failed, or is out of reach
     │   ├── ServerUnreachable    it could not be started or reached: nothing was called
     │   ├── ServerClosed         used after close()
     │   ├── ServerLost           it went away during a call: the outcome is not known
     │   ├── ServerSilent         it did not answer in time: the outcome is not known
     │   ├── CallFailed           it says that the call failed
     │   └── ToolGone             it does not offer the tool any more
-    ├── ReceiverUnreachable      nobody takes the spans of an export
     ├── EffectError              something was tried, and is on record
     │   ├── ToolFailed           a tool that the program used
     │   ├── ModelFailed          the model did not answer, after every attempt
@@ -189,7 +188,6 @@ from plait.errors.effects import (
     ResultInvalid,
     ToolFailed,
 )
-from plait.errors.exports import ReceiverUnreachable
 from plait.errors.inputs import (
     CommitmentBroken,
     DuplicateKey,
@@ -448,7 +446,6 @@ __all__ = (
     "ServerClosed",
     "ServerError",
     "ServerLost",
-    "ReceiverUnreachable",
     "ServerSilent",
     "ServerUnreachable",
     "SessionError",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-from plait.errors import InvalidValue, MissingExtra, ReceiverUnreachable
+from plait.errors import InvalidValue, MissingExtra, ServerUnreachable
 from plait.export.spans import CallSpan
 
 try:
@@ -64,7 +64,7 @@ class Receiver:
                 if is_answer:
                     why = f"{self.address} does not take spans: {heard.why}"
                     raise InvalidValue("--otlp", why, _REFUSED)
-                raise ReceiverUnreachable(self.address, heard.why)
+                raise ServerUnreachable(f"the receiver of spans at {self.address}", heard.why)
 
     def close(self) -> None:
         self._exporter.shutdown()
