@@ -87,7 +87,7 @@ def test_a_chat_with_a_model(shell: Shell, folder: Path) -> None:
         chat.type("/cost\n")
         chat.expect("total")
         chat.type("/why\n")
-        chat.expect("user: three")
+        chat.expect("asked by")
         chat.type("/nix\n")
         chat.expect("/help lists them")
         chat.type("/files\n")

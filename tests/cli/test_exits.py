@@ -46,7 +46,7 @@ EXPECTED = {
     7: "ReplayDiverged",
     8: "MergeConflict NoCommonBase",
     75: "QueueFull RunHeld SandboxBusy StaleHead StoreBusy DiskFull OutcomeUnknown StalePlan"
-    " StillArriving StoreUnreachable StoreUnsettled EventsLost",
+    " ServerUnreachable StillArriving StoreUnreachable StoreUnsettled EventsLost",
 }
 
 

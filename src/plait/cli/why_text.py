@@ -20,7 +20,6 @@ from plait.store import Store
 
 _CALLS_ALONE = "reply: → "  # a reply without words: its calls are told by their results
 _MAIN = ("command", "path", "url", "query")  # arguments that say what a call is about
-_WORDS_MAX = 100  # of a line
 _WORDS = {
     ("because of", ModelReplied.__name__): "decided in",
     ("because of", MessageSaid.__name__): "told by",
@@ -96,7 +95,7 @@ def _asking_line(steps: Sequence[Step], decisions: Sequence[WhyLine]) -> list[Wh
     if not said or any(line.step in said for line in decisions):
         return []
     nearest = min(said, key=lambda step: step.depth)
-    return [WhyLine("asked by", _cut(nearest.says.removeprefix("user: ")), nearest)]
+    return [WhyLine("asked by", nearest.says.removeprefix("user: "), nearest)]
 
 
 def _is_person(step: Step) -> bool:
@@ -113,16 +112,16 @@ def _step_text(steps: Sequence[Step], index: int) -> str:
     """Return the words of a step: of a result the call, its first argument, and the last words."""
     step = steps[index]
     if step.kind == ToolRequested.__name__:
-        return _cut(_call_text(step.says))
+        return _call_text(step.says)
     if step.kind != ToolReturned.__name__:
-        return _cut(step.says)
+        return step.says
     call = _request_of(steps, index)
     said = [_call_text(call.says)] if call is not None else []
     if step.files:
         said.append(f"± {', '.join(step.files)}")
     elif words := _last_words(step.says.removeprefix("returned ")):
         said.append(f"→ {words}" if call is not None else words)
-    return _cut(" ".join(said) or step.says)
+    return " ".join(said) or step.says
 
 
 def _request_of(steps: Sequence[Step], index: int) -> Step | None:
@@ -153,7 +152,3 @@ def _last_words(text: str) -> str:
     lines = [line.strip() for line in text.replace("⏎", "\n").splitlines() if line.strip(" -=\n")]
     code = lines.pop() if len(lines) > 1 and lines[-1].startswith("[exit code") else ""
     return f"{code} {lines[-1]}".strip() if lines else code
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WORDS_MAX else f"{text[: _WORDS_MAX - 1]}…"
