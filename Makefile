@@ -91,7 +91,7 @@ screenshots: .venv/ready     ## every screen of the page in both themes and widt
 	$(BIN)/python -m tests.viewer.pictures "$(TO)"
 
 pictures: .venv/ready        ## the pictures of the page and the recordings of a terminal that README and docs show
-	$(BIN)/python -m tests.viewer.pictures
+	PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tests.viewer.pictures
 	$(BIN)/python -m tests.viewer.recordings
 
 docs: .venv/ready            ## the site of the documentation, into build/docs; it loads nothing from elsewhere
