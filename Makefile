@@ -61,6 +61,7 @@ bench: .venv/ready           ## the figures, each beside the raw limit of the sa
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/first.py
+	$(BIN)/python benchmarks/dossier.py
 	test -z "$$PLAIT_LOCOMO" || $(BIN)/python benchmarks/locomo.py
 	@echo "The log and the runtime beside their peers (they are installed first): make bench-peers"
 

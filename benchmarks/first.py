@@ -102,7 +102,13 @@ def median(
 
 
 def _middle(runs: list[Measured]) -> Measured:
-    return Measured(*[statistics.median(run[at] for run in runs) for at in range(3)], "")  # type: ignore[arg-type]
+    middle = statistics.median
+    return Measured(
+        middle([run.first_s for run in runs]),
+        middle([run.wall_s for run in runs]),
+        middle([run.cpu_s for run in runs]),
+        "",
+    )
 
 
 def _row(what: str, seconds: float, raw: float, target: str) -> Row:

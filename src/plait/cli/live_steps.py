@@ -38,7 +38,7 @@ class LiveLine(NamedTuple):
 
 
 class _LogSeen(NamedTuple):
-    """What was told of a log."""
+    """The part of a log that is on the screen already."""
 
     pending: set[int]  # steps that are not settled yet
     next: list[int]  # the index of the first step that was not looked at, as its only item

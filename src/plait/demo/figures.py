@@ -40,7 +40,7 @@ class CallRecord(msgspec.Struct):
 
 
 class ResumeFigures(msgspec.Struct, frozen=True):
-    """What a process found that took the run up after a kill, and what it did again."""
+    """The findings of a process that took the run up after a kill, and its repeated calls."""
 
     seq: int  # of the event that says so
     model_calls: int  # with a reply on record by then
@@ -198,7 +198,7 @@ def seconds_of(waits: Iterable[Interval]) -> float:
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What `plait verify` says of a store."""
+    """The result of `plait verify` for a store."""
 
     sessions: int
     other_logs: int

@@ -1,4 +1,4 @@
-"""Who worked, and with what: runs, tools, models, the parts of the workflow, and their amounts."""
+"""Workers and their means: runs, tools, models, the parts of the workflow, and their amounts."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from plait.session.acting import Because
 
 
 class ScorerVerdict(msgspec.Struct, frozen=True):
-    """What a scorer says of a session, with the events that show it.
+    """The verdict of a scorer about a session, with the events that show it.
 
     Without evidence it is the event that ended the run.
     """

@@ -28,7 +28,7 @@ _PLAN = "plan"
 
 
 class TrialFacts(msgspec.Struct, frozen=True):
-    """What a session knows of itself as a trial. Models are not shown it."""
+    """The example and the number of a trial, in its session. Models are not shown it."""
 
     evaluation: str
     example: str
@@ -38,7 +38,7 @@ class TrialFacts(msgspec.Struct, frozen=True):
 
 
 class EvalPlan(msgspec.Struct, frozen=True):
-    """What an evaluation is of, as its log says."""
+    """The plan of an evaluation, as its log has it."""
 
     workflow: str
     k: int

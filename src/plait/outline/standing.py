@@ -1,4 +1,4 @@
-"""How the run of a session stands, in the words that lists, the shell and the page show.
+"""The standing of a session: its status, in the words that lists, the shell and the page show.
 
 A session that waits may have its answer by now: a person answered, a signal came, its time is over.
 It is `due` then. It goes on when a process resumes it, and until then it waits for nothing else.
