@@ -14,7 +14,15 @@ from click.testing import CliRunner, Result
 
 from plait import Session
 from plait.cli import main
-from plait.demo.folder import NAME, DemoFolder, Isolation, files_of_others, make_folder
+from plait.demo.folder import (
+    NAME,
+    DemoFolder,
+    DemoRefused,
+    Isolation,
+    demo_folder,
+    files_of_others,
+    make_folder,
+)
 from plait.event import kinds as k
 from tests.cli.dialogue import dialogue
 from tests.demo.runs import run_demo
@@ -149,3 +157,13 @@ def test_a_narrow_terminal_without_colour_and_a_denial(
     said = [event for event in session.inbox.events if isinstance(event.body, k.ApprovalDenied)]
     assert [msgspec.to_builtins(event.body).get("reason", "") for event in said] == [reason]
     assert said[0].actor.startswith("human:")
+
+
+def test_a_folder_that_another_demo_made_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """Both looked, and found none: the second must not remove what the first has made."""
+    folder = demo_folder(tmp_path)
+    make_folder(folder, Isolation("host"))
+    (folder.path / "precious").write_text("mine")
+    with pytest.raises(DemoRefused, match="Nothing was touched") as refused:
+        make_folder(folder, Isolation("host"))
+    assert refused.value.code == 2 and (folder.path / "precious").read_text() == "mine"
